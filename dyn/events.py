@@ -57,6 +57,27 @@ def unlisten(listener: StageListener) -> None:
     _LISTENERS.remove(listener)
 
 
+#: Is told of a stage as it begins: the function's name, the stage, and the time by ``time.perf_counter``.
+BeginListener = Callable[[str, str, float], None]
+_BEGIN_LISTENERS: list[BeginListener] = []
+
+
+def listen_to_begins(listener: BeginListener) -> None:
+    """Have a listener told of stages of compilations as they begin; each ends, with an error or without."""
+    _BEGIN_LISTENERS.append(listener)
+
+
+def unlisten_to_begins(listener: BeginListener) -> None:
+    """Tell a listener of no more stages that begin."""
+    _BEGIN_LISTENERS.remove(listener)
+
+
+def begin(name: str, stage: str, start: float) -> None:
+    """A stage of a function's compilation begins."""
+    for listener in tuple(_BEGIN_LISTENERS):
+        listener(name, stage, start)
+
+
 def stage(name: str, stage: str, start: float, end: float) -> None:
     """A stage of a function's compilation has ended."""
     for listener in tuple(_LISTENERS):

@@ -17,22 +17,24 @@ from dyn import events
 SHOWN_AFTER = 1.0
 #: Seconds between two looks at what is being compiled.
 _STEP = 0.25
-#: The stage that ends a compile.
-_LAST = "load"
+#: Seconds that may lie between two stages of one compile.
+_PAUSE = 0.25
 
 
 def load(shell: Any) -> None:
-    """Set the extension up in a shell."""
+    """Set the extension up in a shell; anew where it was."""
+    unload(shell)
     shell.register_magic_function(_explain_magic(shell), magic_kind="cell", magic_name="dyn_explain")
-    progress = Progress()
-    shell.user_ns.setdefault("_dyn_progress", progress)
-    events.listen(shell.user_ns["_dyn_progress"].stage_ended)
+    progress = shell.user_ns["_dyn_progress"] = Progress()
+    events.listen_to_begins(progress.stage_began)
+    events.listen(progress.stage_ended)
 
 
 def unload(shell: Any) -> None:
     """Take back what :func:`load` set up."""
     progress = shell.user_ns.pop("_dyn_progress", None)
     if progress is not None:
+        events.unlisten_to_begins(progress.stage_began)
         events.unlisten(progress.stage_ended)
     shell.magics_manager.magics["cell"].pop("dyn_explain", None)
 
@@ -84,27 +86,36 @@ def _compiles(namespace: Mapping[str, Any]) -> dict[str, int]:
 
 
 class Progress:
-    """A display of the compile that goes on, once it has taken ``SHOWN_AFTER`` seconds; taken away as it ends."""
+    """A display of the compile that goes on, once it has taken ``SHOWN_AFTER`` seconds; taken away as it ends.
+
+    It goes on while one of its stages does: one that fails, or that only lowers, has ended with its last stage.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: For each thread that compiles: the function, when it began, and the stage that ended last.
+        #: For each thread in a stage: the function, when its compile began, and the stage.
         self._compiling: dict[int, tuple[str, float, str]] = {}
+        #: For each thread that was in one: the function, and when its compile began and its last stage ended.
+        self._ended: dict[int, tuple[str, float, float]] = {}
         self._watcher: threading.Thread | None = None
 
-    def stage_ended(self, name: str, stage: str, start: float, end: float) -> None:
-        """Take note of a stage: the first of a compile begins it."""
+    def stage_began(self, name: str, stage: str, start: float) -> None:
+        """Take note of a stage: one that follows another of the same function at once is of the same compile."""
         thread = threading.get_ident()
         with self._lock:
-            known = self._compiling.get(thread)
-            if stage == _LAST:
-                self._compiling.pop(thread, None)
-                return
-            began = known[1] if known is not None and known[0] == name else start
-            self._compiling[thread] = (name, began, stage)
+            last, began, end = self._ended.pop(thread, ("", 0.0, 0.0))
+            same = last == name and start - end < _PAUSE
+            self._compiling[thread] = (name, began if same else start, stage)
             if self._watcher is None:
                 self._watcher = threading.Thread(target=self._watch, name="dyn progress", daemon=True)
                 self._watcher.start()
+
+    def stage_ended(self, name: str, stage: str, start: float, end: float) -> None:
+        """Take note of the end of a stage."""
+        thread = threading.get_ident()
+        with self._lock:
+            known = self._compiling.pop(thread, None)
+            self._ended[thread] = (name, start if known is None else known[1], end)
 
     def _watch(self) -> None:
         handle: Any = None
@@ -129,7 +140,7 @@ def _show(handle: Any, compiles: list[tuple[str, float, str]], now: float) -> An
 
     lines = [
         f'<div><progress style="width:8em"></progress> compiling <code>{escape(name)}</code>: {now - began:.1f} s, '
-        f"after <code>{escape(stage)}</code></div>"
+        f"<code>{escape(stage)}</code></div>"
         for name, began, stage in compiles
     ]
     shown = HTML("".join(lines) or "<span></span>")

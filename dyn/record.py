@@ -45,6 +45,7 @@ class _Timer:
 
     def __enter__(self) -> None:
         self.start = time.perf_counter()
+        events.begin(self.record.name, self.stage, self.start)
 
     def __exit__(self, *exc: object) -> None:
         end = time.perf_counter()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dyn import events, jupyter
+from dyn.record import Record
 
 
 @pytest.fixture
@@ -66,19 +67,34 @@ def test_long_compiles_are_shown_and_taken_away(
     monkeypatch.setattr(jupyter, "_STEP", 0.001)
     progress = jupyter.Progress()
     start = time.perf_counter() - 2 * jupyter.SHOWN_AFTER
-    progress.stage_ended("slow", "trace", start, start)
+    progress.stage_began("slow", "lower", start)
     while not seen:
         time.sleep(0.001)
-    progress.stage_ended("slow", "load", start, start)
+    progress.stage_ended("slow", "lower", start, time.perf_counter())
     while progress._watcher is not None or seen[-1]:
         time.sleep(0.001)
     assert seen[0] == ["slow"]
     count = len(seen)
-    progress.stage_ended("quick", "trace", time.perf_counter(), time.perf_counter())
-    progress.stage_ended("quick", "load", 0.0, 0.0)
+    progress.stage_began("quick", "lower", time.perf_counter())
+    progress.stage_ended("quick", "lower", 0.0, time.perf_counter())
     while progress._watcher is not None:
         time.sleep(0.001)
     assert len(seen) == count
+
+
+def test_what_is_only_lowered_or_fails_goes_on_no_more(shell: Any) -> None:
+    progress = shell.user_ns["_dyn_progress"]
+    shell.run_cell("_ = dyn.jit(lambda x: x + 1).trace(dyn.ShapeDtypeStruct(('n',), 'float32')).lower()")
+    assert progress._compiling == {}
+
+    def fail() -> None:
+        with Record("fails").timed("lower"):
+            assert [name for name, _, _ in progress._compiling.values()] == ["fails"]
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert progress._compiling == {}
 
 
 def test_the_extension_leaves_nothing_behind(shell: Any) -> None:

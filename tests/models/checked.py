@@ -6,6 +6,8 @@ import dataclasses
 import math
 import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,19 @@ class Discard(Exception):
     """A program that says nothing: it is refused, or too large."""
 
 
+@contextmanager
+def discarding() -> Iterator[None]:
+    """A call that compiles: what says nothing of the program is a Discard."""
+    try:
+        yield
+    except NotYetError:
+        raise Discard("NotYetError when compiled") from None
+    except IRError as error:  # a proof that the solver loses when it learns more: tests/shapes looks for those
+        if "the facts do not imply" not in str(error):
+            raise
+        raise Discard("lost proof") from None
+
+
 def check_program(program: Program) -> None:
     """Compile once and compare at every size. AssertionError where something is not as it shall be."""
     function = program.jitted()
@@ -40,14 +55,8 @@ def check_program(program: Program) -> None:
                 traced = function.trace(*arrays).traced if traced is None else traced  # the same for every size
             except REFUSALS as error:
                 raise Discard(f"{type(error).__name__}") from None
-            try:
+            with discarding():
                 called += _check_call(function, traced, sizes, arrays)
-            except NotYetError:
-                raise Discard("NotYetError when compiled") from None
-            except IRError as error:  # a proof that the solver loses when it learns more: tests/shapes looks for those
-                if "the facts do not imply" not in str(error):
-                    raise
-                raise Discard("lost proof") from None
             for array, old in zip(arrays, before, strict=True):
                 assert array.tobytes() == old.tobytes(), f"an argument was written, at {sizes}"
         if called:

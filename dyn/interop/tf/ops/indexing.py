@@ -126,7 +126,7 @@ _segments(
 
 @converts("Bincount", "DenseBincount", sizes=(1,))
 def bincount(indices: Data, size: Any, weights: Data, *, binary_output: bool = False) -> Any:
-    """How often each number is there, of a matrix in each of its rows; those out of range are left out."""
+    """Counts of the numbers below ``size``, of a matrix in each of its rows; those out of range are left out."""
     given = dnp.ones(indices.shape, dtype=weights.dtype) if weights.dims == (0,) else weights
     places = dnp.where((indices >= 0) & (indices < size), indices, size)
     if rank_of(indices) == 2:

@@ -17,7 +17,7 @@ from dyn.trace.dims import unwrap_dim, wrap_dim
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """How many steps a loop takes: no more than ``most``, and exactly so many where it ``is_exact``."""
+    """The number of steps of a loop: no more than ``most``, and exactly so many where it ``is_exact``."""
 
     most: Dim
     is_exact: bool
@@ -82,7 +82,7 @@ _OF_SHAPES = frozenset(("Const", "Identity", "Shape", "ShapeN", "Size", "Rank"))
 
 
 def _step(call: Call, body: Graph, number: int) -> int | None:
-    """How much a loop adds to a counter in each step; None where it does something else."""
+    """The number that a loop adds to a counter in each step; None where it does something else."""
     node = body.nodes[body.source(body.outputs[number])[0]]
     if node.op not in ("Add", "AddV2"):
         return None
