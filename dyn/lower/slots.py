@@ -46,18 +46,18 @@ def chosen_slot(
         have = slots[slot]
         if len(free_symbols(have) | free_symbols(size)) > _MOST_SYMBOLS:
             continue
+        # What is asked of the facts takes most of the time: no more is than what may find a better slot.
         if facts.ge(have, size).proved:
             if life is not None and life.is_wanted(have):
                 continue
-            option = (1, slot, have)
-        elif segment > segments[slot]:
+            best = (1, slot, have)
+            break
+        if segment > segments[slot] or (best is not None and best[0] == 2):
             continue
-        elif facts.ge(size, have).proved:
-            option = (2, slot, size)
-        else:
-            option = (3, slot, dim_max(have, size))
-        if best is None or option[0] < best[0]:
-            best = option
+        if facts.ge(size, have).proved:
+            best = (2, slot, size)
+        elif best is None:
+            best = (3, slot, dim_max(have, size))
     if best is None:
         slots.append(size)
         segments.append(segment)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from dyn.lower.slots import Life, chosen_slot
-from dyn.shapes import Dim, Facts, as_dim, symbol
+from dyn.shapes import Answer, Dim, Facts, as_dim, dim_max, symbol
 
 n = as_dim(symbol("n", "n"))
 
@@ -32,3 +34,40 @@ def test_a_larger_slot_is_left_to_arrays_of_its_size() -> None:
 def test_a_slot_that_grows_is_not() -> None:
     found, slots = chosen(512 * n, [1], Life(3, 9, {64 * n: [4]}))
     assert (found, slots[found]) == (1, 512 * n)
+
+
+class CountedFacts:
+    """No facts, which count what is asked of them."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Dim, Dim]] = []
+
+    def ge(self, a: Dim, b: Dim) -> Answer:
+        self.asked.append((a, b))
+        return Facts.none().ge(a, b)
+
+
+def asked(size: Dim, free: list[Dim]) -> tuple[int, list[tuple[Dim, Dim]]]:
+    """The slot for an array, of free slots of these sizes, and what is asked for it."""
+    facts = CountedFacts()
+    slots = list(free)
+    slot = chosen_slot(size, 0, slots, [0] * len(free), list(range(len(free))), cast(Facts, facts), None)
+    return slot, facts.asked
+
+
+def test_behind_a_larger_slot_nothing_is_asked() -> None:
+    assert asked(64 * n, [128 * n, 256 * n, 512 * n]) == (0, [(128 * n, 64 * n)])
+
+
+def test_behind_a_slot_that_grows_only_larger_ones_are_asked_for() -> None:
+    assert asked(256 * n, [64 * n, 128 * n, 32 * n, 512 * n]) == (
+        3,
+        [(64 * n, 256 * n), (256 * n, 64 * n), (128 * n, 256 * n), (32 * n, 256 * n), (512 * n, 256 * n)],
+    )
+
+
+def test_the_first_of_several_slots_that_are_neither_grows_to_both_sizes() -> None:
+    m = as_dim(symbol("m", "m"))
+    slots: list[Dim] = [64 * m, 128 * m]
+    assert chosen_slot(64 * n, 0, slots, [0, 0], [0, 1], Facts.none(), None) == 0
+    assert slots == [dim_max(64 * m, 64 * n), 128 * m]
