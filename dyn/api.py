@@ -34,7 +34,15 @@ from dyn.specialize.arguments import Leaf, ShapeDtypeStruct, prepared_calls, rea
 from dyn.specialize.inline import call_in_trace
 from dyn.specialize.placement import declared_placement, placement_for
 from dyn.specialize.table import Table
-from dyn.specialize.version import Version, build_beside, load, load_compiler, make_program, no_more_compiling
+from dyn.specialize.version import (
+    Version,
+    build_beside,
+    load,
+    load_compiler,
+    make_program,
+    no_more_compiling,
+    record_of,
+)
 from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
 from dyn.trace.lift import as_numpy, weak_dtype
@@ -474,7 +482,7 @@ class Traced:
         return flatten(self.jitted._signature.call(self.bound, leaves, unflatten_sorted))[0]
 
     def lower(self) -> Lowered:
-        """Optimise, stitch and generate kernels, for this machine."""
+        """Optimise and stitch. Kernels are generated once they are compiled or looked at."""
         program = make_program(self.traced, self.seconds, declared_placement(self.jitted._options.device))
         program.lower()
         return Lowered(self, program)
@@ -536,7 +544,7 @@ class Lowered:
             return Compiled(self.stage, self.program, load(self.program, shapes=known))
         from dyn.backends.families import Placement, parse_target
 
-        program = make_program(self.stage.traced, self.stage.seconds, Placement(parse_target(target)))
+        program = self.program.on(Placement(parse_target(target)), record_of(self.stage.traced, self.stage.seconds))
         program.build()
         return Compiled(self.stage, program, None)
 

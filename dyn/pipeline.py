@@ -60,6 +60,14 @@ PIPELINE: tuple[Callable[[Function], Function], ...] = (
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Stitched:
+    """A program after all passes, cut into groups: no target has a part in it yet."""
+
+    function: Function
+    plan: Plan
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Optimized:
     """A program that is ready to be rendered for a target: no machine has been touched yet."""
 
@@ -78,8 +86,8 @@ class Optimized:
     names: dict[Kernel, str] = field(default_factory=dict["Kernel", str])
 
 
-def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimized:
-    """Lower a traced function to kernels and a host program: everything above machine code. Pure."""
+def run_passes(traced: TracedFunction, record: Record) -> Stitched:
+    """Run the passes over a traced function, and cut it into groups. Pure."""
     settings = config.current()
     verified = Verifier().verify if settings.verify_ir else _unverified
     function = verified(traced.function, "trace")
@@ -91,7 +99,17 @@ def optimize(traced: TracedFunction, target: Target, record: Record) -> Optimize
         if settings.dump:
             record.texts[step.__name__] = print_function(function)
     with record.timed("stitch"):
-        plan = stitch(function)
+        return Stitched(function, stitch(function))
+
+
+def optimize(traced: TracedFunction, target: Target, record: Record, stitched: Stitched | None = None) -> Optimized:
+    """Lower a traced function to kernels and a host program: everything above machine code. Pure.
+
+    ``stitched`` is what the passes make of it, under the same settings, where that is known.
+    """
+    settings = config.current()
+    made = run_passes(traced, record) if stitched is None else stitched
+    function, plan = made.function, made.plan
     with record.timed("lower"):
         donations = donate(plan, lower_plan(plan, target, traced.ones), traced.donated)
         launches = donations.launches

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from dyn.backends.base import KernelReport, Source
     from dyn.backends.device_programs import DeviceProgram
     from dyn.lower.host import HostProgram
-    from dyn.pipeline import Optimized, Rendered
+    from dyn.pipeline import Optimized, Rendered, Stitched
     from dyn.schedule.donate import Reuse
 
 Array = np.ndarray[Any, Any]
@@ -55,6 +56,8 @@ class Program:
         self._backend = family_of(target).backend(target, placement.ordinal)
         self._lock = lock()
         self._optimized: Optimized | None = None
+        #: What the passes made of it, whatever the target.
+        self._stitched: Stitched | None = None
         #: The host program that the code in memory was made from, once that is known.
         self._checked: HostProgram | None = None
         self._programs = Programs(self._backend)
@@ -84,16 +87,40 @@ class Program:
         """The program after all passes, with its kernels and its host program."""
         with self._lock:
             if self._optimized is None:
-                # What is made only to be looked at took no part in the compilation.
-                self._optimized = self._optimize(Record() if self._is_compiled else self.record)
+                self._optimized = self._optimize(self._own_record())
             return self._optimized
 
+    def _own_record(self) -> Record:
+        """The record of what is made now: what is made only to be looked at took no part in the compilation."""
+        return self.record if self._code is None and self._found is None else Record()
+
     def _optimize(self, record: Record) -> Optimized:
-        _import_passes()
+        stitched = self._run_passes(record)
         from dyn.pipeline import optimize
 
-        with config.override(optimize=self._settings.optimize, red_zones=self._settings.red_zones):
-            return optimize(replace(self.traced, ones=self._ones), self._backend.target, record)
+        with self._as_set():
+            return optimize(replace(self.traced, ones=self._ones), self._backend.target, record, stitched)
+
+    def _run_passes(self, record: Record) -> Stitched:
+        if self._stitched is None:
+            _import_passes()
+            from dyn.pipeline import run_passes
+
+            with self._as_set():
+                self._stitched = run_passes(self.traced, record)
+        return self._stitched
+
+    def _as_set(self) -> AbstractContextManager[object]:
+        """The settings in force that had a part in it, as they were."""
+        return config.override(optimize=self._settings.optimize, red_zones=self._settings.red_zones)
+
+    def on(self, placement: Placement, record: Record) -> Program:
+        """The program for another placement. No pass runs again for it, unless other settings are in force by now."""
+        made = Program(self.traced, placement, record)
+        # A dump shows the passes of each program.
+        if made._settings == self._settings and not self._settings.dump:
+            made._stitched = self._stitched
+        return made
 
     def under(self, traced: TracedFunction, record: Record) -> Program:
         """The program under the guards of ``traced``, whose function it has: no pass runs again for them."""
@@ -104,29 +131,31 @@ class Program:
             made._optimized = replace(known, host=replace(known.host, guards=traced.guards))
         return made
 
-    @property
-    def _is_compiled(self) -> bool:
-        return self._code is not None
-
     def lower(self) -> None:
-        """Run the passes, unless the code of an equal program is there."""
+        """Run the passes, unless the code of an equal program is there. Kernels are made for the target once they are
+        needed: perhaps those for another one are."""
         if self._code is None:
             found = CODES.find(self._shared)
             if found is not None:
                 self._share(found)
             self._take(found or self._load())
         if self._code is None:
-            _ = self.optimized
+            with self._lock:
+                self._run_passes(self.record)
 
     def _take(self, code: Code | None) -> None:
         """Have some code. What is lowered again for it is lowered as it was, for the sizes of the same first call."""
         self._code = code
         if code is not None:
-            symbols = self.traced.function.symbols()
-            ones = frozenset([symbols[number] for number in code.ones])
-            if ones != self._ones:
-                with self._lock:
-                    self._ones, self._optimized = ones, None
+            self._lower_for(code.ones)
+
+    def _lower_for(self, numbers: Sequence[int]) -> None:
+        """Lower it, if again, for a first call in which the dims of these numbers were 1."""
+        symbols = self.traced.function.symbols()
+        ones = frozenset([symbols[number] for number in numbers])
+        if ones != self._ones:
+            with self._lock:
+                self._ones, self._optimized = ones, None
 
     def _one_numbers(self) -> tuple[int, ...]:
         """The dims that were 1 in the first call, by number."""
@@ -196,19 +225,24 @@ class Program:
 
     def _load(self) -> Code | None:
         """The code that is on disk."""
-        with self.record.timed("find"):
-            known = self._programs.find(self._key)
+        known = self._find()
         if known is None:
             return None
         found, built = known
-        self._found = found
-        record = self.record
-        record.kernels_compiled = found.kernels
-        record.origins = tuple([one.origin for one in built])
         own = buffers(self.traced.function.ops)
         constants = tuple([own[name].array for name in found.constants])
         deferred = self._deferred([one for one, _ in found.deferred], self._programs.find_deferred(found))
         return self._code_of(built, found.kernels, (), found.reuses, found.useless, constants, deferred, found.ones)
+
+    def _find(self) -> tuple[Found, list[Built]] | None:
+        """The objects that are on disk, where all are."""
+        with self.record.timed("find"):
+            known = self._programs.find(self._key)
+        if known is not None:
+            self._found, built = known
+            self.record.kernels_compiled = self._found.kernels
+            self.record.origins = tuple([one.origin for one in built])
+        return known
 
     def _deferred(self, deferred: Sequence[Deferred], made: Mapping[str, Built]) -> DeferredKernels:
         """The kernels that the code can do without, with those that are made."""
@@ -242,44 +276,55 @@ class Program:
             deferred.make([name for name in missing if name in names])
 
     def _compile(self, shapes: Sequence[Sequence[int]] | None) -> Code:
-        optimized, record = self.optimized, self.record
+        optimized = self.optimized
         from dyn.pipeline import names_for
 
         wanted = names_for(optimized, shapes) if shapes is not None and self._settings.variants != "none" else ()
         rendered, built, early = self._compile_parts(wanted)
-        reuses = tuple((reuse.output, reuse.input) for reuse in optimized.host.reuses)
-        constants = optimized.host.constants
-        if self._key is not None and not rendered.calls:
-            # A library call without native code is an op, with attributes that depend on the sizes: it is not written
-            # down. Nor is a constant that a pass has made.
-            own, names = buffers(self.traced.function.ops), tuple([dense.content.hex() for dense in constants])
-            if all(name in own for name in names):
-                _require_same_interface(self.traced.function, optimized.function)
-                parts = parts_of(self._backend, record.sources)
-                keys = {source.symbols[0]: self._backend.key(source) for source, _ in early}
-                deferred = tuple([(one, keys.get(one.name)) for one in rendered.deferred])
-                kernels, ones = record.kernels_compiled, self._one_numbers()
-                found = Found(parts, kernels, reuses, optimized.useless, names, deferred, ones)
-                self._programs.keep(self._key, found)
-        arrays = tuple([dense.array for dense in constants])
+        arrays = tuple([dense.array for dense in optimized.host.constants])
         made = self._deferred(rendered.deferred, {source.symbols[0]: one for source, one in early})
-        ones = self._one_numbers()
+        reuses, ones = _reuse_numbers(optimized), self._one_numbers()
         return self._code_of(built, rendered.kernels, rendered.calls, reuses, optimized.useless, arrays, made, ones)
 
     def _compile_parts(self, wanted: Collection[str]) -> tuple[Rendered, list[Built], list[tuple[Source, Built]]]:
         from dyn.pipeline import compile_parts
 
-        parts = compile_parts(self.optimized, self._backend, self.record, wanted)
+        rendered, built, early = compile_parts(self.optimized, self._backend, self.record, wanted)
         if self._settings.dump:
             from dyn.explain.explorer import write_page
 
             write_page(self._settings.dump, self.optimized, self.record.sources, self._backend.assembly)
-        return parts
+        self._keep(rendered, [source for source, _ in early])
+        return rendered, built, early
+
+    def _keep(self, rendered: Rendered, early: Sequence[Source]) -> None:
+        """Note on disk what it was compiled to.
+
+        A library call without native code is an op, with attributes that depend on the sizes: it is not written down.
+        Nor is a constant that a pass has made.
+        """
+        optimized = self.optimized
+        own = buffers(self.traced.function.ops)
+        names = tuple([dense.content.hex() for dense in optimized.host.constants])
+        if self._key is None or rendered.calls or not all(name in own for name in names):
+            return
+        _require_same_interface(self.traced.function, optimized.function)
+        parts = parts_of(self._backend, self.record.sources)
+        keys = {source.symbols[0]: self._backend.key(source) for source in early}
+        deferred = tuple([(one, keys.get(one.name)) for one in rendered.deferred])
+        kernels, reuses = self.record.kernels_compiled, _reuse_numbers(optimized)
+        found = Found(parts, kernels, reuses, optimized.useless, names, deferred, self._one_numbers())
+        self._programs.keep(self._key, found)
 
     def build(self) -> None:
         """Compile the program, unless its objects are there, without loading it: its machine need not be this one."""
-        if self._code is None:
+        if self._code is not None:
+            return
+        known = self._find()
+        if known is None:
             self._compile_parts(())
+        else:
+            self._lower_for(known[0].ones)
 
     def kernel_reports(self) -> dict[str, KernelReport]:
         """What the compiler of a GPU's kernels has said of each; none for this machine's processor."""
@@ -383,6 +428,10 @@ def _reuses(code: Code) -> tuple[Reuse, ...]:
         from dyn.schedule.donate import Reuse
 
     return tuple(Reuse(output, input) for output, input in code.reuses)
+
+
+def _reuse_numbers(optimized: Optimized) -> tuple[tuple[int, int], ...]:
+    return tuple([(reuse.output, reuse.input) for reuse in optimized.host.reuses])
 
 
 @functools.lru_cache(maxsize=16)

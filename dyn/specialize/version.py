@@ -90,10 +90,11 @@ def make_program(traced: TracedFunction, trace_seconds: float, placement: Placem
     from dyn.specialize.program import Program
 
     where = placement_of(None) if placement is None else placement
-    return Program(traced, where, _record(traced, trace_seconds))
+    return Program(traced, where, record_of(traced, trace_seconds))
 
 
-def _record(traced: TracedFunction, trace_seconds: float) -> Record:
+def record_of(traced: TracedFunction, trace_seconds: float) -> Record:
+    """Record of a compilation that begins, which took so long to trace."""
     from dyn.record import Record
 
     record = Record(traced.function.name)
@@ -126,7 +127,7 @@ def build_beside(
     for version in [one for one in known if one.code_of is None][-_MOST_TRIED:]:
         served = serving(version.traced, traced)
         if served is not None and served.broken(arrays) is None:
-            return load(version.program.under(served, _record(traced, trace_seconds)), version)
+            return load(version.program.under(served, record_of(traced, trace_seconds)), version)
     return build(loosened(traced), trace_seconds, [np.shape(array) for array in arrays], placement)
 
 

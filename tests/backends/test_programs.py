@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -259,6 +260,52 @@ def test_the_bodies_of_reductions_are_part_of_a_program() -> None:
     assert [float(function(x)) for function in functions] == [15, 17, 37, 15]
     lowered = ["lower" in function._versions.in_order[0].record.seconds for function in functions]
     assert lowered == [True, True, True, False]
+
+
+# ---- other machines --------------------------------------------------------------------------------------------------
+
+
+PASSES = {"inline_calls", "refine_shapes", "simplify", "stitch"}
+
+
+@pytest.mark.parametrize("target", ["x86:x86-64-v3", "cuda:sm_90a"])
+def test_passes_run_once_whatever_the_targets(target: str, require_module: Callable[[str], ModuleType]) -> None:
+    if target.startswith("cuda"):
+        require_module("cuda.bindings.nvrtc")
+    lowered = softmax().trace(MATRIX).lower()
+    assert lowered.record.seconds.keys() > PASSES
+    assert "lower" not in lowered.record.seconds
+    made = lowered.compile(target=target)
+    assert list(made.program.record.seconds) == ["trace", "find", "lower", "render", "compile"]
+    here = lowered.compile()
+    x = np.ones((3, 4), np.float32)
+    np.testing.assert_array_equal(here(x), softmax()(x))
+    assert made.as_text("kernel") != here.as_text("kernel")
+    assert made.as_text("dhlo") == here.as_text("dhlo")
+
+
+@pytest.mark.parametrize("target", ["x86:x86-64-v3", "cuda:sm_90a"])
+def test_what_was_compiled_for_another_machine_is_found(
+    target: str, require_module: Callable[[str], ModuleType]
+) -> None:
+    """No kernel is lowered again; what is looked at afterwards is as it was."""
+    if target.startswith("cuda"):
+        require_module("cuda.bindings.nvrtc")
+    made, found = [softmax().trace(MATRIX).lower().compile(target=target) for _ in range(2)]
+    assert "lower" in made.program.record.seconds
+    assert list(found.program.record.seconds) == ["trace", "find"]
+    assert found.program.record.kernels_compiled == made.program.record.kernels_compiled > 0
+    assert {origin.name for origin in found.program.record.kernel_origins()} <= {"DISK", "MEMORY"}
+    for dialect in ("dhlo", "kernel", "host", "asm"):
+        texts = [re.sub(r"@ \S+", "@", one.as_text(dialect)) for one in (made, found)]
+        assert texts[0] == texts[1] != ""
+    assert list(found.program.record.seconds) == ["trace", "find"]
+
+
+def test_passes_run_again_under_other_settings() -> None:
+    lowered = softmax().trace(MATRIX).lower()
+    with config.override(optimize=not config.current().optimize):
+        assert lowered.compile(target="x86:x86-64-v3").program.record.seconds.keys() > PASSES
 
 
 # ---- what is not found -----------------------------------------------------------------------------------------------
