@@ -105,11 +105,13 @@ def _exchange_type(kind: type) -> NativeType | None:
     words = (ctypes.c_int64 * (_READ + 1)).from_address(address)
     if words[0] & 0xFFFFFFFF != _MAJOR or not words[_READ] or not words[_TO_OBJECT]:
         return None
-    keys = _dispatch_keys()
-    if keys is None:
+    torch = sys.modules["torch"]
+    with torch._C.DisableTorchFunction(), torch.inference_mode(False):  # the samples are plain tensors on the CPU
+        keys = _dispatch_keys()
+        storage = None if keys is None else _storage(keys[0])
+    if keys is None or storage is None:
         return None
-    gradients = sys.modules["torch"].is_grad_enabled
-    return NativeType(kind, Reader.DLPACK, words[_READ], words[_TO_OBJECT], 0, gradients, *keys, *_storage(keys[0]))
+    return NativeType(kind, Reader.DLPACK, words[_READ], words[_TO_OBJECT], 0, torch.is_grad_enabled, *keys, *storage)
 
 
 @lru_cache(maxsize=1)

@@ -31,6 +31,7 @@ from dyn.interop.torch.hidden import (
     MovingTensor,
     OptimizerState,
 )
+from dyn.interop.torch.inference import ordinary_tensors
 from dyn.interop.torch.layouts import ROWS
 from dyn.interop.torch.objects import Copies, ObjectLayout, Opened, closed_over
 from dyn.interop.torch.options import Options
@@ -395,7 +396,8 @@ class TensorProgram:
             if type.same_as is not None:
                 given.append(given[type.same_as])
                 continue
-            tensor = tracing.argument(tracer, type.layout, type.dtype, type.device, number)
+            with ordinary_tensors():
+                tensor = tracing.argument(tracer, type.layout, type.dtype, type.device, number)
             match found[number - len(tracers)][0] if number >= len(tracers) else None:
                 case MovingTensor(moving):  # which autograd knows, not what stands for it
                     tracing.stand_ins[id(moving)] = moving, tensor

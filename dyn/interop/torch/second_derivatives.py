@@ -30,7 +30,7 @@ class EagerCall:
     function: Callable[[Sequence[Any]], Sequence[Any]]
     refusal: Callable[[], str | None]
     inputs: tuple[Origin, ...]
-    arguments: tuple[tuple[weakref.ref[Any], int], ...]
+    arguments: tuple[tuple[weakref.ref[Any], int | None], ...]
     captured: tuple[Any, ...]
 
     @staticmethod
@@ -39,7 +39,7 @@ class EagerCall:
         inputs: tuple[Origin, ...], arguments: Sequence[Any], captured: tuple[Any, ...],
     ) -> EagerCall:  # fmt: skip
         """The call as it is made now."""
-        known = tuple([(weakref.ref(one), one._version) for one in arguments])
+        known = tuple([(weakref.ref(one), _writes_to(one)) for one in arguments])
         return EagerCall(function, refusal, inputs, known, captured)
 
     def pulled(self, cotangents: Sequence[Any]) -> Sequence[Any]:
@@ -68,7 +68,9 @@ class EagerCall:
             pass
         elif any(one is None for one, _ in arguments):
             reason = "its arguments are gone"
-        elif [one._version for one, _ in arguments if one is not None] != [version for _, version in arguments]:
+        elif any(version is None for _, version in arguments):
+            reason = "an argument is an inference tensor, to which nobody counts the writes"
+        elif [_writes_to(one) for one, _ in arguments] != [version for _, version in arguments]:
             reason = "its arguments were written since"
         elif self._are_mixed([one for one, _ in arguments]):
             reason = "its arguments may depend on tensors that it closes over"
@@ -84,3 +86,8 @@ class EagerCall:
         captured = self._inputs("captured", self.captured)
         computed = [one for one in (*self._inputs("argument", arguments), *captured) if one.grad_fn is not None]
         return bool(captured and computed)
+
+
+def _writes_to(tensor: Any) -> int | None:
+    """The number of writes to a tensor so far; None of an inference tensor, which does not count them."""
+    return None if tensor.is_inference() else tensor._version

@@ -38,6 +38,7 @@ from dyn.interop.torch.devices import CPU, RowsNeeded, check_devices, require_de
 from dyn.interop.torch.dynamo import count_frames, leave_dynamo, without_dynamo
 from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.functions import Functions
+from dyn.interop.torch.inference import ordinary_tensors
 from dyn.interop.torch.layouts import ROWS, Layout, Order, layout_of, order_by_size
 from dyn.interop.torch.randomness import GeneratorError, Keys
 from dyn.interop.torch.scopes import Scope
@@ -228,6 +229,11 @@ class Tracing(TorchDispatchMode):
         if wrappers:
             self.note_wrappers(wrappers)
             return NotImplemented  # their class says what this is, by operations on what is inside
+        with ordinary_tensors():
+            return self._dispatched(func, args, kwargs)
+
+    def _dispatched(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+        """The result of an operation that PyTorch has come to."""
         if isinstance(func, HigherOrderOperator):
             return self._higher_order(func, args, kwargs or {})
         if func is not torch.ops.aten.detach.default:

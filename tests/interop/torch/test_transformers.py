@@ -185,7 +185,7 @@ def test_inference(name: str) -> None:
     case = MODELS[name]
     model = made(case.make)
     compiled = dyn_torch.jit(model)
-    with torch.no_grad():
+    with torch.inference_mode():
         for shape in case.shapes:
             arguments = case.draw(*shape)
             same(model(**arguments), compiled(**arguments))

@@ -8,7 +8,7 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn.errors import ShapeError
 from dyn.interop import conditions
-from dyn.interop.torch.aten.tables import CHANNELS_LAST, axis_of, common_order, converts, view
+from dyn.interop.torch.aten.tables import CHANNELS_LAST, axis_of, common_order, converts, in_place, view
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.tensors import Record, inverse
 from dyn.shapes import Dim, RelKind, dim_max, dim_min, product
@@ -67,6 +67,12 @@ def _without(record: Record, axes: Sequence[int]) -> Order | None:
 
 @view("alias.default", "detach.default", "lift_fresh.default", write=lambda whole, new: new, order=_kept, is_dense=True)
 def alias(a: Tracer) -> Tracer:
+    return a
+
+
+@in_place("detach_.default")
+def detach_(tracing: Any, a: Any) -> Any:
+    """The tensor itself: autograd has forgotten its history, and in inference mode it has none."""
     return a
 
 
