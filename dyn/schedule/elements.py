@@ -20,7 +20,7 @@ from dyn.ops.shape import stretched_size
 from dyn.schedule.axes import linearize
 from dyn.schedule.expressions import ExprBuilder, Pair
 from dyn.schedule.kernel import Buffer, Expr, Store
-from dyn.shapes import Dim, Symbol, SymExpr
+from dyn.shapes import Atom, Dim, Symbol, SymExpr
 from dyn.shapes.walk import map_atoms
 from dyn.stitch.access import view_index
 from dyn.stitch.groups import Group, Plan
@@ -168,12 +168,13 @@ class Elements:
         if isinstance(size, int) or isinstance(index, int):
             return index
         factors = {a: stretched_size(a) for mono, _ in index.terms for a, _ in mono.factors}
-        if all(found is None for found in factors.values()):
+        stretching = [atom for atom, found in factors.items() if found is not None]
+        if not stretching:
             return index
         plain = map_atoms(index, lambda a: None if factors.get(a) is None else 1)
-        for found in factors.values():
+        for atom, found in factors.items():
             if found is not None:
-                self.stretched[found, plain.is_symbol if isinstance(plain, SymExpr) else None] = rank
+                self.stretched[found, _variable(index, atom, stretching)] = rank
         if self.ones:
             wanted = {atom: size for atom, size in factors.items() if size is not None and size not in self.ones}
             plain = map_atoms(index, lambda atom: 1 if atom in wanted else None)
@@ -204,6 +205,18 @@ class Elements:
             return self.element(value, index, self.k.both(mask, inner), inner_other)
 
         return get
+
+
+def _variable(index: SymExpr, factor: Atom, factors: Collection[Atom]) -> Symbol | None:
+    """The symbol that a factor, one of several that are 0 or 1, multiplies in an index; None where it multiplies
+    anything else.
+
+    With 1 in the factor's place the index is the same wherever the symbol is 0.
+    """
+    terms = [mono.factors for mono, _ in index.terms if any(atom == factor for atom, _ in mono.factors)]
+    rest = [(atom, power) for term in terms for atom, power in term if atom not in factors]
+    (atom, power), *more = rest or [(factor, 1)]
+    return atom if isinstance(atom, Symbol) and power == 1 and not more and len(terms) == 1 else None
 
 
 def _stores(buffer: Buffer, place: Dim, found: Expr | Pair) -> tuple[Store, ...]:

@@ -99,8 +99,9 @@ def _same_order(general: Loops, loops: Loops) -> bool:
 def unstretched_forms(
     general: Loops, schedule: Schedule, gain: Callable[[Loops], int], most_ones: int = 0
 ) -> list[Form]:
-    """The forms for cases of undecided broadcasts: for sizes that agree, and at ``most_ones`` so many for a size that
-    is 1 where the others agree; for loops that are better then, as ``gain`` counts it.
+    """The forms for cases of undecided broadcasts: for sizes that agree; and with ``most_ones`` for those of the first
+    call that were 1 where the others agree, and at most so many for one that is; for loops that are better then, as
+    ``gain`` counts it.
 
     An axis that may be stretched is read as quickly as one that may not, but in tiles, and but for what it takes to
     spread the one element anew for each row.
@@ -108,12 +109,16 @@ def unstretched_forms(
     forms: list[Form] = []
     # Axes of size 1 are there to be stretched (x + b[1, m], x * c[n, 1]) in arrays that have others.
     sizes = dict.fromkeys(size for (size, _), rank in general.elements.stretched.items() if rank > 1)
-    ones = [size for size in sizes if isinstance(size, SymExpr) and size.is_symbol is not None][:most_ones]
-    for case in ((), *[(one,) for one in ones]):
+    symbols = {size: size.is_symbol for size in sizes if isinstance(size, SymExpr)} if most_ones else {}
+    first = tuple([size for size, symbol in symbols.items() if symbol in general.nest.plan.ones])
+    ones = [(size,) for size, symbol in symbols.items() if symbol is not None][:most_ones]
+    for case in dict.fromkeys([(), first, *ones]):
         found = general.unstretched(*case)
         if found is not None:
             loops = Loops(general.nest, keep=general.keep, equal=found.equal, aligned=True, ones=found.ones)
-            note = f"{case[0]} is 1" if case else "nothing stretched"
+            note = "nothing stretched"
+            if case:
+                note = f"{', '.join(map(str, case))} {'is' if len(case) == 1 else 'are'} 1"
             forms.append(Form(note, found.condition, partial(_given, loops), schedule, gain))
     return forms
 

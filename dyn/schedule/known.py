@@ -140,7 +140,8 @@ class KnownGroups:
         """The launches of a group of this ``shape`` with these values, made by ``make(plan)`` where none are known."""
         symbols = _symbols(shape)
         names = {symbol: f"d{number}" for number, symbol in enumerate(symbols)}
-        key = target, tuple([symbol.measured for symbol in symbols]), _Written(names).of(shape)
+        hints = tuple([(symbol.measured, symbol in plan.ones) for symbol in symbols])
+        key = target, hints, _Written(names).of(shape)
         with self._lock:
             known = self._known.get(key, ())
             if known:

@@ -680,8 +680,9 @@ class Loops:
         apart: list[Dim] = [d for one in ones for d in (one - 1, 1 - one)]
         for var, own in sizes.items():
             extent = extents[var]
-            if {part for size in own for part in joined_from(size)}.issuperset(joined_from(extent)):
-                extent, *own = own  # sizes that agree are as long as what is broadcast from them
+            parts = dict.fromkeys(part for size in own for part in joined_from(size))
+            if parts.keys() >= {*joined_from(extent)}:
+                extent, *own = parts  # sizes that agree are as long as what is broadcast from them
             apart += [d for size in own if size != extent for d in (extent - size, size - extent)]
         return Unstretched(Condition(dim_max(*apart), 0, 0), equal, frozenset(ones)) if apart else None
 

@@ -82,6 +82,7 @@ _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
 def lower_plan(plan: Plan, target: Target, ones: Collection[Symbol] = ()) -> tuple[Launch, ...]:
     """The launches of a plan's groups, in its order, with alternatives for sizes that agree, or are 1 as ``ones`` were
     in the first call. Leaves kernels that check."""
+    plan = replace(plan, ones=frozenset(ones))
     #: By plan, for what is known of sizes under an assumption is not known without it.
     known: dict[tuple[Plan, tuple[object, ...]], tuple[tuple[Launch, ...], dict[Value, int]]] = {}
 

@@ -8,7 +8,7 @@ from enum import Enum
 
 from dyn.frozen import record
 from dyn.ir.core import Function, Op, Value
-from dyn.shapes import Dim
+from dyn.shapes import Dim, Symbol
 
 
 class GroupKind(Enum):
@@ -80,6 +80,8 @@ class Plan:
     producers: Mapping[Value, Op]
     #: What has to be there before an op runs, beside its operands.
     waits: Mapping[Op, Sequence[Value]] = field(default_factory=dict[Op, Sequence[Value]])
+    #: The sizes that were 1 in the first call and stretched: a hint, for which variants there are.
+    ones: frozenset[Symbol] = frozenset()
 
     def text(self) -> str:
         """The plan as people and golden files read it; ops are numbered as in the function's text."""
