@@ -109,19 +109,23 @@ def formula_op(
     *,
     grad: Formula | NoGrad | None,
     wide: Callable[[DType], DType] = at_least_float32,
+    rounded: NumFormula | None = None,
     plain: Callable[..., Any] | None = None,
 ) -> OpDef:
     """The op that applies a formula to its operands' elements, in the dtype that ``wide`` makes of theirs.
 
-    ``grad`` is the formula of its cotangents, or why there is none; None where there is none yet. ``plain`` is a
-    reference that wants its arrays as they are, in place of ``reference``.
+    ``rounded`` is a shorter formula for float32 computed with in float64. ``grad`` is the formula of its cotangents, or
+    why there is none; None where there is none yet. ``plain`` is a reference that wants its arrays as they are, in
+    place of ``reference``.
     """
 
     def at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
         result = op.result.dtype
         dtype = op.operands[0].dtype
         given = [Num(k, get(i, index), dtype).to(wide(dtype)) for i in range(len(op.operands))]
-        return formula(*given, **op.attrs).to(result).value
+        is_rounded = dtype is dtypes.float32 and wide(dtype) is dtypes.float64
+        chosen = rounded if rounded is not None and is_rounded else formula
+        return chosen(*given, **op.attrs).to(result).value
 
     if grad is None:
         vjp = jvp = NOT_YET

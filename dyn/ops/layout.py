@@ -14,7 +14,7 @@ from typing import Any
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, Op, Value, with_operands
 from dyn.ir.opdef import OpKind
-from dyn.ops.contract_order import order_contractions
+from dyn.ops.contract_order import keep_axes, order_contractions
 from dyn.ops.reduce import reduce
 from dyn.ops.shape import broadcast_in_dim, iota, transpose
 from dyn.shapes import Dim
@@ -28,7 +28,8 @@ def propagate_transposes(function: Function) -> Function:
 
     Needs no common subexpressions: a value that is transposed twice would seem to be needed in both orders. A region is
     turned only where no transpose is added for it: all that leaves it is transposed already, or reduced. Transposes of
-    contractions that are left go where the operands may change places (``dyn.ops.contract_order``).
+    contractions that are left go where the operands may change places, and reshapes around them where they cancel
+    (``dyn.ops.contract_order``).
     """
     uses = _Uses(function)
     orders = dict.fromkeys(op.attrs["permutation"] for op in function.ops if op.opdef is transpose)
@@ -37,7 +38,7 @@ def propagate_transposes(function: Function) -> Function:
             region = _Region(uses, order)
             if region.members:
                 uses = _Uses(_turned(uses.function, region))
-    return order_contractions(uses.function)
+    return order_contractions(keep_axes(uses.function))
 
 
 class _Uses:

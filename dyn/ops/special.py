@@ -36,6 +36,14 @@ def _polynomial(x: Num, coefficients: Sequence[float]) -> Num:
     return total
 
 
+def _by_fma(x: Num, coefficients: Sequence[float]) -> Num:
+    """A polynomial by Horner's rule in fused steps, the constant first."""
+    total = x.like(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        total = total.f(S.FMA, x, c)
+    return total
+
+
 # --- hyperbolas and angles ----------------------------------------------------------------------------------------
 
 
@@ -324,6 +332,40 @@ def _erfc(x: Num) -> Num:
     return x.is_(S.LT, 0.0).where(result.like(2.0) - result, result)
 
 
+#: The same logarithm for ``x`` up to 10.5, to 2.9e-9: all that a result that is rounded to 32 bits can show.
+_ERFC_SHORT = (
+    -0.6717940821826, 0.6726431921063, 0.04734310917525, -0.04689442205678, -0.009869573788281, 0.008811745201273,
+    0.001743388567704, -0.002282379405932, -0.0001238975630537, 0.0005308853264485, -6.934468893264e-05,
+    -3.862325260608e-05,
+)  # fmt: skip
+
+
+def _erfc_rounded(x: Num) -> Num:
+    """Complementary error function in float64, as exact as a result of 32 bits: the square of its ``x`` is exact."""
+    size = x.f(S.ABS).f(S.MIN, 10.5)  # where it is 0 in 32 bits
+    t = size.like(2.0) / (size + 2.0)
+    v = t * 2.0 - 1.0
+    square = v * v
+    odd, even = _by_fma(square, _ERFC_SHORT[1::2]), _by_fma(square, _ERFC_SHORT[::2])
+    result = t * _exp_short((-size).f(S.FMA, size, odd.f(S.FMA, v, even)))
+    return x.is_(S.LT, 0.0).where(result.like(2.0) - result, result)
+
+
+#: Taylor's coefficients of exp: for up to half of log(2), the rest is 2e-10 of it.
+_EXP_SHORT = tuple([1 / math.factorial(k) for k in range(9)])
+
+
+def _exp_short(x: Num) -> Num:
+    """``exp(x)`` in float64 for sizes of x below 700, to 2e-10: ``2**n * exp(x - n * log(2))``."""
+    magic = 1.5 * 2.0**52  # added to a number, it leaves what that is rounded to in the lowest bits
+    shifted = x.f(S.FMA, 1 / math.log(2.0), magic)
+    r = (shifted - magic).f(S.FMA, -math.log(2.0), x)
+    square = r * r
+    odd, even = _by_fma(square, _EXP_SHORT[1::2]), _by_fma(square, _EXP_SHORT[::2])
+    power = (shifted.bits() + 1023).f(S.SHL, 52).as_float(x.dtype)
+    return odd.f(S.FMA, r, even) * power
+
+
 def _erfc_array(x: Array) -> Array:
     from scipy.special import erfc as scipy_erfc
 
@@ -336,7 +378,9 @@ def _erfc_grad(a: Arithmetic, ct: Value, y: Value, x: Value) -> tuple[Value]:
 
 
 #: ``1 - erf(x)``, precise where that is near 0.
-erfc = formula_op("erfc", _erfc, _erfc_array, draw(1, low=-4.0, high=9.0), _FLOAT, wide=double, grad=_erfc_grad)
+erfc = formula_op(
+    "erfc", _erfc, _erfc_array, draw(1, low=-4.0, high=9.0), _FLOAT, wide=double, rounded=_erfc_rounded, grad=_erfc_grad
+)
 
 
 # --- bits of floats -----------------------------------------------------------------------------------------------

@@ -58,6 +58,39 @@ def twice() -> Function:
     return m.function(m.reduce(once, 0, "maximum", keep=False), m.reduce(rotated, 0, "maximum", keep=False))
 
 
+def dense() -> Function:
+    """A product of matrices over merged axes: of the axes as they are, with bias and activation behind it."""
+    m = Model("dense")
+    x, w, bias = m.param("x", "b", "s", 16), m.param("w", 16, 8), m.param("bias", 8)
+    flat = m.op("reshape", x, shape=(x.shape[0] * x.shape[1], 16))
+    y = m.op("reshape", contracted(m, flat, w), shape=(*x.shape[:2], 8))
+    return m.function(m.op("tanh", m.add(y, bias)))
+
+
+def batched() -> Function:
+    """Axes of a batch are merged on both sides, and parted behind."""
+    m = Model("batched")
+    x, y = m.param("x", "b", 4, "s", 16), m.param("y", "b", 4, "t", 16)
+    batch = x.shape[0] * 4
+    flat = [m.op("reshape", one, shape=(batch, *one.shape[2:])) for one in (x, y)]
+    made = m.op("dot_general", *flat, lhs_batch=(0,), rhs_batch=(0,), lhs_contracting=(2,), rhs_contracting=(2,))
+    return m.function(m.op("reshape", made, shape=(*x.shape[:3], y.shape[2])))
+
+
+def other_axes() -> Function:
+    """Stays: axes are parted otherwise than they were merged, or the product itself is a result."""
+    m = Model("other_axes")
+    x, w = m.param("x", "b", "s", 16), m.param("w", 16, 8)
+    b, s = x.shape[:2]
+    made = contracted(m, m.op("reshape", x, shape=(b * s, 16)), w)
+    other = contracted(m, m.op("reshape", m.op("negate", x), shape=(b * s, 16)), w)
+    return m.function(made, m.op("reshape", made, shape=(b, s, 8)), m.op("reshape", other, shape=(s, b, 8)))
+
+
+def contracted(m: Model, x: Value, w: Value) -> Value:
+    return m.op("dot_general", x, w, lhs_batch=(), rhs_batch=(), lhs_contracting=(1,), rhs_contracting=(0,))
+
+
 def other_users() -> Function:
     """Stays: the transposed array itself is a result, and it meets an array in its own order."""
     m = Model("other_users")
@@ -80,8 +113,8 @@ def softmax_of_columns() -> Function:
     return m.function(m.softmax(m.transpose(m.param("x", "n", "m"), 1, 0)))
 
 
-TURNED = (there_and_back, normalised, reduced, positions)
-CALM = (other_users, attention, softmax_of_columns)
+TURNED = (there_and_back, normalised, reduced, positions, dense, batched)
+CALM = (other_axes, other_users, attention, softmax_of_columns)
 Build = Callable[[], Function]
 
 
@@ -104,7 +137,19 @@ def test_nothing_to_do(build: Build) -> None:
     assert propagate_transposes(before) is before
 
 
-@pytest.mark.parametrize("build", [there_and_back, normalised], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("sizes", [(0, 3, 2), (2, 0, 1), (1, 1, 1), (3, 5, 7)])
+def test_products_over_axes_as_they_are(sizes: tuple[int, ...]) -> None:
+    b, s, t = sizes
+    rng = np.random.default_rng(0)
+    for build, shapes in ((dense, ((b, s, 16), (16, 8), (8,))), (batched, ((b, 4, s, 16), (b, 4, t, 16)))):
+        before = prepared(build())
+        after = propagate_transposes(before)
+        given = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+        for one, other in zip(run_reference(before, given), run_reference(after, given), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+@pytest.mark.parametrize("build", [there_and_back, normalised, dense], ids=lambda f: f.__name__)
 def test_one_kernel_without_strides(build: Build) -> None:
     plan = optimized(build()).plan
     assert len(plan.groups) == 1
