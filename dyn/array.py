@@ -401,7 +401,7 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
     if host is not None:
         data = as_numpy(host.view(value) if held is None else held)
     else:
-        data = as_numpy(np.asarray(value))
+        data = as_numpy(read_lists(value))
         if dtype is None and data.dtype.kind in "fc":
             default = dtypes.dtype(config.current().default_float)
             complex_default = np.complex128 if default is dtypes.float64 else np.complex64
@@ -410,6 +410,20 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
     if host is None and dtype is not None:
         check_integers(value, element)
     return _made(np.array(data, element.np))
+
+
+def read_lists(value: Any) -> np.ndarray[Any, Any]:
+    """NumPy's array of a number or of nested lists; UnsupportedOpError where these are not equally long."""
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        if not isinstance(value, list | tuple):
+            raise
+        raise UnsupportedOpError(
+            "asarray: nested lists of different lengths are no array.",
+            loc=user_loc(),
+            remedy="make the lists equally long.",
+        ) from error
 
 
 def _converted_there(value: Any, held: DeviceArray, dtype: Any, copy: bool | None) -> Array:

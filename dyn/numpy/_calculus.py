@@ -32,9 +32,24 @@ def _at(x: Tracer, axis: int, part: slice) -> Array:
 
 @public
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
-    """The integral of samples along ``axis`` by the trapezoidal rule, at distances ``dx`` or at the places ``x``.
+    """Integral along an axis by the trapezoidal rule.
 
-    ``x`` is a vector, or has the axes of ``y``. Integers give the default float; of one sample or none it is 0.
+    Args:
+        y: array of any dtype: heights, of integers in the default float dtype.
+        x: places of the heights: a vector as long as the axis, or an array with the axes of ``y``; None: they lie
+            ``dx`` apart.
+        dx: distance, or the vector of the distances, where ``x`` is not given.
+        axis: axis to integrate along.
+
+    Returns:
+        An array of the shape of ``y`` without the axis; 0 of one height or none.
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``y``, or the sizes do not fit.
+
+    Example:
+        >>> dnp.trapezoid(np.array([1.0, 2.0, 3.0]))
+        array(4.)
     """
     value = operand("trapezoid", y, x, dx)
     value = cast(value, to_float(value.element_type))
@@ -56,7 +71,20 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
 
 @public
 def ediff1d(x: ArrayLike, /, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
-    """Each of all elements less the one before it, between ``to_begin`` and ``to_end``, in the dtype of ``x``."""
+    """Differences of neighbours among all elements, with others before and behind them.
+
+    Args:
+        x: array of any dtype, which is flattened.
+        to_end: elements to put behind the differences, in any shape.
+        to_begin: elements to put before them.
+
+    Returns:
+        A vector of the dtype of ``x``, of ``max(x.size - 1, 0)`` elements and those that were given.
+
+    Example:
+        >>> dnp.ediff1d(np.array([1, 4, 9]), to_begin=0)
+        array([0, 3, 5])
+    """
     value = array_of("ediff1d", x, to_end, to_begin)
     parts = [diff(view(value, (product(shape_of(value)),)))]
     for given, place in ((to_begin, 0), (to_end, len(parts) + 1)):
@@ -68,9 +96,24 @@ def ediff1d(x: ArrayLike, /, to_end: ArrayLike | None = None, to_begin: ArrayLik
 
 @public
 def unwrap(p: ArrayLike, /, discont: float | None = None, axis: int = -1, period: float = 2 * math.pi) -> Array:
-    """``p`` with multiples of ``period`` added so that no step along ``axis`` is more than half of it.
+    """Steps of more than half a period taken the short way round, along an axis.
 
-    Steps of less than ``discont`` stay as they are; it counts where it is more than half of the period.
+    Args:
+        p: array of any real dtype: angles in radians unless ``period`` says otherwise.
+        discont: steps of less stay as they are; it counts where it is more than half the period. None: half the period.
+        axis: axis along which elements follow one another.
+        period: length of the circle.
+
+    Returns:
+        An array of the shape of ``p``, in its dtype; of integers in the default float dtype.
+
+    Raises:
+        UnsupportedOpError: if ``p`` is complex.
+        ShapeError: if ``axis`` is not one of ``p``.
+
+    Example:
+        >>> dnp.unwrap(np.array([0.0, 3.0, 6.5]), period=4)
+        array([ 0. , -1. , -1.5])
     """
     (value,) = real_float("unwrap", p)
     number = one_axis("unwrap", axis, value.ndim)
@@ -89,10 +132,28 @@ def unwrap(p: ArrayLike, /, discont: float | None = None, axis: int = -1, period
 
 @public
 def gradient(f: ArrayLike, /, *varargs: ArrayLike, axis: Axis = None, edge_order: int = 1) -> Any:
-    """The derivative of samples by central differences, and one-sided ones at the ends; a list for several axes.
+    """Derivatives along axes by central differences, and one-sided ones at the ends.
 
-    The distances are 1, one number for all axes, or for each axis a number or the vector of its places. ``edge_order``
-    1 or 2 is the order of the ends. Raises ShapeError where an axis has fewer than ``edge_order + 1`` elements.
+    Uneven distances have B. Fornberg's weights of second order ("Generation of finite difference formulas on
+    arbitrarily spaced grids", 1988), as in NumPy.
+
+    Args:
+        f: array of any dtype: samples, of integers in the default float dtype.
+        *varargs: distances: none: 1; one: for all axes; or one for each axis, a number or the vector of its places.
+        axis: axis or axes to differentiate along; None: all.
+        edge_order: order of the differences at the ends, 1 or 2.
+
+    Returns:
+        An array of the shape of ``f``, or a list of them, one for each axis where there are several.
+
+    Raises:
+        ShapeError: if an axis has fewer than ``edge_order + 1`` elements, at the call at the latest, or if distances
+            are missing.
+        InvalidValueError: if ``edge_order`` is another one.
+
+    Example:
+        >>> dnp.gradient(np.array([1.0, 4.0, 9.0]))
+        array([3., 4., 5.])
     """
     (value,) = promote("gradient", f, choose=to_float)
     axes = all_axes("gradient", axis, value.ndim)

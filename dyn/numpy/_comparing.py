@@ -183,15 +183,33 @@ def iscomplexobj(x: Any) -> bool:
 
 
 def isrealobj(x: Any) -> bool:
-    """Tell whether an array's dtype is not complex: the opposite of :func:`iscomplexobj`, a Python bool."""
+    """Tell whether an array has a real dtype, from its dtype alone.
+
+    Args:
+        x: array, Python number, dimension, or nested lists of numbers.
+
+    Returns:
+        A Python bool.
+
+    Example:
+        >>> dnp.isrealobj(np.zeros(2, np.complex64))
+        False
+    """
     return not iscomplexobj(x)
 
 
 def isscalar(element: Any) -> bool:
-    """Tell whether an object is a number, a dimension or an array without axes, as in JAX.
+    """Tell whether something is a number: a Python number, a NumPy scalar, a dimension or an array without axes.
+
+    Args:
+        element: any object.
 
     Returns:
         A Python bool: false for strings and None too, where NumPy says that a string is a scalar.
+
+    Example:
+        >>> dnp.isscalar(3.0), dnp.isscalar(np.zeros(1))
+        (True, False)
     """
     if isinstance(element, numbers.Number | SymbolicDim | np.generic):
         return True

@@ -12,7 +12,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.array import asarray as own_asarray
-from dyn.array import device_put, needs_copy
+from dyn.array import device_put, needs_copy, read_lists
 from dyn.dtypes import DType
 from dyn.errors import InvalidValueError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import shape_in
@@ -71,25 +71,91 @@ def _full(what: str, shape: Shape, value: ArrayLike, dtype: DTypeLike, device: A
 
 @public
 def full(shape: Shape, fill_value: ArrayLike, dtype: DTypeLike = None, *, device: Any = None) -> Array:
-    """An array of one value, or of values that broadcast to the shape."""
+    """Array of one value.
+
+    Args:
+        shape: size or sizes, ints or dimensions such as ``x.shape[0]``; a traced integer is a size found out in the
+            call.
+        fill_value: number or array that broadcasts to ``shape``.
+        dtype: dtype of the result; None: that of ``fill_value``, the default float dtype of a Python float.
+        device: None or ``"cpu"`` in a trace, whose arrays are all where the program runs; outside of one any device.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        ShapeError: if a size is negative.
+
+    Example:
+        >>> dnp.full((2, 3), 7)
+        dyn.Array([[7, 7, 7],
+                   [7, 7, 7]], dtype=int64)
+    """
     return _full("full", shape, fill_value, dtype, device)
 
 
 @public
 def zeros(shape: Shape, dtype: DTypeLike = None, *, device: Any = None) -> Array:
-    """An array of zeros."""
+    """Array of zeros.
+
+    Args:
+        shape: size or sizes, ints or dimensions such as ``x.shape[0]``; a traced integer is a size found out in the
+            call.
+        dtype: dtype of the result; None: the default float dtype, float32, where NumPy has float64.
+        device: None or ``"cpu"`` in a trace, whose arrays are all where the program runs; outside of one any device.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        ShapeError: if a size is negative.
+
+    Example:
+        >>> dnp.zeros((2, 3)).dtype
+        dtype('float32')
+    """
     return _full("zeros", shape, 0.0, default_float() if dtype is None else dtype, device)
 
 
 @public
 def ones(shape: Shape, dtype: DTypeLike = None, *, device: Any = None) -> Array:
-    """An array of ones."""
+    """Array of ones.
+
+    Args:
+        shape: size or sizes, ints or dimensions such as ``x.shape[0]``; a traced integer is a size found out in the
+            call.
+        dtype: dtype of the result; None: the default float dtype, float32, where NumPy has float64.
+        device: None or ``"cpu"`` in a trace, whose arrays are all where the program runs; outside of one any device.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        ShapeError: if a size is negative.
+
+    Example:
+        >>> dyn.jit(lambda x: x + dnp.ones(x.shape[0], x.dtype))(np.arange(3))
+        array([1, 2, 3])
+    """
     return _full("ones", shape, 1.0, default_float() if dtype is None else dtype, device)
 
 
 @public
 def empty(shape: Shape, dtype: DTypeLike = None, *, device: Any = None) -> Array:
-    """An array of zeros: nothing is left to chance."""
+    """Array of zeros: memory without values would make results that differ from run to run.
+
+    Args:
+        shape: size or sizes, ints or dimensions such as ``x.shape[0]``; a traced integer is a size found out in the
+            call.
+        dtype: dtype of the result; None: the default float dtype, float32, where NumPy has float64.
+        device: None or ``"cpu"`` in a trace, whose arrays are all where the program runs; outside of one any device.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        ShapeError: if a size is negative.
+    """
     return _full("empty", shape, 0.0, default_float() if dtype is None else dtype, device)
 
 
@@ -97,7 +163,26 @@ def empty(shape: Shape, dtype: DTypeLike = None, *, device: Any = None) -> Array
 def full_like(
     x: ArrayLike, /, fill_value: ArrayLike, dtype: DTypeLike = None, shape: Shape | None = None, *, device: Any = None
 ) -> Array:
-    """An array of one value with the shape and dtype of ``x``, unless others are given."""
+    """Array of one value, of the shape and dtype of another array.
+
+    Args:
+        x: array of any dtype, of any shape.
+        fill_value: number or array that broadcasts to the shape.
+        dtype: dtype of the result; None: that of ``x``.
+        shape: size or sizes; None: those of ``x``, symbolic ones too.
+        device: None or ``"cpu"`` in a trace, whose arrays are all where the program runs; outside of one any device.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        ShapeError: if a size is negative.
+
+    Example:
+        >>> dnp.full_like(np.zeros((2, 2), np.int8), 7)
+        array([[7, 7],
+               [7, 7]], dtype=int8)
+    """
     check_device("full_like", device)
     value = operand("full_like", x, fill_value)
     (scalar,) = promote("full_like", fill_value)
@@ -107,19 +192,58 @@ def full_like(
 
 @public
 def zeros_like(x: ArrayLike, /, dtype: DTypeLike = None, shape: Shape | None = None, *, device: Any = None) -> Array:
-    """Zeros with the shape and dtype of ``x``, unless others are given."""
+    """Array of zeros, of the shape and dtype of another array.
+
+    Args:
+        x: array of any dtype, of any shape.
+        dtype: dtype of the result; None: that of ``x``.
+        shape: size or sizes; None: those of ``x``, symbolic ones too.
+        device: None or ``"cpu"`` in a trace, whose arrays are all where the program runs; outside of one any device.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        ShapeError: if a size is negative.
+    """
     return full_like(x, 0, dtype, shape, device=device)
 
 
 @public
 def ones_like(x: ArrayLike, /, dtype: DTypeLike = None, shape: Shape | None = None, *, device: Any = None) -> Array:
-    """Ones with the shape and dtype of ``x``, unless others are given."""
+    """Array of ones, of the shape and dtype of another array.
+
+    Args:
+        x: array of any dtype, of any shape.
+        dtype: dtype of the result; None: that of ``x``.
+        shape: size or sizes; None: those of ``x``, symbolic ones too.
+        device: None or ``"cpu"`` in a trace, whose arrays are all where the program runs; outside of one any device.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        ShapeError: if a size is negative.
+    """
     return full_like(x, 1, dtype, shape, device=device)
 
 
 @public
 def empty_like(x: ArrayLike, /, dtype: DTypeLike = None, shape: Shape | None = None, *, device: Any = None) -> Array:
-    """Zeros with the shape and dtype of ``x``, unless others are given."""
+    """Array of zeros, of the shape and dtype of another array, as :func:`empty` makes it.
+
+    Args:
+        x: array of any dtype, of any shape.
+        dtype: dtype of the result; None: that of ``x``.
+        shape: size or sizes; None: those of ``x``, symbolic ones too.
+        device: None or ``"cpu"`` in a trace, whose arrays are all where the program runs; outside of one any device.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        ShapeError: if a size is negative.
+    """
     return full_like(x, 0, dtype, shape, device=device)
 
 
@@ -136,10 +260,30 @@ def arange(
     start: Size | float, /, stop: Size | float | None = None, step: Any = 1, *, dtype: DTypeLike = None,
     device: Any = None,
 ) -> Array:  # fmt: skip
-    """``start, start + step, …`` up to but not ``stop``; ``arange(n)`` starts at 0. Integers give int64.
+    """Numbers from ``start`` up to ``stop``, without it, at equal distances.
 
-    Bounds are ints, dimensions, Python floats or traced scalars; the step is a Python number, or traced where a bound
-    is. Of traced ones the length is a dim of its own, found out when the program runs.
+    Of ints and dimensions the length is an expression of them; of Python floats it is fixed while tracing, as in NumPy;
+    of traced scalars it is a dim of its own, found out when the program runs.
+
+    Args:
+        start: an int, a dimension, a Python float or a traced scalar; the end, from 0 on, where it is the only one.
+        stop: the end, which is not reached: as ``start``; None: ``start`` is.
+        step: a Python number other than 0, negative to count down; or traced, where a bound is.
+        dtype: dtype of the result; None: int64 of integers, the default float dtype of floats.
+        device: None or ``"cpu"`` in a trace, whose arrays are all where the program runs; outside of one any device.
+
+    Returns:
+        A vector; without elements where the end is not ahead.
+
+    Raises:
+        InvalidValueError: if ``step`` is 0 or a dimension, or a bound is not finite.
+        UnsupportedOpError: if a bound is neither a number nor a dimension.
+
+    Example:
+        >>> dnp.arange(2, 10, 3)
+        dyn.Array([2, 5, 8], dtype=int64)
+        >>> dyn.jit(lambda x: dnp.arange(x.shape[0]))(np.zeros(4))
+        array([0, 1, 2, 3])
     """
     check_device("arange", device)
     trace = trace_of(start, stop, step)
@@ -235,9 +379,25 @@ def _measured_range(low: Any, high: Any, step: Any, dtype: DTypeLike) -> Tracer:
 def linspace(
     start: float, stop: float, /, num: Size = 50, *, dtype: DTypeLike = None, device: Any = None, endpoint: bool = True
 ) -> Array:
-    """``num`` numbers from ``start`` to ``stop`` at equal distances; without ``endpoint`` the last is left out.
+    """``num`` numbers from ``start`` to ``stop`` at equal distances.
 
-    ``num`` may be a traced integer.
+    Args:
+        start: first number; a Python number or a traced scalar.
+        stop: last number, or the one behind it.
+        num: how many: an int, a dimension, or a traced integer, whose length is then found out when the program runs.
+        dtype: dtype of the result; None: the default float dtype. It is computed in float64.
+        device: None or ``"cpu"`` in a trace, whose arrays are all where the program runs; outside of one any device.
+        endpoint: whether ``stop`` is the last of them.
+
+    Returns:
+        An array of shape ``(num,)``. Of one number it is ``start``.
+
+    Raises:
+        ShapeError: if ``num`` is negative.
+
+    Example:
+        >>> dnp.linspace(0, 1, 5)
+        dyn.Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
     check_device("linspace", device)
     trace = trace_of(start, stop, num)
@@ -275,7 +435,27 @@ def _check_diagonal(what: str, k: Any) -> None:
 def eye(
     n_rows: Size, n_cols: Size | None = None, /, k: Any = 0, dtype: DTypeLike = None, *, device: Any = None
 ) -> Array:
-    """Ones on the k-th diagonal, zeros elsewhere."""
+    """Matrix with ones on a diagonal and zeros elsewhere.
+
+    Args:
+        n_rows: number of rows, an int or a dimension.
+        n_cols: number of columns; None: as many as rows.
+        k: which diagonal: 0 the main one, positive above it, negative below; an int, a dimension or a traced integer.
+        dtype: dtype of the result; None: the default float dtype.
+        device: None or ``"cpu"`` in a trace, whose arrays are all where the program runs; outside of one any device.
+
+    Returns:
+        An array of shape ``(n_rows, n_cols)``.
+
+    Raises:
+        ArgumentError: if ``k`` is a float.
+        ShapeError: if a size is negative.
+
+    Example:
+        >>> dnp.eye(2, 3, 1)
+        dyn.Array([[0., 1., 0.],
+                   [0., 0., 1.]], dtype=float32)
+    """
     check_device("eye", device)
     trace = trace_of(n_rows, n_cols, k)
     _check_diagonal("eye", k)
@@ -285,13 +465,44 @@ def eye(
 
 @public
 def identity(n: Size, dtype: DTypeLike = None) -> Array:
-    """The identity matrix."""
+    """Square matrix with ones on the main diagonal and zeros elsewhere.
+
+    Args:
+        n: number of rows and columns, an int or a dimension.
+        dtype: dtype of the result; None: the default float dtype.
+
+    Returns:
+        An array of shape ``(n, n)``.
+
+    Raises:
+        ShapeError: if ``n`` is negative.
+    """
     return eye(n, n, 0, dtype)
 
 
 @public
 def tri(n_rows: Size, n_cols: Size | None = None, /, k: Any = 0, dtype: DTypeLike = None) -> Array:
-    """Ones at and below the k-th diagonal, zeros above."""
+    """Matrix with ones on and below a diagonal and zeros above.
+
+    Args:
+        n_rows: number of rows, an int or a dimension.
+        n_cols: number of columns; None: as many as rows.
+        k: which diagonal: 0 the main one, positive above it, negative below; an int, a dimension or a traced integer.
+        dtype: dtype of the result; None: the default float dtype.
+
+    Returns:
+        An array of shape ``(n_rows, n_cols)``.
+
+    Raises:
+        ArgumentError: if ``k`` is a float.
+        ShapeError: if a size is negative.
+
+    Example:
+        >>> dnp.tri(3, dtype=int)
+        dyn.Array([[1, 0, 0],
+                   [1, 1, 0],
+                   [1, 1, 1]], dtype=int64)
+    """
     trace = trace_of(n_rows, n_cols, k)
     _check_diagonal("tri", k)
     shape = shape_in(trace, (n_rows, n_rows if n_cols is None else n_cols), "tri")
@@ -313,19 +524,71 @@ def _triangle(what: str, x: ArrayLike, k: Any, direction: str) -> Tracer:
 
 @public
 def tril(x: ArrayLike, /, k: Any = 0) -> Array:
-    """``x`` with zeros above the k-th diagonal of its last two axes."""
+    """Lower triangle of matrices: what is above a diagonal is 0.
+
+    Args:
+        x: array of any dtype; its last two axes are matrices, and a vector is every row of a square one, as in NumPy.
+        k: which diagonal: 0 the main one, positive above it, negative below; an int, a dimension or a traced integer.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        ShapeError: if ``x`` has no axes.
+        ArgumentError: if ``k`` is a float.
+
+    Example:
+        >>> dnp.tril(np.arange(9).reshape(3, 3))
+        array([[0, 0, 0],
+               [3, 4, 0],
+               [6, 7, 8]])
+    """
     return _triangle("tril", x, k, "LE")
 
 
 @public
 def triu(x: ArrayLike, /, k: Any = 0) -> Array:
-    """``x`` with zeros below the k-th diagonal of its last two axes."""
+    """Upper triangle of matrices: what is below a diagonal is 0.
+
+    Args:
+        x: array of any dtype; its last two axes are matrices, and a vector is every row of a square one, as in NumPy.
+        k: which diagonal: 0 the main one, positive above it, negative below; an int, a dimension or a traced integer.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        ShapeError: if ``x`` has no axes.
+        ArgumentError: if ``k`` is a float.
+
+    Example:
+        >>> dnp.triu(np.arange(9).reshape(3, 3), 1)
+        array([[0, 1, 2],
+               [0, 0, 5],
+               [0, 0, 0]])
+    """
     return _triangle("triu", x, k, "GE")
 
 
 @public
 def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Array]:
-    """1-d arrays as the coordinates of a grid, rows first with ``"ij"``, columns first with ``"xy"``."""
+    """Coordinates of a grid: one array for each vector, all of the shape of the grid.
+
+    Args:
+        *arrays: vectors, or arrays that are flattened, of any dtype; their sizes may be symbolic.
+        indexing: ``"xy"``: the first vector goes along the second axis, as in NumPy; ``"ij"``: each along its own.
+
+    Returns:
+        A list of as many arrays as were given, each in its own dtype.
+
+    Raises:
+        InvalidValueError: if ``indexing`` is another one.
+
+    Example:
+        >>> dnp.meshgrid(np.arange(2), np.arange(3), indexing="ij")[1]
+        array([[0, 1, 2],
+               [0, 1, 2]])
+    """
     one_of("meshgrid", "indexing", indexing, ("xy", "ij"))
     values = [operand("meshgrid", x, *arrays) for x in arrays]
     rank = len(values)
@@ -341,11 +604,28 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Array]:
 
 
 def asarray(x: Any, /, dtype: DTypeLike = None, *, device: Any = None, copy: bool | None = None) -> Array:
-    """``x`` as an array: an array, a number, a dimension, or nested lists of numbers and arrays.
+    """Array of dyn of numbers, nested lists, or an array of any library.
 
-    Outside of a trace it is a ``dyn.Array``, a copy as ``x`` may change; see ``dyn.asarray``. In a trace a NumPy array
-    is read anew at each call, and numbers in lists are part of the program; an array of the trace is given back itself
-    unless ``copy`` is True. Raises InvalidValueError where ``copy`` is False and a copy is needed.
+    Outside of a trace it is a ``dyn.Array``, a copy, as ``x`` may change; see :func:`dyn.asarray`. In a trace a NumPy
+    array is read anew at each call, and numbers in lists are part of the program; an array of the trace is given back
+    itself unless ``copy`` is True.
+
+    Args:
+        x: array, Python number, dimension, or nested lists of these.
+        dtype: dtype of the result; None: that of ``x``, the default float dtype of Python floats.
+        device: None or ``"cpu"`` in a trace, whose arrays are all where the program runs; outside of one any device.
+        copy: True: always a copy; False: never one; None: where it is needed.
+
+    Returns:
+        An array of the shape of ``x``.
+
+    Raises:
+        InvalidValueError: if ``copy`` is False and a copy is needed.
+        UnsupportedOpError: if nested lists are not equally long.
+
+    Example:
+        >>> dnp.asarray([[1, 2], [3, 4]]).shape
+        (2, 2)
     """
     if found_trace(x) is None:
         parts = isinstance(x, list | tuple) and _holds_arrays(x)
@@ -380,10 +660,22 @@ def stack_lists(x: Any) -> Array:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """An object with ``__dlpack__`` as an array.
+    """Array of dyn of an array that has ``__dlpack__``, of any library.
 
     Its memory may be written to by others, and arrays of dyn do not change: it is copied, unless ``copy=False``
     promises that nobody writes to it any more. It stays on its device, unless another one is said.
+
+    Args:
+        x: array with ``__dlpack__`` and ``__dlpack_device__``.
+        device: device that it goes to; None: where it is.
+        copy: False: its memory is used; None or True: it is copied.
+
+    Returns:
+        A ``dyn.Array``; in a trace an array of it.
+
+    Raises:
+        UnsupportedOpError: if ``x`` has no ``__dlpack__``.
+        InvalidValueError: if ``copy`` is False and a copy is needed.
     """
     if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
         raise UnsupportedOpError(
@@ -403,13 +695,7 @@ def _from_list(trace: Trace, items: Any, dtype: DType | None = None) -> Tracer:
         values = promote("asarray", *parts)
         element = _strong(values[0].element_type, values[0].weak)
         return stack([cast(v, element) for v in values])
-    array = np.array(items)
-    if array.dtype.kind == "O":
-        raise UnsupportedOpError(
-            "asarray: nested lists of different lengths are no array.",
-            loc=user_loc(),
-            remedy="make the lists equally long.",
-        )
+    array = read_lists(items)
     if dtype is not None:
         check_integers(items, dtype)
     if array.dtype == np.float64:
@@ -432,11 +718,35 @@ ascontiguousarray = asarray
 
 
 def array(x: Any, /, dtype: DTypeLike = None, *, copy: bool | None = True) -> Array:
-    """``x`` as a new array; see ``asarray``."""
+    """:func:`asarray` that copies unless it is told not to.
+
+    Args:
+        x: array, Python number, dimension, or nested lists of these.
+        dtype: dtype of the result; None: that of ``x``, the default float dtype of Python floats.
+        copy: True: always a copy; False: never one; None: where it is needed.
+
+    Returns:
+        An array of the shape of ``x``.
+
+    Raises:
+        InvalidValueError: if ``copy`` is False and a copy is needed.
+        UnsupportedOpError: if nested lists are not equally long.
+
+    Example:
+        >>> dnp.array([1.0, 2.0]).dtype
+        dtype('float32')
+    """
     return asarray(x, dtype, copy=copy)
 
 
 @public
 def copy(x: ArrayLike, /) -> Array:
-    """``x`` as an array of its own."""
+    """Copy of an array, which is another one.
+
+    Args:
+        x: array of any dtype, of any shape.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+    """
     return operand("copy", x)

@@ -37,9 +37,24 @@ def main_diagonal(x: Tracer, axis1: int, axis2: int) -> Tracer:
 
 @public
 def diagonal(x: ArrayLike, /, offset: Any = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """The elements whose index on ``axis2`` is that on ``axis1`` plus ``offset``, along a new last axis.
+    """Elements of a diagonal of two axes, along a new last axis.
 
-    ``offset`` is an int or a dimension. Raises ShapeError for fewer than two axes.
+    Args:
+        x: array of any dtype, of two axes or more.
+        offset: 0: the main diagonal; positive: one above it, negative: below; an int or a dimension.
+        axis1: axis of the rows.
+        axis2: axis of the columns.
+
+    Returns:
+        An array of the dtype of ``x``, without the two axes and with one of the length of the diagonal: 0 where it lies
+        outside.
+
+    Raises:
+        ShapeError: if ``x`` has fewer than two axes, or the two are one.
+
+    Example:
+        >>> dnp.diagonal(np.arange(9).reshape(3, 3), 1)
+        array([1, 5])
     """
     value = operand("diagonal", x, offset)
     if value.ndim < 2:
@@ -56,7 +71,24 @@ def diagonal(x: ArrayLike, /, offset: Any = 0, axis1: int = 0, axis2: int = 1) -
 
 @public
 def diag(x: ArrayLike, /, k: Any = 0) -> Array:
-    """The k-th diagonal of a matrix; of a vector the square matrix that has it there, and zeros elsewhere."""
+    """Diagonal of a matrix, or the matrix that has a vector for its diagonal and zeros elsewhere.
+
+    Args:
+        x: vector or matrix of any dtype; its sizes may be symbolic.
+        k: 0: the main diagonal; positive: one above it, negative: below; an int or a dimension.
+
+    Returns:
+        Of a matrix a vector, of a vector of n elements a square matrix of n + abs(k) rows, in the dtype of ``x``.
+
+    Raises:
+        ShapeError: if ``x`` has neither one axis nor two.
+
+    Example:
+        >>> dnp.diag(np.array([1, 2]), 1)
+        array([[0, 1, 0],
+               [0, 0, 2],
+               [0, 0, 0]])
+    """
     value = operand("diag", x, k)
     if value.ndim == 2:
         return diagonal(value, k)

@@ -62,7 +62,22 @@ def _wide(x: Tracer) -> Tracer:
 
 @public
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
-    """``(m, e)``, e int32, with ``x = m * 2**e`` and ``0.5 <= |m| < 1``; (x, 0) of 0 and of what is not finite."""
+    """Split numbers into fractions and exponents of 2: ``x == fraction * 2**exponent``, with 0.5 <= abs(fraction) < 1.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        The fractions, of the shape and dtype of ``x`` (integers and booleans: the default float dtype), and the
+        exponents, of int32. Of 0, infinity and NaN the fraction is the number itself, the exponent 0.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> dnp.frexp(np.array([8.0, 0.0]))
+        (array([0.5, 0. ]), array([4, 0], dtype=int32))
+    """
     (value,) = real_float("frexp", x)
     fraction, exponent = _parts(_wide(value))
     return cast(fraction, value.element_type), cast(exponent, dtypes.int32)
@@ -70,7 +85,24 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
 
 @public
 def ldexp(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x * 2**y`` of floats and integers, rounded once."""
+    """``x * 2**y``, element by element, without overflow in between: the inverse of :func:`frexp`.
+
+    Args:
+        x: array of any real dtype.
+        y: array of integers or booleans that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in the dtype of ``x``; of integers and booleans in the default
+        float dtype.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex, or ``y`` not of integers.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+
+    Example:
+        >>> dnp.ldexp(np.array([0.5, 3.0]), np.array([4, -1]))
+        array([8. , 1.5])
+    """
     (value,) = real_float("ldexp", x)
     (steps,) = promote("ldexp", y)
     if not steps.element_type.is_integer and steps.element_type.kind is not Kind.BOOL:
@@ -94,7 +126,22 @@ def ldexp(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @public
 def modf(x: ArrayLike, /) -> tuple[Array, Array]:
-    """The fraction and the whole part, both with the sign of ``x``; of infinities the fraction is 0."""
+    """Split numbers into the part behind the point and the whole part, both with the sign of ``x``.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        Two arrays of the shape of ``x``: the fractions, ±0 of infinities, and the whole parts; in its dtype, of
+        integers and booleans in the default float dtype.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> dnp.modf(np.array([-1.5, 2.0]))
+        (array([-0.5,  0. ]), array([-1.,  2.]))
+    """
     (value,) = real_float("modf", x)
     whole = trunc(value)
     infinite = flag("EQ", emit("abs", value), float("inf"))
@@ -109,7 +156,22 @@ def _signed_zero(whole: Tracer, x: Tracer) -> Tracer:
 
 @public
 def spacing(x: ArrayLike, /) -> Array:
-    """The distance from each number to the next one away from 0, with the sign of ``x``; NaN of what is not finite."""
+    """Distance to the next number of the dtype away from 0, with the sign of ``x``.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype. NaN of
+        infinities and NaN; the least number there is of 0.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> dnp.spacing(np.array([1.0, 0.0]))
+        array([2.22044605e-016, 4.94065646e-324])
+    """
     (value,) = real_float("spacing", x)
     wide = _wide(value)
     digits, least = value.element_type.floating.digits, value.element_type.floating.least

@@ -43,13 +43,46 @@ def _divisor(x: Tracer, y: Tracer) -> Tracer:
 
 @public
 def gcd(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The greatest common divisor of each two integers, never negative; of 0 and 0 it is 0."""
+    """Greatest common divisor, element by element, by Euclid's algorithm in a loop over all elements together.
+
+    Args:
+        x: array of integers.
+        y: array of integers that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype. Not negative, and 0 where both are 0.
+
+    Raises:
+        UnsupportedOpError: if they are not integers.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+
+    Example:
+        >>> dnp.gcd(np.array([12, 0, -9]), np.array([18, 5, 6]))
+        array([6, 5, 3])
+    """
     return _divisor(*_sizes("gcd", x, y))
 
 
 @public
 def lcm(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The least common multiple of each two integers, never negative; 0 where either is 0."""
+    """Least common multiple, element by element.
+
+    Args:
+        x: array of integers.
+        y: array of integers that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape that both broadcast to, in their common dtype. Not negative, 0 where either is 0; it wraps
+        around where the dtype does not have it.
+
+    Raises:
+        UnsupportedOpError: if they are not integers.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+
+    Example:
+        >>> dnp.lcm(np.array([4, 0]), np.array([6, 5]))
+        array([12,  0])
+    """
     a, b = _sizes("lcm", x, y)
     divisor = _divisor(a, b)
     none = flag("EQ", divisor, 0)

@@ -47,9 +47,24 @@ __all__ = [
 
 @public
 def concatenate(arrays: Sequence[ArrayLike], /, axis: int | None = 0, *, dtype: DTypeLike = None) -> Array:
-    """Arrays one after the other along an axis that they have; with ``axis=None`` all elements in one axis.
+    """Arrays one after the other along an axis that they have.
 
-    Raises ShapeError where the other axes differ: at once where that is proved, otherwise when called.
+    Sizes along it add up, symbolic ones to an expression such as ``n + m``; the other sizes have to be equal.
+
+    Args:
+        arrays: list or tuple of arrays of any dtypes, of one rank.
+        axis: axis along which they follow one another; None: all elements of each, in one axis.
+        dtype: dtype of the result; None: the one that all promote to.
+
+    Returns:
+        An array of that dtype.
+
+    Raises:
+        ShapeError: if other sizes differ: at once where that is proved, otherwise when called; if there is no array.
+
+    Example:
+        >>> dnp.concatenate([np.array([1, 2]), np.array([3])])
+        array([1, 2, 3])
     """
     values = _several("concatenate", arrays)
     if dtype is not None:
@@ -89,7 +104,23 @@ def _check_joined(what: str, values: list[Tracer], axis: int | None) -> None:
 
 @public
 def stack(arrays: Sequence[ArrayLike], /, axis: int = 0) -> Array:
-    """Arrays of one shape along a new axis."""
+    """Arrays one after the other along a new axis.
+
+    Args:
+        arrays: list or tuple of arrays of any dtypes, of one shape.
+        axis: place of the new axis in the result.
+
+    Returns:
+        An array of one more axis, in the dtype that all promote to.
+
+    Raises:
+        ShapeError: if shapes differ: at once where that is proved, otherwise when called; if there is no array.
+
+    Example:
+        >>> dnp.stack([np.array([1, 2]), np.array([3, 4])], axis=1)
+        array([[1, 3],
+               [2, 4]])
+    """
     values = _several("stack", arrays)
     number = one_axis("stack", axis, values[0].ndim + 1)
     _check_joined("stack", values, None)
@@ -98,35 +129,110 @@ def stack(arrays: Sequence[ArrayLike], /, axis: int = 0) -> Array:
 
 @public
 def vstack(arrays: Sequence[ArrayLike], /) -> Array:
-    """Arrays on top of each other; 1-d ones are rows."""
+    """Arrays one below the other: along the first axis, vectors as rows.
+
+    Args:
+        arrays: list or tuple of arrays of any dtypes.
+
+    Returns:
+        An array of two axes or more, in the dtype that all promote to.
+
+    Raises:
+        ShapeError: if other sizes differ, at the call at the latest; if there is no array.
+
+    Example:
+        >>> dnp.vstack([np.array([1, 2]), np.array([3, 4])])
+        array([[1, 2],
+               [3, 4]])
+    """
     values = _several("vstack", arrays)
     return concatenate([view(v, (1,) * (2 - v.ndim) + shape_of(v)) if v.ndim < 2 else v for v in values], 0)
 
 
 @public
 def hstack(arrays: Sequence[ArrayLike], /) -> Array:
-    """Arrays side by side: along axis 1, and 1-d ones along axis 0."""
+    """Arrays one beside the other: along the second axis, vectors along their only one.
+
+    Args:
+        arrays: list or tuple of arrays of any dtypes.
+
+    Returns:
+        An array in the dtype that all promote to.
+
+    Raises:
+        ShapeError: if other sizes differ, at the call at the latest; if there is no array.
+
+    Example:
+        >>> dnp.hstack([np.array([1, 2]), np.array([3])])
+        array([1, 2, 3])
+    """
     values = [view(v, (1,)) if v.ndim == 0 else v for v in _several("hstack", arrays)]
     return concatenate(values, 0 if values[0].ndim == 1 else 1)
 
 
 @public
 def dstack(arrays: Sequence[ArrayLike], /) -> Array:
-    """Arrays behind each other, along axis 2; 2-d ones are its layers, 1-d ones rows of a layer."""
+    """Arrays one behind the other: along the third axis, which matrices and vectors get.
+
+    Args:
+        arrays: list or tuple of arrays of any dtypes.
+
+    Returns:
+        An array of three axes or more, in the dtype that all promote to.
+
+    Raises:
+        ShapeError: if other sizes differ, at the call at the latest; if there is no array.
+
+    Example:
+        >>> dnp.dstack([np.ones((2, 3)), np.ones((2, 3))]).shape
+        (2, 3, 2)
+    """
     values = [atleast_3d(v) for v in _several("dstack", arrays)]
     return concatenate(values, 2)
 
 
 @public
 def column_stack(arrays: Sequence[ArrayLike], /) -> Array:
-    """Arrays side by side, along axis 1; 1-d ones are columns."""
+    """Vectors as the columns of a matrix, and matrices beside them.
+
+    Args:
+        arrays: list or tuple of vectors and matrices of any dtypes.
+
+    Returns:
+        An array in the dtype that all promote to.
+
+    Raises:
+        ShapeError: if numbers of rows differ, at the call at the latest; if there is no array.
+
+    Example:
+        >>> dnp.column_stack([np.array([1, 2]), np.array([3, 4])])
+        array([[1, 3],
+               [2, 4]])
+    """
     values = _several("column_stack", arrays)
     return concatenate([view(v, (v._value.type.size, 1)) if v.ndim < 2 else v for v in values], 1)
 
 
 @public
 def tile(x: ArrayLike, /, reps: Shape) -> Array:
-    """``x`` repeated as a whole, ``reps`` times along each axis; missing axes count as 1."""
+    """Array repeated as a whole along its axes.
+
+    Args:
+        x: array of any dtype, of any shape.
+        reps: how often along each axis, aligned at the last one: ints, dimensions or traced integers; 0 gives no
+            elements.
+
+    Returns:
+        An array of the dtype of ``x``, each size times its number.
+
+    Raises:
+        ShapeError: if a number is negative, at the call at the latest.
+
+    Example:
+        >>> dnp.tile(np.array([1, 2]), (2, 2))
+        array([[1, 2, 1, 2],
+               [1, 2, 1, 2]])
+    """
     value = operand("tile", x, reps)
     times: list[Dim] = list(times_in(value._trace, reps, "tile"))
     rank = max(len(times), value.ndim)
@@ -139,16 +245,29 @@ def tile(x: ArrayLike, /, reps: Shape) -> Array:
 
 @public
 def repeat(x: ArrayLike, /, repeats: Any, axis: int | None = None, *, total_repeat_length: Size | None = None) -> Array:
-    """``x`` with each element repeated along an axis; without ``axis`` all elements in one axis.
+    """Each element along an axis several times.
 
-    ``repeats`` is one number, which may be traced, or a vector with one for each element: the axis is then as long as
-    the sum of them, a dim that is found out when the program runs. With ``total_repeat_length`` it is that long, as in
-    JAX: what is more is left out, and the last element stands for what is missing.
+    A vector of numbers that is computed makes an axis as long as their sum: a dim that is found out when the program
+    runs.
+
+    Args:
+        x: array of any dtype.
+        repeats: how often: one number, which may be traced, or a vector with one for each element.
+        axis: axis along which elements are repeated; None: all elements, in one axis.
+        total_repeat_length: size of the axis, as in JAX: what is more is left out, and the last element stands for what
+            is missing.
+
+    Returns:
+        An array of the dtype of ``x``.
 
     Raises:
-        ShapeError: if a number is negative, when the function is traced or, of an array of them, when it is called.
-            With ``total_repeat_length`` those in an array count for 0.
+        ShapeError: if a number is negative, when the function is traced or, of an array of them, when it is called:
+            with ``total_repeat_length`` those in an array count for 0.
         UnsupportedOpError: if the numbers are no integers that int64 holds.
+
+    Example:
+        >>> dnp.repeat(np.array([1, 2]), np.array([0, 3]))
+        array([2, 2, 2])
     """
     value = operand("repeat", x, repeats)
     if axis is None:
@@ -230,9 +349,23 @@ def cut(x: Tracer, axis: int, start: Dim, limit: Dim) -> Tracer:
 
 @public
 def split(x: ArrayLike, /, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """``x`` cut along an axis: in that many equal parts, or before each of the indices in a list.
+    """Parts of an array along an axis, of equal size or at given places.
 
-    Raises ShapeError where the parts cannot be equal.
+    Args:
+        x: array of any dtype.
+        indices_or_sections: int: how many equal parts; list: the places where parts begin, ints or dimensions.
+        axis: axis to cut.
+
+    Returns:
+        A list of arrays of the dtype of ``x``.
+
+    Raises:
+        ShapeError: if the parts cannot be equal: at once where that is proved, otherwise when called; if the number of
+            parts is not an int of 1 or more.
+
+    Example:
+        >>> dnp.split(np.arange(4), 2)
+        [array([0, 1]), array([2, 3])]
     """
     value = operand("split", x)
     number = one_axis("split", axis, value.ndim)
@@ -271,7 +404,23 @@ def _split_at(x: Tracer, axis: int, places: list[Dim]) -> list[Tracer]:
 
 @public
 def array_split(x: ArrayLike, /, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """``split`` whose parts may differ by one element, longer ones first."""
+    """Parts of an array along an axis, the first ones longer by one element where it does not go out even.
+
+    Args:
+        x: array of any dtype.
+        indices_or_sections: int: how many parts; list: the places where parts begin, ints or dimensions.
+        axis: axis to cut.
+
+    Returns:
+        A list of arrays of the dtype of ``x``; some are empty where there are fewer elements than parts.
+
+    Raises:
+        ShapeError: if the number of parts is not an int of 1 or more.
+
+    Example:
+        >>> dnp.array_split(np.arange(5), 2)
+        [array([0, 1, 2]), array([3, 4])]
+    """
     value = operand("array_split", x)
     number = one_axis("array_split", axis, value.ndim)
     if isinstance(indices_or_sections, list | tuple):
@@ -296,25 +445,73 @@ def _along(what: str, x: ArrayLike, indices_or_sections: Any, axis: int, rank: i
 
 @public
 def hsplit(x: ArrayLike, /, indices_or_sections: Any) -> list[Array]:
-    """``split`` along axis 1, of a vector along its only axis."""
+    """Parts of an array along its second axis, of a vector along its only one: see :func:`split`.
+
+    Args:
+        x: array of any dtype, of one axis or more.
+        indices_or_sections: int: how many equal parts; list: the places where parts begin.
+
+    Returns:
+        A list of arrays of the dtype of ``x``.
+
+    Raises:
+        ShapeError: if the parts cannot be equal, at the call at the latest, or ``x`` has no axes.
+    """
     value = operand("hsplit", x)
     return _along("hsplit", value, indices_or_sections, 0 if value.ndim == 1 else 1, 1)
 
 
 @public
 def vsplit(x: ArrayLike, /, indices_or_sections: Any) -> list[Array]:
-    """``split`` along axis 0 of an array with two axes or more."""
+    """Parts of an array along its first axis: see :func:`split`.
+
+    Args:
+        x: array of any dtype, of two axes or more.
+        indices_or_sections: int: how many equal parts; list: the places where parts begin.
+
+    Returns:
+        A list of arrays of the dtype of ``x``.
+
+    Raises:
+        ShapeError: if the parts cannot be equal, at the call at the latest, or ``x`` has fewer than two axes.
+    """
     return _along("vsplit", x, indices_or_sections, 0, 2)
 
 
 @public
 def dsplit(x: ArrayLike, /, indices_or_sections: Any) -> list[Array]:
-    """``split`` along axis 2 of an array with three axes or more."""
+    """Parts of an array along its third axis: see :func:`split`.
+
+    Args:
+        x: array of any dtype, of three axes or more.
+        indices_or_sections: int: how many equal parts; list: the places where parts begin.
+
+    Returns:
+        A list of arrays of the dtype of ``x``.
+
+    Raises:
+        ShapeError: if the parts cannot be equal, at the call at the latest, or ``x`` has fewer than three axes.
+    """
     return _along("dsplit", x, indices_or_sections, 2, 3)
 
 
 def unstack(x: ArrayLike, /, axis: int = 0) -> tuple[Array, ...]:
-    """The elements along an axis, as arrays without that axis. In a trace its size is static."""
+    """Arrays that stand along an axis, without it.
+
+    Args:
+        x: array of any dtype, of one axis or more.
+        axis: axis to take apart: its size is static, as it says how many arrays there are.
+
+    Returns:
+        A tuple of arrays of the dtype of ``x``.
+
+    Raises:
+        ShapeError: if the size is symbolic, or ``axis`` is not one of ``x``.
+
+    Example:
+        >>> dnp.unstack(np.array([[1, 2], [3, 4]]))
+        (array([1, 2]), array([3, 4]))
+    """
     if found_trace(x) is None:
         number = one_axis("unstack", axis, x.ndim)
         return tuple(x[(*(slice(None),) * number, place, ...)] for place in range(x.shape[number]))
@@ -337,7 +534,25 @@ def unstack(x: ArrayLike, /, axis: int = 0) -> tuple[Array, ...]:
 
 @public
 def roll(x: ArrayLike, /, shift: Any, axis: Axis = None) -> Array:
-    """``x`` with elements moved along an axis, those that leave coming in on the other side."""
+    """Elements moved along an axis, those that leave it at one end coming in at the other.
+
+    Args:
+        x: array of any dtype.
+        shift: by how many places: an int, a dimension, or a traced integer; or one for each axis; negative ones move
+            back.
+        axis: axis or axes; None: all elements in their order.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        InvalidValueError: if there are not as many shifts as axes.
+        ShapeError: if an axis is not one of ``x``.
+
+    Example:
+        >>> dnp.roll(np.arange(5), 2)
+        array([3, 4, 0, 1, 2])
+    """
     value = operand("roll", x, shift)
     if axis is None:
         return view(roll(view(value, (product(shape_of(value)),)), shift, 0), shape_of(value))

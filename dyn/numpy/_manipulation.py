@@ -51,9 +51,30 @@ def view(x: Tracer, shape: tuple[Dim, ...]) -> Tracer:
 
 @public
 def reshape(x: ArrayLike, /, shape: Shape, order: str = "C", *, copy: bool | None = None) -> Array:
-    """The elements of ``x`` in their order, in another shape; one size may be -1. ``copy`` is as it is: none is seen.
+    """Elements in their order, in another shape.
 
-    Raises ShapeError where the numbers of elements differ: at once where that is proved, otherwise when called.
+    One size may be -1, and follows from the others: symbolic sizes that both shapes have are taken out first, so that
+    ``(b, s, 768)`` as ``(b, s, 12, -1)`` gives 64 where b is 0 too.
+
+    Args:
+        x: array of any dtype, of any shape.
+        shape: size or sizes, ints or dimensions, whose product is the number of elements; -1 once.
+        order: ``"C"``, the only one.
+        copy: taken for the standard's sake: arrays of dyn never change, so a view is as good as a copy.
+
+    Returns:
+        An array of that shape, in the dtype of ``x``.
+
+    Raises:
+        ShapeError: if the numbers of elements differ: at once where that is proved, otherwise when called; if -1 stands
+            twice, or a size of 0 leaves it undecided; if ``order`` is another one.
+
+    Example:
+        >>> dnp.reshape(np.arange(6), (2, -1))
+        array([[0, 1, 2],
+               [3, 4, 5]])
+        >>> dyn.jit(lambda x: dnp.reshape(x, (x.shape[0], 2, -1)))(np.zeros((3, 8))).shape
+        (3, 2, 4)
     """
     value = operand("reshape", x, shape)
     if order != "C":
@@ -130,7 +151,22 @@ def _left_over(x: Tracer, known: list[Dim], written: tuple[Dim, ...]) -> Dim:
 
 @public
 def ravel(x: ArrayLike, /, order: str = "C") -> Array:
-    """All elements in one axis."""
+    """All elements in their order, in one axis.
+
+    Args:
+        x: array of any dtype, of any shape.
+        order: ``"C"``, or ``"K"`` or ``"A"``, which are the same here.
+
+    Returns:
+        A vector of the dtype of ``x``, whose size is the product of its sizes.
+
+    Raises:
+        ShapeError: if ``order`` is another one.
+
+    Example:
+        >>> dnp.ravel(np.ones((2, 3))).shape
+        (6,)
+    """
     value = operand("ravel", x)
     if order not in ("C", "K", "A"):
         raise ShapeError("ravel: only order='C' is there.", loc=user_loc(), remedy="transpose first.")
@@ -139,13 +175,39 @@ def ravel(x: ArrayLike, /, order: str = "C") -> Array:
 
 @public
 def flatten(x: ArrayLike, /, order: str = "C") -> Array:
-    """All elements in one axis; ``ravel`` by its method's name."""
+    """All elements in their order, in one axis: :func:`ravel`, as arrays of dyn never change.
+
+    Args:
+        x: array of any dtype, of any shape.
+        order: ``"C"``, or ``"K"`` or ``"A"``, which are the same here.
+
+    Returns:
+        A vector of the dtype of ``x``, whose size is the product of its sizes.
+
+    Raises:
+        ShapeError: if ``order`` is another one.
+    """
     return ravel(x, order)
 
 
 @public
 def expand_dims(x: ArrayLike, /, axis: int | tuple[int, ...]) -> Array:
-    """``x`` with axes of size 1 where ``axis`` says, counted in the result."""
+    """Array with new axes of size 1.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis: place or places of the new axes in the result, negative ones from its end.
+
+    Returns:
+        An array with as many more axes, in the dtype of ``x``.
+
+    Raises:
+        ShapeError: if a place is not there, or is named twice.
+
+    Example:
+        >>> dnp.expand_dims(np.ones(3), (0, -1)).shape
+        (1, 3, 1)
+    """
     value = operand("expand_dims", x)
     given = axis if isinstance(axis, tuple | list) else (axis,)
     rank = value.ndim + len(given)
@@ -156,10 +218,24 @@ def expand_dims(x: ArrayLike, /, axis: int | tuple[int, ...]) -> Array:
 
 @public
 def squeeze(x: ArrayLike, /, axis: Axis = None) -> Array:
-    """``x`` without axes of size 1: those named, or all that are known to be 1.
+    """Array without axes of size 1.
 
-    A named axis whose size is undecided must be 1 when called. Without names only sizes that are proved count, because
-    the rank of the result is fixed while tracing.
+    A named axis whose size is symbolic has to be 1 when called. Without names only sizes that are proved to be 1 count,
+    because the rank of the result is fixed while tracing: here dyn departs from NumPy.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis: axis or axes to leave out; None: all whose size is proved to be 1.
+
+    Returns:
+        An array of the dtype of ``x`` with the axes that are left.
+
+    Raises:
+        ShapeError: if a named axis has another size, at the call at the latest, or is not one of ``x``.
+
+    Example:
+        >>> dnp.squeeze(np.ones((1, 3, 1)), 0).shape
+        (3, 1)
     """
     value = operand("squeeze", x)
     dims, trace = shape_of(value), value._trace
@@ -191,13 +267,35 @@ def _at_least(what: str, rank: int, arrays: tuple[ArrayLike, ...]) -> Any:
 
 @public
 def atleast_1d(*arrays: ArrayLike) -> Any:
-    """Arrays with at least one axis; a list of them for several."""
+    """Arrays with one axis or more: 0-d ones get an axis of size 1.
+
+    Args:
+        *arrays: arrays of any dtype.
+
+    Returns:
+        The array, or a list of them where several are given.
+
+    Example:
+        >>> dnp.atleast_1d(np.float32(3)).shape
+        (1,)
+    """
     return _at_least("atleast_1d", 1, arrays)
 
 
 @public
 def atleast_3d(*arrays: ArrayLike) -> Any:
-    """Arrays with at least three axes; a vector gets one on either side, a matrix a last one. A list for several."""
+    """Arrays with three axes or more: vectors go along the second, matrices along the first two.
+
+    Args:
+        *arrays: arrays of any dtype.
+
+    Returns:
+        The array, or a list of them where several are given.
+
+    Example:
+        >>> dnp.atleast_3d(np.ones(4)).shape
+        (1, 4, 1)
+    """
     grown: list[Tracer] = []
     for value in [operand("atleast_3d", x, *arrays) for x in arrays]:
         dims = shape_of(value)
@@ -207,7 +305,18 @@ def atleast_3d(*arrays: ArrayLike) -> Any:
 
 @public
 def atleast_2d(*arrays: ArrayLike) -> Any:
-    """Arrays with at least two axes, new ones in front; a list of them for several."""
+    """Arrays with two axes or more: axes of size 1 come in front.
+
+    Args:
+        *arrays: arrays of any dtype.
+
+    Returns:
+        The array, or a list of them where several are given.
+
+    Example:
+        >>> dnp.atleast_2d(np.ones(4)).shape
+        (1, 4)
+    """
     return _at_least("atleast_2d", 2, arrays)
 
 
@@ -223,7 +332,22 @@ def permuted(x: Tracer, permutation: Sequence[int]) -> Tracer:
 
 @public
 def transpose(x: ArrayLike, /, axes: Sequence[int] | None = None) -> Array:
-    """``x`` with its axes in the order ``axes``, or reversed."""
+    """Array with its axes in another order.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axes: for each axis of the result the axis of ``x``; None: the reverse of their order.
+
+    Returns:
+        An array of the dtype of ``x``: a view, which costs nothing where its consumer reads it in that order.
+
+    Raises:
+        ShapeError: if ``axes`` does not name each axis once.
+
+    Example:
+        >>> dnp.transpose(np.ones((2, 3, 4)), (2, 0, 1)).shape
+        (4, 2, 3)
+    """
     value = operand("transpose", x)
     if axes is None:
         return permuted(value, range(value.ndim)[::-1])
@@ -239,13 +363,42 @@ def transpose(x: ArrayLike, /, axes: Sequence[int] | None = None) -> Array:
 
 @public
 def permute_dims(x: ArrayLike, /, axes: Sequence[int]) -> Array:
-    """``x`` with its axes in the order ``axes``."""
+    """:func:`transpose` with all axes named, by the standard's name.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axes: for each axis of the result the axis of ``x``.
+
+    Returns:
+        An array of the dtype of ``x``.
+
+    Raises:
+        ShapeError: if ``axes`` does not name each axis once.
+
+    Example:
+        >>> dnp.permute_dims(np.ones((2, 3)), (1, 0)).shape
+        (3, 2)
+    """
     return transpose(x, axes)
 
 
 @public
 def matrix_transpose(x: ArrayLike, /) -> Array:
-    """``x`` with its last two axes exchanged. Raises ShapeError for fewer than two axes."""
+    """Array with its last two axes exchanged.
+
+    Args:
+        x: array of any dtype, of two axes or more.
+
+    Returns:
+        An array of the dtype of ``x``.
+
+    Raises:
+        ShapeError: if ``x`` has fewer than two axes.
+
+    Example:
+        >>> dnp.matrix_transpose(np.ones((5, 2, 3))).shape
+        (5, 3, 2)
+    """
     value = operand("matrix_transpose", x)
     if value.ndim < 2:
         raise ShapeError(
@@ -256,7 +409,23 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
 @public
 def swapaxes(x: ArrayLike, /, axis1: int, axis2: int) -> Array:
-    """``x`` with two axes exchanged."""
+    """Array with two axes exchanged.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis1: one of its axes.
+        axis2: the other.
+
+    Returns:
+        An array of the dtype of ``x``.
+
+    Raises:
+        ShapeError: if one of them is not an axis of ``x``.
+
+    Example:
+        >>> dnp.swapaxes(np.ones((2, 3, 4)), 0, -1).shape
+        (4, 3, 2)
+    """
     value = operand("swapaxes", x)
     a, b = one_axis("swapaxes", axis1, value.ndim), one_axis("swapaxes", axis2, value.ndim)
     order = list(range(value.ndim))
@@ -266,7 +435,23 @@ def swapaxes(x: ArrayLike, /, axis1: int, axis2: int) -> Array:
 
 @public
 def moveaxis(x: ArrayLike, /, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
-    """``x`` with axes moved to other places; the rest keep their order."""
+    """Array with some axes moved to other places; the others keep their order.
+
+    Args:
+        x: array of any dtype, of any shape.
+        source: axis or axes to move.
+        destination: their places in the result, as many.
+
+    Returns:
+        An array of the dtype of ``x``.
+
+    Raises:
+        ShapeError: if an axis is not there or is named twice, or if there are not as many places.
+
+    Example:
+        >>> dnp.moveaxis(np.ones((2, 3, 4)), 0, -1).shape
+        (3, 4, 2)
+    """
     value = operand("moveaxis", x)
     old, new = (
         distinct_axes("moveaxis", axes if isinstance(axes, tuple | list) else (axes,), value.ndim)
@@ -286,7 +471,23 @@ def moveaxis(x: ArrayLike, /, source: int | Sequence[int], destination: int | Se
 
 @public
 def flip(x: ArrayLike, /, axis: Axis = None) -> Array:
-    """``x`` with the elements of some axes, or all, in reverse order."""
+    """Elements in reverse order along axes.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis: axis or axes to reverse; None: all.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or is named twice.
+
+    Example:
+        >>> dnp.flip(np.array([[1, 2], [3, 4]]), 0)
+        array([[3, 4],
+               [1, 2]])
+    """
     value = operand("flip", x)
     axes = all_axes("flip", axis, value.ndim)
     return emit("reverse", value, dimensions=axes) if axes else value
@@ -294,19 +495,58 @@ def flip(x: ArrayLike, /, axis: Axis = None) -> Array:
 
 @public
 def flipud(x: ArrayLike, /) -> Array:
-    """``x`` with its first axis reversed."""
+    """Elements in reverse order along the first axis.
+
+    Args:
+        x: array of any dtype, of one axis or more.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        ShapeError: if ``x`` has no axes.
+    """
     return flip(x, 0)
 
 
 @public
 def fliplr(x: ArrayLike, /) -> Array:
-    """``x`` with its second axis reversed."""
+    """Elements in reverse order along the second axis.
+
+    Args:
+        x: array of any dtype, of two axes or more.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        ShapeError: if ``x`` has fewer than two axes.
+    """
     return flip(x, 1)
 
 
 @public
 def rot90(x: ArrayLike, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
-    """``x`` turned by ``k`` quarters in the plane of two axes, from the first towards the second."""
+    """Array turned by quarters of a turn in the plane of two axes, from the first to the second.
+
+    Args:
+        x: array of any dtype, of two axes or more.
+        k: how many quarters, an int; negative ones turn back.
+        axes: the two axes of the plane.
+
+    Returns:
+        An array of the dtype of ``x``; of an odd number of quarters the two sizes are exchanged.
+
+    Raises:
+        InvalidValueError: if ``axes`` are not two.
+        ArgumentError: if ``k`` is no int.
+        ShapeError: if an axis is not one of ``x``.
+
+    Example:
+        >>> dnp.rot90(np.array([[1, 2], [3, 4]]))
+        array([[2, 4],
+               [1, 3]])
+    """
     value = operand("rot90", x)
     if len(axes) != 2:
         raise InvalidValueError(f"rot90: axes are {axes!r}.", loc=user_loc(), remedy="name the two of a plane.")
@@ -324,9 +564,24 @@ def rot90(x: ArrayLike, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
 
 @public
 def broadcast_to(x: ArrayLike, /, shape: Shape) -> Array:
-    """``x`` with axes of size 1 stretched, and axes in front added, to have that shape.
+    """Array in a larger shape, its axes of size 1 repeated.
 
-    Raises ShapeError where a size is neither 1 nor the wanted one.
+    A symbolic size may be 1 or the wanted one: which is looked at when called.
+
+    Args:
+        x: array of any dtype, of any shape.
+        shape: size or sizes, ints or dimensions, no fewer than ``x`` has.
+
+    Returns:
+        An array of that shape, in the dtype of ``x``.
+
+    Raises:
+        ShapeError: if a size is neither 1 nor the wanted one, at the call at the latest.
+
+    Example:
+        >>> dnp.broadcast_to(np.array([1, 2]), (2, 2))
+        array([[1, 2],
+               [1, 2]])
     """
     value = operand("broadcast_to", x, shape)
     trace = value._trace
@@ -367,7 +622,22 @@ def _no_broadcast(x: Tracer, target: tuple[Dim, ...]) -> NoReturn:
 
 @public
 def broadcast_arrays(*arrays: ArrayLike) -> list[Array]:
-    """The arrays, each broadcast to the one shape they have together."""
+    """Arrays in the shape that they all broadcast to.
+
+    Args:
+        *arrays: arrays of any dtypes; sizes may be symbolic, whose common size is a broadcast dim where it is not
+            decided.
+
+    Returns:
+        A list of arrays of one shape, each in its own dtype.
+
+    Raises:
+        ShapeError: if the shapes do not broadcast, at the call at the latest.
+
+    Example:
+        >>> [x.shape for x in dnp.broadcast_arrays(np.ones((2, 1)), np.ones(3))]
+        [(2, 3), (2, 3)]
+    """
     trace = trace_of(*arrays)
     values = [tracer(trace, x, "broadcast_arrays") for x in arrays]
     shape = join_shapes("broadcast_arrays", trace, [shape_of(v) for v in values])
@@ -375,7 +645,21 @@ def broadcast_arrays(*arrays: ArrayLike) -> list[Array]:
 
 
 def broadcast_shapes(*shapes: Shape) -> tuple[Size, ...]:
-    """The shape that shapes broadcast to. Outside of a trace the sizes are ints, and NumPy answers."""
+    """Shape that arrays of these shapes broadcast to.
+
+    Args:
+        *shapes: sizes or tuples of sizes, ints or dimensions.
+
+    Returns:
+        A tuple of ints and dimensions.
+
+    Raises:
+        ShapeError: if they do not broadcast; of dimensions when called, at the latest.
+
+    Example:
+        >>> dnp.broadcast_shapes((2, 1), (3,))
+        (2, 3)
+    """
     trace = found_trace(*shapes)
     if trace is None:
         try:
@@ -396,23 +680,78 @@ def broadcast_shapes(*shapes: Shape) -> tuple[Size, ...]:
 
 @public
 def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: Any = None) -> Array:
-    """``x`` in another dtype. Floats become integers by truncation; out of range they saturate, and NaN gives 0."""
+    """Array in another dtype.
+
+    Floats are cut towards 0 for integers; those that the integer dtype does not have take the nearest that it has, and
+    NaN is 0, as in XLA.
+
+    Args:
+        x: array of any dtype, of any shape.
+        dtype: dtype of the result.
+        copy: taken for the standard's sake: arrays of dyn never change.
+        device: None or ``"cpu"`` in a trace, whose arrays are all where the program runs; outside of one any device.
+
+    Returns:
+        An array of the shape of ``x``.
+
+    Raises:
+        ArgumentError: if ``device`` is another one, in a trace.
+        UnsupportedOpError: if dyn has no such dtype.
+
+    Example:
+        >>> dnp.astype(np.array([1.7, -1.7]), np.int32)
+        array([ 1, -1], dtype=int32)
+    """
     check_device("astype", device)
     return cast(operand("astype", x), dtype_of(dtype))
 
 
 def shape(x: ArrayLike, /) -> tuple[Size, ...]:
-    """The size of each axis."""
+    """Sizes of an array.
+
+    Args:
+        x: array, nested lists or a number.
+
+    Returns:
+        A tuple of ints; in a trace dimensions where sizes are symbolic.
+
+    Example:
+        >>> dnp.shape(np.ones((2, 3)))
+        (2, 3)
+    """
     return tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
 
 
 def ndim(x: ArrayLike, /) -> int:
-    """The number of axes."""
+    """Number of axes of an array, which is known while tracing.
+
+    Args:
+        x: array, nested lists or a number.
+
+    Returns:
+        An int.
+
+    Example:
+        >>> dnp.ndim(np.ones((2, 3)))
+        2
+    """
     return len(shape(x))
 
 
 def size(x: ArrayLike, /, axis: int | None = None) -> Size:
-    """The number of elements, or of those along one axis."""
+    """Number of elements of an array, or of those along one axis.
+
+    Args:
+        x: array, nested lists or a number.
+        axis: the axis; None: all elements.
+
+    Returns:
+        An int, or a dimension where sizes are symbolic.
+
+    Example:
+        >>> dnp.size(np.ones((2, 3)))
+        6
+    """
     dims = shape(x)
     if axis is not None:
         return dims[axis]

@@ -83,9 +83,25 @@ def average(
     x: ArrayLike, /, axis: Axis = None, weights: ArrayLike | None = None, returned: bool = False, *,
     keepdims: bool = False,
 ) -> Any:  # fmt: skip
-    """The mean with weights: of the shape of ``x``, or one for each element of the one axis.
+    """Weighted mean along axes.
 
-    With ``returned`` also the sum of the weights, in the shape of the mean. NaN where that sum is 0 (NumPy raises).
+    Args:
+        x: array of any dtype, of any shape.
+        axis: axis or axes to reduce; None: all.
+        weights: array of the shape of ``x``, or a vector for the one axis; None: all are 1.
+        returned: whether the sum of the weights is given too.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``x`` without the axes, with ``returned`` a pair of two such; NaN or infinite where the
+        weights add up to 0 (NumPy raises).
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``; if weights are a vector, and no one axis is named.
+
+    Example:
+        >>> dnp.average(np.array([1.0, 3.0]), weights=np.array([3, 1]))
+        array(1.5)
     """
     value = operand("average", x, weights)
     if weights is None:

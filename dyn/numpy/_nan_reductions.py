@@ -24,21 +24,68 @@ def _parts(what: str, x: ArrayLike) -> tuple[Tracer, Tracer | None]:
 
 @public
 def nansum(x: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> Array:
-    """The sum of what is not NaN; 0 of nothing."""
+    """Sum of elements along axes, in which NaN counts as 0.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis: axis or axes to reduce; None: all.
+        dtype: dtype of the result; None: as for :func:`sum`.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``x`` without the axes; 0 where there are no numbers.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or is named twice.
+
+    Example:
+        >>> dnp.nansum(np.array([1.0, np.nan, 2.0]))
+        array(3.)
+    """
     value, missing = _parts("nansum", x)
     return sum(value if missing is None else where(missing, 0, value), axis, dtype, keepdims)
 
 
 @public
 def nanprod(x: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> Array:
-    """The product of what is not NaN; 1 of nothing."""
+    """Product of elements along axes, in which NaN counts as 1.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis: axis or axes to reduce; None: all.
+        dtype: dtype of the result; None: as for :func:`prod`.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``x`` without the axes; 1 where there are no numbers.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or is named twice.
+    """
     value, missing = _parts("nanprod", x)
     return prod(value if missing is None else where(missing, 1, value), axis, dtype, keepdims)
 
 
 @public
 def nanmax(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Array:
-    """The greatest element that is not NaN; NaN where all are. Of no elements a ShapeError."""
+    """Greatest number along axes, NaN left out.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        axis: axis or axes to reduce; None: all.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``x`` without the axes, in its dtype; NaN where all elements are.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or is named twice; when called, if an axis is empty.
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> dnp.nanmax(np.array([1.0, np.nan, 2.0]))
+        array(2.)
+    """
     value, missing = _parts("nanmax", x)
     if missing is None:
         return max(value, axis, keepdims)
@@ -48,7 +95,20 @@ def nanmax(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Array:
 
 @public
 def nanmin(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Array:
-    """The least element that is not NaN; NaN where all are. Of no elements a ShapeError."""
+    """Least number along axes, NaN left out.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        axis: axis or axes to reduce; None: all.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``x`` without the axes, in its dtype; NaN where all elements are.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or is named twice; when called, if an axis is empty.
+        UnsupportedOpError: if ``x`` is complex.
+    """
     value, missing = _parts("nanmin", x)
     if missing is None:
         return min(value, axis, keepdims)
@@ -58,7 +118,25 @@ def nanmin(x: ArrayLike, /, axis: Axis = None, keepdims: bool = False) -> Array:
 
 @public
 def nanargmax(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
-    """The first place of the greatest element that is not NaN; -1 where all are NaN, as in JAX (NumPy raises)."""
+    """Place of the greatest number along an axis, NaN left out.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        axis: axis to search along; None: all elements in their order.
+        keepdims: whether the axis stays, with size 1.
+
+    Returns:
+        An array of int64, of the shape of ``x`` without the axis; -1 where all elements are NaN, as in JAX (NumPy
+        raises).
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``x``; when called, if it is empty.
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> dnp.nanargmax(np.array([1.0, np.nan, 2.0]))
+        array(2)
+    """
     value, missing = _parts("nanargmax", x)
     if missing is None:
         return argmax(value, axis, keepdims=keepdims)
@@ -68,7 +146,21 @@ def nanargmax(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = Fals
 
 @public
 def nanargmin(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
-    """The first place of the least element that is not NaN; -1 where all are NaN, as in JAX (NumPy raises)."""
+    """Place of the least number along an axis, NaN left out.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        axis: axis to search along; None: all elements in their order.
+        keepdims: whether the axis stays, with size 1.
+
+    Returns:
+        An array of int64, of the shape of ``x`` without the axis; -1 where all elements are NaN, as in JAX (NumPy
+        raises).
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``x``; when called, if it is empty.
+        UnsupportedOpError: if ``x`` is complex.
+    """
     value, missing = _parts("nanargmin", x)
     if missing is None:
         return argmin(value, axis, keepdims=keepdims)
@@ -78,7 +170,24 @@ def nanargmin(x: ArrayLike, /, axis: int | None = None, *, keepdims: bool = Fals
 
 @public
 def nanmean(x: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> Array:
-    """The mean of what is not NaN; NaN of nothing."""
+    """Arithmetic mean along axes, NaN left out.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis: axis or axes to reduce; None: all.
+        dtype: dtype to compute in and of the result; None: as for :func:`mean`.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``x`` without the axes; NaN where there are no numbers.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or is named twice.
+
+    Example:
+        >>> dnp.nanmean(np.array([1.0, np.nan, 2.0]))
+        array(1.5)
+    """
     value, missing = _parts("nanmean", x)
     return mean(value, axis, dtype, keepdims, where=None if missing is None else logical_not(missing))
 
@@ -87,7 +196,21 @@ def nanmean(x: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, keepdim
 def nanvar(
     x: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, ddof: float = 0, keepdims: bool = False
 ) -> Array:
-    """The variance of what is not NaN, over their number less ``ddof``; NaN where that is not positive."""
+    """Variance along axes, NaN left out.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis: axis or axes to reduce; None: all.
+        dtype: dtype to compute in and of the result; None: as for :func:`var`.
+        ddof: number to take from the number of elements, by which the sum is divided.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``x`` without the axes; NaN where there are no more than ``ddof`` numbers.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or is named twice.
+    """
     value, missing = _parts("nanvar", x)
     if missing is None:
         return var(value, axis, dtype, ddof, keepdims)
@@ -101,5 +224,23 @@ def nanvar(
 def nanstd(
     x: ArrayLike, /, axis: Axis = None, dtype: DTypeLike = None, ddof: float = 0, keepdims: bool = False
 ) -> Array:
-    """The square root of :func:`nanvar`."""
+    """Standard deviation along axes, NaN left out.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis: axis or axes to reduce; None: all.
+        dtype: dtype to compute in and of the result; None: as for :func:`std`.
+        ddof: number to take from the number of elements, by which the sum is divided.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``x`` without the axes; NaN where there are no more than ``ddof`` numbers.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or is named twice.
+
+    Example:
+        >>> dnp.nanstd(np.array([1.0, np.nan, 3.0]))
+        array(1.)
+    """
     return sqrt(nanvar(x, axis, dtype, ddof, keepdims))

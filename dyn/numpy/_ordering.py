@@ -19,10 +19,25 @@ __all__ = ["lexsort"]
 
 @public
 def lexsort(keys: ArrayLike | tuple[ArrayLike, ...] | list[ArrayLike], axis: int = -1) -> Array:
-    """The places of the elements in the order of several keys along ``axis``, as int64; the last key comes first.
+    """Places that put several keys in order, of which the last one counts first.
 
-    ``keys`` are arrays of one shape, or the rows of an array. What is equal in all keys keeps its order, and NaN is
-    more than any number.
+    What is equal in all keys keeps its order, and NaN is more than any number.
+
+    Args:
+        keys: tuple or list of real arrays that broadcast, or an array whose rows they are: how many is known while
+            tracing.
+        axis: axis to sort along.
+
+    Returns:
+        An array of int64, of the shape of the keys.
+
+    Raises:
+        ArgumentError: if there are no keys.
+        UnsupportedOpError: if a key is complex, or the number of rows is symbolic.
+
+    Example:
+        >>> dnp.lexsort((np.array([2, 1, 0]), np.array([0, 1, 0])))
+        array([2, 0, 1])
     """
     given: list[Any] = [*keys] if isinstance(keys, tuple | list) else _rows(keys)
     if not given:

@@ -37,14 +37,50 @@ def _sortable(what: str, x: Tracer) -> Tracer:
 
 @public
 def sort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
-    """The elements in order along ``axis`` (None: all of them, flat). NaN is more than any number."""
+    """Elements in order along an axis; NaN is more than any number.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        axis: axis to sort along; None: all elements, in one axis.
+        descending: whether the greatest comes first; NaN then too.
+        stable: taken for the standard's sake: sorts are stable.
+
+    Returns:
+        An array of the dtype of ``x``, of its shape or, with ``axis=None``, a vector.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+        ShapeError: if ``axis`` is not one of ``x``.
+
+    Example:
+        >>> dnp.sort(np.array([3, 1, 2]), descending=True)
+        array([3, 2, 1])
+    """
     value, number = _along("sort", x, axis)
     return emit("sort", _sortable("sort", value), dimension=number, descending=bool(descending))
 
 
 @public
 def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Array:
-    """The places of the elements of the sorted array, as int64; equal ones keep their order."""
+    """Places of elements in their order along an axis; NaN is more than any number.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        axis: axis to sort along; None: all elements, in one axis.
+        descending: whether the greatest comes first; what is equal keeps its order all the same.
+        stable: taken for the standard's sake: sorts are stable.
+
+    Returns:
+        An array of int64, of the shape of ``x`` or, with ``axis=None``, a vector.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+        ShapeError: if ``axis`` is not one of ``x``.
+
+    Example:
+        >>> dnp.argsort(np.array([3, 1, 2]))
+        array([1, 2, 0])
+    """
     value, number = _along("argsort", x, axis)
     places = made(value._trace, "iota", shape=shape_of(value), dimension=number, dtype=dtypes.int64)
     _, order = emit_all("sort", _sortable("argsort", value), places, dimension=number, descending=bool(descending))
@@ -53,7 +89,18 @@ def argsort(x: ArrayLike, /, axis: int | None = -1, *, descending: bool = False,
 
 @public
 def sort_complex(x: ArrayLike, /) -> Array:
-    """The elements along the last axis in order, as complex numbers: by real parts, equal ones by imaginary parts."""
+    """Elements as complex numbers, in order along the last axis: by real parts, then by imaginary ones.
+
+    Args:
+        x: array of any dtype, of one axis or more.
+
+    Returns:
+        An array of the shape of ``x``: complex128 of float64 and complex128, complex64 of others, where NumPy has
+        complex128 of integers of 32 and 64 bits too.
+
+    Raises:
+        ShapeError: if ``x`` has no axes.
+    """
     value = operand("sort_complex", x)
     last = one_axis("sort_complex", -1, value.ndim)
     element = dtypes.complex128 if value.element_type in (dtypes.complex128, dtypes.float64) else dtypes.complex64
@@ -73,13 +120,47 @@ def _running(what: str, combine: str, x: ArrayLike, axis: int | None, dtype: DTy
 
 @public
 def cumsum(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike = None) -> Array:
-    """The sums of all elements up to each, along ``axis`` (None: of the flat array). Integers are added in int64."""
+    """Running sum along an axis.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis: axis to go along; None: all elements, in one axis.
+        dtype: dtype to compute in and of the result; None: int64 for signed integers and booleans, uint64 for unsigned
+            ones, that of ``x`` for others.
+
+    Returns:
+        An array of the shape of ``x``, or with ``axis=None`` a vector.
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``x``.
+
+    Example:
+        >>> dnp.cumsum(np.array([1, 2, 3]))
+        array([1, 3, 6])
+    """
     return _running("cumsum", "add", x, axis, dtype)[0]
 
 
 @public
 def cumprod(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike = None) -> Array:
-    """The products of all elements up to each, along ``axis`` (None: of the flat array)."""
+    """Running product along an axis.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis: axis to go along; None: all elements, in one axis.
+        dtype: dtype to compute in and of the result; None: int64 for signed integers and booleans, uint64 for unsigned
+            ones, that of ``x`` for others.
+
+    Returns:
+        An array of the shape of ``x``, or with ``axis=None`` a vector.
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``x``.
+
+    Example:
+        >>> dnp.cumprod(np.array([1, 2, 3]))
+        array([1, 2, 6])
+    """
     return _running("cumprod", "multiply", x, axis, dtype)[0]
 
 
@@ -103,7 +184,25 @@ def _standard(
 def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> Array:
-    """The array API's cumsum: ``axis`` may be left out in one dimension; ``include_initial`` starts with a 0."""
+    """Running sum along an axis, by the standard's name.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis: axis to go along; it may be left out for vectors alone.
+        dtype: dtype to compute in and of the result; None: as for :func:`cumsum`.
+        include_initial: whether a 0 comes first.
+
+    Returns:
+        An array of the shape of ``x``, with one more element along the axis where 0 comes first.
+
+    Raises:
+        InvalidValueError: if ``axis`` is not given, and ``x`` is no vector.
+        ShapeError: if ``axis`` is not one of ``x``.
+
+    Example:
+        >>> dnp.cumulative_sum(np.array([1, 2, 3]), include_initial=True)
+        array([0, 1, 3, 6])
+    """
     return _standard("cumulative_sum", "add", x, axis, dtype, include_initial)
 
 
@@ -111,5 +210,19 @@ def cumulative_sum(
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> Array:
-    """The array API's cumprod: ``axis`` may be left out in one dimension; ``include_initial`` starts with a 1."""
+    """Running product along an axis, by the standard's name.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis: axis to go along; it may be left out for vectors alone.
+        dtype: dtype to compute in and of the result; None: as for :func:`cumprod`.
+        include_initial: whether a 1 comes first.
+
+    Returns:
+        An array of the shape of ``x``, with one more element along the axis where 1 comes first.
+
+    Raises:
+        InvalidValueError: if ``axis`` is not given, and ``x`` is no vector.
+        ShapeError: if ``axis`` is not one of ``x``.
+    """
     return _standard("cumulative_prod", "multiply", x, axis, dtype, include_initial)

@@ -22,7 +22,21 @@ __all__ = ["bartlett", "blackman", "hamming", "hanning", "i0", "kaiser", "sinc"]
 
 @public
 def sinc(x: ArrayLike, /) -> Array:
-    """``sin(pi * x) / (pi * x)``, and 1 at 0."""
+    """``sin(pi * x) / (pi * x)``, element by element, and 1 at 0.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> dnp.sinc(np.array([0.0, 0.5]))
+        array([1.        , 0.63661977])
+    """
     (value,) = real_float("sinc", x)
 
     def formula(v: Array) -> Array:
@@ -72,7 +86,25 @@ def _scaled_i0(size: Array, element: dtypes.DType) -> Array:
 
 @public
 def i0(x: ArrayLike, /) -> Array:
-    """The modified Bessel function of the first kind, of order 0."""
+    """Modified Bessel function of the first kind, of order 0, element by element.
+
+    Computed by Chebyshev series of ``exp(-x) * i0(x)`` below 8 and of ``sqrt(x) * exp(-x) * i0(x)`` above (C. W.
+    Clenshaw, "Chebyshev series for mathematical functions", 1962), whose coefficients were computed with 40 digits.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype. Infinite
+        where it overflows.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> dnp.i0(np.array([0.0, 1.0]))
+        array([1.        , 1.26606588])
+    """
     (value,) = real_float("i0", x)
 
     def formula(v: Tracer) -> Tracer:
@@ -116,32 +148,95 @@ def _cosines(what: str, M: Size, weights: Sequence[float]) -> Array:
 
 @public
 def bartlett(M: Size) -> Array:
-    """A triangle that is 0 at both ends; ``M`` numbers of the default float, an int or a dimension."""
+    """Bartlett window: a triangle that is 0 at both ends and 1 in the middle.
+
+    Args:
+        M: number of points, an int or a dimension such as ``x.shape[0]``.
+
+    Returns:
+        An array of the default float dtype, of shape ``(M,)``: nothing for 0, ``[1]`` for 1.
+
+    Raises:
+        ShapeError: if ``M`` is negative.
+
+    Example:
+        >>> dnp.bartlett(5)
+        dyn.Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
+    """
     numbers, last = _numbers("bartlett", M)
     return _window(numbers, 1 - abs_of(2 * numbers / last - 1), _alone(M))
 
 
 @public
 def blackman(M: Size) -> Array:
-    """Blackman's window, of three cosines; ``M`` numbers of the default float, an int or a dimension."""
+    """Blackman window: ``0.42 - 0.5 cos(t) + 0.08 cos(2 t)``, with t from 0 to 2 pi.
+
+    Args:
+        M: number of points, an int or a dimension such as ``x.shape[0]``.
+
+    Returns:
+        An array of the default float dtype, of shape ``(M,)``: nothing for 0, ``[1]`` for 1.
+
+    Raises:
+        ShapeError: if ``M`` is negative.
+    """
     return _cosines("blackman", M, (0.42, -0.5, 0.08))
 
 
 @public
 def hamming(M: Size) -> Array:
-    """Hamming's window, of two cosines; ``M`` numbers of the default float, an int or a dimension."""
+    """Hamming window: ``0.54 - 0.46 cos(t)``, with t from 0 to 2 pi.
+
+    Args:
+        M: number of points, an int or a dimension such as ``x.shape[0]``.
+
+    Returns:
+        An array of the default float dtype, of shape ``(M,)``: nothing for 0, ``[1]`` for 1.
+
+    Raises:
+        ShapeError: if ``M`` is negative.
+
+    Example:
+        >>> dnp.hamming(5)
+        dyn.Array([0.08, 0.54, 1.  , 0.54, 0.08], dtype=float32)
+    """
     return _cosines("hamming", M, (0.54, -0.46))
 
 
 @public
 def hanning(M: Size) -> Array:
-    """Hann's window, of two cosines; ``M`` numbers of the default float, an int or a dimension."""
+    """Hann window: ``0.5 - 0.5 cos(t)``, with t from 0 to 2 pi.
+
+    Args:
+        M: number of points, an int or a dimension such as ``x.shape[0]``.
+
+    Returns:
+        An array of the default float dtype, of shape ``(M,)``: nothing for 0, ``[1]`` for 1.
+
+    Raises:
+        ShapeError: if ``M`` is negative.
+
+    Example:
+        >>> dnp.hanning(5)
+        dyn.Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
+    """
     return _cosines("hanning", M, (0.5, -0.5))
 
 
 @public
 def kaiser(M: Size, beta: ArrayLike) -> Array:
-    """Kaiser's window with the parameter ``beta``; ``M`` numbers of the default float, an int or a dimension."""
+    """Kaiser window: ``i0(beta * sqrt(1 - t**2)) / i0(beta)``, with t from -1 to 1.
+
+    Args:
+        M: number of points, an int or a dimension such as ``x.shape[0]``.
+        beta: a number, or an array without axes: the greater, the narrower the window; 0 gives ones.
+
+    Returns:
+        An array of the default float dtype, of shape ``(M,)``: nothing for 0, ``[1]`` for 1.
+
+    Raises:
+        ShapeError: if ``M`` is negative.
+    """
     numbers, last = _numbers("kaiser", M)
     height = where(True, beta, cast(last, dtypes.float64))
     ratio = (2 * numbers - last) / last

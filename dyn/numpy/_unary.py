@@ -27,8 +27,22 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _float(name: str, what: str, x: ArrayLike) -> Tracer:
-    return elementwise(name, what, x, choose=to_float)
+def one_op(
+    module: str, name: str, op: str, summary: str, *, takes_complex: bool = True, example: str
+) -> Callable[[ArrayLike], Array]:
+    """A public function of floats that is one op: a row of a table, which its docstring is made of too."""
+
+    def fn(x: ArrayLike, /) -> Array:
+        return elementwise(op, name, x, choose=to_float)
+
+    fn.__name__ = fn.__qualname__ = name
+    fn.__module__ = module
+    lines = [summary, "", "Args:"]
+    lines += [f"    x: array of any {'' if takes_complex else 'real '}dtype, of any shape.", "", "Returns:"]
+    lines += ["    An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype."]
+    lines += [] if takes_complex else ["", "Raises:", "    UnsupportedOpError: if ``x`` is complex."]
+    fn.__doc__ = "\n".join([*lines, "", "Example:", *[f"    {line}" for line in example.splitlines()]])
+    return public(fn)
 
 
 def _one(what: str, x: ArrayLike) -> Tracer:
@@ -88,35 +102,42 @@ def real_float(what: str, *values: ArrayLike) -> list[Tracer]:
 # ---- exponentials and logarithms -------------------------------------------------------------------------------------
 
 
-@public
-def exp(x: ArrayLike, /) -> Array:
-    """``e ** x``."""
-    return _float("exponential", "exp", x)
-
-
-@public
-def expm1(x: ArrayLike, /) -> Array:
-    """``exp(x) - 1``, precise near 0."""
-    return _float("exponential_minus_one", "expm1", x)
+exp = one_op(
+    __name__, "exp", "exponential", "Exponential ``e ** x``, element by element: inf where it overflows.",
+    example=">>> dnp.exp(np.array([0.0, 1.0]))\narray([1.        , 2.71828183])",
+)  # fmt: skip
+expm1 = one_op(
+    __name__, "expm1", "exponential_minus_one", "``exp(x) - 1``, element by element, precise near 0 too.",
+    example=">>> dnp.expm1(np.array([0.0, 1e-10]))\narray([0.e+00, 1.e-10])",
+)  # fmt: skip
 
 
 @public
 def exp2(x: ArrayLike, /) -> Array:
-    """``2 ** x``."""
+    """``2 ** x``, element by element.
+
+    Args:
+        x: array of any dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Example:
+        >>> dnp.exp2(np.array([3, -1]))
+        array([8. , 0.5], dtype=float32)
+    """
     (value,) = promote("exp2", x, choose=to_float)
     return emit("power", filled(value, 2), value)
 
 
-@public
-def log(x: ArrayLike, /) -> Array:
-    """The natural logarithm: -inf at 0, NaN below."""
-    return _float("log", "log", x)
-
-
-@public
-def log1p(x: ArrayLike, /) -> Array:
-    """``log(1 + x)``, precise near 0."""
-    return _float("log_plus_one", "log1p", x)
+log = one_op(
+    __name__, "log", "log", "Natural logarithm, element by element: -inf at 0, NaN of real numbers below.",
+    example=">>> dnp.log(np.array([1.0, 0.0]))\narray([  0., -inf])",
+)  # fmt: skip
+log1p = one_op(
+    __name__, "log1p", "log_plus_one", "``log(1 + x)``, element by element, precise near 0 too: -inf at -1, NaN below.",
+    example=">>> dnp.log1p(np.array([0.0, 1e-10]))\narray([0.e+00, 1.e-10])",
+)  # fmt: skip
 
 
 #: Of float32 and float64: the integers of that width, the fraction's bits, the exponent's bias, the bits of sqrt(1/2),
@@ -150,7 +171,20 @@ def _log2(x: Tracer) -> Tracer:
 
 @public
 def log2(x: ArrayLike, /) -> Array:
-    """The logarithm to base 2, exact for powers of two."""
+    """Logarithm to base 2, element by element, exact for powers of two: -inf at 0, NaN below.
+
+    The exponent is taken out of the bits, and the logarithm of a mantissa around 1 is added to it.
+
+    Args:
+        x: array of any dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Example:
+        >>> dnp.log2(np.array([8.0, 0.5]))
+        array([ 3., -1.])
+    """
     (value,) = promote("log2", x, choose=to_float)
     if value.element_type.kind is Kind.COMPLEX:
         return _over(emit("log", value), math.log(2.0))
@@ -163,7 +197,18 @@ def _over(x: Tracer, divisor: float) -> Tracer:
 
 @public
 def log10(x: ArrayLike, /) -> Array:
-    """The logarithm to base 10."""
+    """Logarithm to base 10, element by element: -inf at 0, NaN below.
+
+    Args:
+        x: array of any dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Example:
+        >>> dnp.log10(np.array([100.0, 0.1]))
+        array([ 2., -1.])
+    """
     (value,) = promote("log10", x, choose=to_float)
     return composed(lambda v: _over(emit("log", v), math.log(10.0)), value)
 
@@ -171,28 +216,48 @@ def log10(x: ArrayLike, /) -> Array:
 # ---- roots and powers ------------------------------------------------------------------------------------------------
 
 
-@public
-def sqrt(x: ArrayLike, /) -> Array:
-    """The square root; NaN below 0."""
-    return _float("sqrt", "sqrt", x)
-
-
-@public
-def cbrt(x: ArrayLike, /) -> Array:
-    """The cube root, of negative numbers too."""
-    return _float("cbrt", "cbrt", x)
+sqrt = one_op(
+    __name__, "sqrt", "sqrt", "Square root, element by element: NaN of real numbers below 0.",
+    example=">>> dnp.sqrt(np.array([4.0, 9.0]))\narray([2., 3.])",
+)  # fmt: skip
+cbrt = one_op(
+    __name__, "cbrt", "cbrt", "Cube root, element by element, of negative numbers too.", takes_complex=False,
+    example=">>> dnp.cbrt(np.array([27.0, -8.0]))\narray([ 3., -2.])",
+)  # fmt: skip
 
 
 @public
 def square(x: ArrayLike, /) -> Array:
-    """``x * x``, in the dtype of ``x``; of booleans in int8."""
+    """``x * x``, element by element.
+
+    Args:
+        x: array of any dtype, of any shape.
+
+    Returns:
+        An array of the shape and dtype of ``x``, int8 of booleans; integers wrap around.
+
+    Example:
+        >>> dnp.square(np.array([-3, 2]))
+        array([9, 4])
+    """
     (value,) = promote("square", x, choose=small_int)
     return emit("multiply", value, value)
 
 
 @public
 def reciprocal(x: ArrayLike, /) -> Array:
-    """``1 / x``; of integers the whole part, as in NumPy, and 0 of 0."""
+    """``1 / x``, element by element.
+
+    Args:
+        x: array of any dtype, of any shape.
+
+    Returns:
+        An array of the shape and dtype of ``x``, int8 of booleans: of integers the whole part, as in NumPy, and 0 of 0.
+
+    Example:
+        >>> dnp.reciprocal(np.array([4.0, 0.5]))
+        array([0.25, 2.  ])
+    """
     (value,) = promote("reciprocal", x, choose=small_int)
     return emit("divide", filled(value, 1), value)
 
@@ -202,19 +267,57 @@ def reciprocal(x: ArrayLike, /) -> Array:
 
 @public
 def negative(x: ArrayLike, /) -> Array:
-    """``-x``; of unsigned integers modulo their range."""
+    """``-x``, element by element.
+
+    Args:
+        x: array of any dtype but bool, of any shape.
+
+    Returns:
+        An array of the shape and dtype of ``x``; unsigned integers wrap around.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is of booleans.
+
+    Example:
+        >>> dnp.negative(np.array([1, 2], np.uint8))
+        array([255, 254], dtype=uint8)
+    """
     return emit("negate", _not_bool("negative", x, "use dyn.numpy.logical_not."))
 
 
 @public
 def positive(x: ArrayLike, /) -> Array:
-    """``x`` itself."""
+    """``+x``: the array as it is.
+
+    Args:
+        x: array of any dtype but bool, of any shape.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is of booleans.
+    """
     return _not_bool("positive", x, "convert them with .astype first.")
 
 
 @public
 def abs(x: ArrayLike, /) -> Array:
-    """The absolute value; of booleans and unsigned integers themselves, of complex numbers a float."""
+    """Absolute value, element by element.
+
+    Args:
+        x: array of any dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of complex numbers in the float dtype of their parts. The least
+        signed integer stays as it is.
+
+    Example:
+        >>> dnp.abs(np.array([-1.5, 2.0]))
+        array([1.5, 2. ])
+        >>> dnp.abs(np.array([3 + 4j]))
+        array([5.])
+    """
     value = _one("abs", x)
     return value if value.element_type.kind in (Kind.BOOL, Kind.UINT) else emit("abs", value)
 
@@ -224,7 +327,21 @@ absolute = abs
 
 @public
 def fabs(x: ArrayLike, /) -> Array:
-    """The absolute value as a float."""
+    """Absolute value as a float, element by element.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> dnp.fabs(np.array([-3, 2]))
+        array([3., 2.], dtype=float32)
+    """
     (value,) = real_float("fabs", x)
     return emit("abs", value)
 
@@ -269,13 +386,41 @@ def _no_complex(what: str, x: ArrayLike) -> Tracer:
 
 @public
 def floor(x: ArrayLike, /) -> Array:
-    """The nearest whole number at or below, in the dtype of ``x``."""
+    """Round down to a whole number, element by element.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        An array of the shape and dtype of ``x``. Integers and booleans stay as they are.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> dnp.floor(np.array([-1.5, 1.5]))
+        array([-2.,  1.])
+    """
     return _rounded("floor", "floor", x)
 
 
 @public
 def ceil(x: ArrayLike, /) -> Array:
-    """The nearest whole number at or above, in the dtype of ``x``."""
+    """Round up to a whole number, element by element.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        An array of the shape and dtype of ``x``. Integers and booleans stay as they are.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> dnp.ceil(np.array([-1.5, 1.5]))
+        array([-1.,  2.])
+    """
     return _rounded("ceil", "ceil", x)
 
 
@@ -298,7 +443,21 @@ def rint(x: ArrayLike, /) -> Array:
 
 @public
 def trunc(x: ArrayLike, /) -> Array:
-    """The nearest whole number towards 0, in the dtype of ``x``."""
+    """Round towards 0 to a whole number, element by element.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        An array of the shape and dtype of ``x``. Integers and booleans stay as they are.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> dnp.trunc(np.array([-1.5, 1.5]))
+        array([-1.,  1.])
+    """
     value = _no_complex("trunc", x)
     if not value.element_type.is_float:
         return value
@@ -343,7 +502,18 @@ around = round
 
 @public
 def conj(x: ArrayLike, /) -> Array:
-    """The complex conjugate; a real array itself."""
+    """Complex conjugate, element by element.
+
+    Args:
+        x: array of any dtype, of any shape.
+
+    Returns:
+        An array of the shape and dtype of ``x``. A real array is given back as it is.
+
+    Example:
+        >>> dnp.conj(np.array([1 + 2j]))
+        array([1.-2.j])
+    """
     value = _one("conj", x)
     if value.element_type.kind is not Kind.COMPLEX:
         return value
@@ -355,21 +525,50 @@ conjugate = conj
 
 @public
 def real(x: ArrayLike, /) -> Array:
-    """The real part; a real array itself."""
+    """Real part, element by element.
+
+    Args:
+        x: array of any dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in the float dtype of complex numbers' parts; a real array is given back as it
+        is.
+    """
     value = _one("real", x)
     return emit("real", value) if value.element_type.kind is Kind.COMPLEX else value
 
 
 @public
 def imag(x: ArrayLike, /) -> Array:
-    """The imaginary part; zeros for a real array."""
+    """Imaginary part, element by element.
+
+    Args:
+        x: array of any dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in the float dtype of complex numbers' parts; zeros in its own dtype of a real
+        array.
+    """
     value = _one("imag", x)
     return emit("imag", value) if value.element_type.kind is Kind.COMPLEX else filled(value, 0)
 
 
 @public
 def angle(z: ArrayLike, deg: bool = False) -> Array:
-    """The angle of each number in the complex plane, in [-pi, pi], or in degrees."""
+    """Angle of each number in the complex plane, counter-clockwise from the positive real axis.
+
+    Args:
+        z: array of any dtype, of any shape; real numbers have the angle 0 or pi.
+        deg: whether the angle is in degrees rather than in radians.
+
+    Returns:
+        An array of the shape of ``z``, in the float dtype of its parts, in [-pi, pi]; of integers in the default float
+        dtype.
+
+    Example:
+        >>> dnp.angle(np.array([1j, -1.0]), deg=True)
+        array([ 90., 180.])
+    """
     (value,) = promote("angle", z, choose=to_float)
     if value.element_type.kind is Kind.COMPLEX:
         result = emit("atan2", emit("imag", value), emit("real", value))

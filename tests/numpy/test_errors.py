@@ -35,6 +35,12 @@ CASES: dict[str, Raises] = {
         "  help: build it from functions of dyn.numpy, or compute it outside of the compiled function; "
         "dyn.numpy.poly is the nearest that is there.",
     ),
+    "lists_of_different_lengths": (
+        UnsupportedOpError, lambda x: x + dnp.asarray([[1, 2], [3]]), ("float32 n",),
+        "asarray: nested lists of different lengths are no array.\n"
+        "  at <the line>\n"
+        "  help: make the lists equally long.",
+    ),
     "unknown_submodule": (
         UnsupportedOpError, lambda x: np.lib.stride_tricks.sliding_window_view(x, 2), ("float32 n",),
         "np.lib.stride_tricks.sliding_window_view is not a function that dyn knows.\n"
@@ -504,3 +510,8 @@ def test_tracer_that_outlived_its_trace() -> None:
     for use in (lambda: dnp.exp(kept[0]), lambda: kept[0] + 1, lambda: dnp.zeros(kept[0].shape)):
         with pytest.raises(LeakedTracerError):
             use()
+
+
+def test_lists_of_different_lengths_outside_of_traces() -> None:
+    with pytest.raises(UnsupportedOpError, match="nested lists of different lengths are no array"):
+        dnp.asarray([[1, 2], [3]])

@@ -1,0 +1,144 @@
+"""The public functions, classes and methods of the package, and what their docstrings have to say.
+
+A docstring is Google's: a summary line, then sections ``Args:``, ``Returns:``, ``Raises:``. A record that users only
+read has ``Attributes:`` for its fields.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from dyn import errors
+
+#: A section's heading, and one of its entries.
+_HEADING = re.compile(r"(\w+):")
+_ENTRY = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*): ?\S")
+#: Openings of a first line that says nothing of the thing (STYLE: a noun phrase or an imperative).
+_RIDDLES = ("What ", "Who ", "Where ", "The same ", "Whether ")
+
+
+@dataclass(frozen=True)
+class PublicName:
+    """One public function, class, method or property, with where it is found."""
+
+    path: str
+    value: Any
+
+    @property
+    def doc(self) -> str:
+        return inspect.getdoc(self.value) or ""
+
+
+def public_names(module: ModuleType) -> Iterator[PublicName]:
+    """The functions and classes that a module exports and their public members, each object once."""
+    seen: set[int] = set()
+    for name in module.__all__:
+        value = getattr(module, name)
+        if isinstance(value, ModuleType) or not callable(value) or not _is_ours(value) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        path = f"{module.__name__}.{name}"
+        yield PublicName(path, value)
+        if inspect.isclass(value):
+            yield from _members(path, value)
+
+
+def _is_ours(value: Any) -> bool:
+    return getattr(value, "__module__", "").startswith("dyn") and not isinstance(value, _dtype_class())
+
+
+def _dtype_class() -> type:
+    return import_module("dyn.dtypes").DType
+
+
+def _members(path: str, cls: type) -> Iterator[PublicName]:
+    for name, member in vars(cls).items():
+        if name.startswith("_") or isinstance(member, type):
+            continue
+        if isinstance(member, staticmethod | classmethod):
+            member = member.__func__
+        if inspect.isfunction(member) or isinstance(member, property) or hasattr(member, "__wrapped__"):
+            yield PublicName(f"{path}.{name}", member)
+
+
+def sections_of(doc: str) -> dict[str, list[str]]:
+    """The names that each section of a docstring has entries for; ``Returns`` has its text."""
+    found: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    returns = False
+    for line in doc.splitlines():
+        if heading := _HEADING.fullmatch(line):
+            returns = heading[1] in ("Returns", "Yields")
+            current = found.setdefault(heading[1], [])
+        elif line and not line.startswith(" "):
+            current = None
+        elif current is not None and line.strip():
+            if returns:
+                current.append(line.strip())
+            elif line.startswith("    ") and line[4] != " " and (entry := _ENTRY.match(line[4:])):
+                current += entry[1].split(", ")
+    return found
+
+
+def parameters_of(value: Callable[..., Any]) -> list[str]:
+    """The names of a callable's parameters, as ``Args:`` writes them."""
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    given = inspect.signature(value).parameters.values()
+    return [stars.get(p.kind, "") + p.name for p in given if p.name not in ("self", "cls") and p.name[0] != "_"]
+
+
+def faults(name: PublicName) -> list[str]:
+    """What is missing or wrong in one docstring; nothing where it is whole."""
+    doc, value = name.doc, name.value
+    if not doc:
+        return ["no docstring"]
+    first = doc.partition("\n")[0]
+    found = []
+    if not first.endswith((".", "?", "…", "::")):
+        found.append(f"the first line is no sentence: {first!r}")
+    if first.startswith(_RIDDLES):
+        found.append(f"the first line does not say what the thing is: {first!r}")
+    sections = sections_of(doc)
+    found += [f"Raises names {e}, which is no error" for e in sections.get("Raises", ()) if not _is_error(e)]
+    if isinstance(value, property):
+        return found
+    if inspect.isclass(value):
+        return found + _faults_of_class(value, sections)
+    parameters = parameters_of(value)
+    if parameters != sections.get("Args", []):
+        found.append(f"Args has {sections.get('Args', [])}, the signature {parameters}")
+    returns = inspect.signature(value).return_annotation
+    if returns not in (None, "None", "NoReturn", "Never") and not (sections.get("Returns") or sections.get("Yields")):
+        found.append("no Returns")
+    return found
+
+
+def _faults_of_class(cls: type, sections: dict[str, list[str]]) -> list[str]:
+    """A class says how it is made (``Args``), or what its fields are, where users only read it."""
+    if issubclass(cls, BaseException) or "Attributes" in sections:
+        missing = [a for a in sections.get("Attributes", ()) if not _has_attribute(cls, a)]
+        return [f"Attributes names {a}, which the class does not have" for a in missing]
+    try:
+        parameters = parameters_of(cls)
+    except ValueError:
+        return []
+    given = sections.get("Args", [])
+    return [] if parameters == given else [f"Args has {given}, the constructor {parameters}"]
+
+
+def _has_attribute(cls: type, name: str) -> bool:
+    annotated = {a for c in cls.__mro__ for a in vars(c).get("__annotations__", ())}
+    source = "".join(inspect.getsource(c) for c in cls.__mro__ if c.__module__.startswith("dyn"))
+    return hasattr(cls, name) or name in annotated or f"self.{name}" in source
+
+
+def _is_error(name: str) -> bool:
+    found = getattr(errors, name, None) or getattr(builtins, name, None)
+    return isinstance(found, type) and issubclass(found, BaseException)

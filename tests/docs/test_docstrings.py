@@ -1,0 +1,85 @@
+"""Public docstrings say what each parameter is, what comes back and what is raised, and their examples run."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import dyn
+from tests.docs.public_names import PublicName, faults, public_names, sections_of
+
+#: Modules all of whose public names are documented, with what has to be installed for them.
+NAMESPACES: dict[str, tuple[str, ...]] = {}
+#: What examples may use without an import, as the first page of the documentation says.
+NAMES = {"np": np, "dyn": dyn, "dnp": dyn.numpy, "lax": dyn.lax, "nn": dyn.nn}
+
+
+def _names(namespace: str, require_module: Callable[[str], ModuleType]) -> Iterator[PublicName]:
+    for needed in NAMESPACES[namespace]:
+        require_module(needed)
+    yield from public_names(import_module(namespace))
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_docstrings_are_whole(namespace: str, require_module: Callable[[str], ModuleType]) -> None:
+    found = {name.path: faults(name) for name in _names(namespace, require_module)}
+    assert found, f"{namespace} exports nothing"
+    wrong = [f"{path}: {fault}" for path, each in found.items() for fault in each]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_examples_run_and_give_what_is_shown(namespace: str, require_module: Callable[[str], ModuleType]) -> None:
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE, verbose=False)
+    parser, said = doctest.DocTestParser(), list[str]()
+    for name in _names(namespace, require_module):
+        test = parser.get_doctest(name.doc, dict(NAMES), name.path, None, None)
+        if test.examples:
+            runner.run(test, out=said.append)
+    assert not runner.summarize(verbose=False).failed, "".join(said)
+
+
+def _function(x: int, *more: int) -> int:
+    """Add numbers.
+
+    Args:
+        x: the first.
+        *more: the others.
+
+    Returns:
+        The sum.
+
+    Raises:
+        ValueError: never.
+    """
+    return x + sum(more)
+
+
+def _undocumented(x: int, y: int) -> int:
+    """What it is
+
+    Args:
+        x: the first,
+            which is explained.
+
+    Raises:
+        NoSuchError: always.
+    """
+    return x + y
+
+
+def test_faults_are_found() -> None:
+    assert faults(PublicName("f", _function)) == []
+    assert faults(PublicName("g", _undocumented)) == [
+        "the first line is no sentence: 'What it is'",
+        "the first line does not say what the thing is: 'What it is'",
+        "Raises names NoSuchError, which is no error",
+        "Args has ['x'], the signature ['x', 'y']",
+        "no Returns",
+    ]
+    assert sections_of(PublicName("f", _function).doc)["Args"] == ["x", "*more"]
