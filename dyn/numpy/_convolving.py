@@ -55,11 +55,25 @@ def _slid(x: Tracer, kernel: Tracer, start: Dim, length: Dim, reverse: bool) -> 
 
 @public
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None) -> Array:
-    """The products of two vectors' elements, added up where their places have the same sum.
+    """Convolution of two vectors: the products of their elements, added up where their places have the same sum.
 
-    ``mode`` "full" gives all n + m - 1 sums, "same" as many as the longer vector has, in the middle, "valid" those in
-    which the shorter one lies inside the longer. Raises ShapeError for an empty vector. ``precision`` is a hint that is
-    not needed here.
+    Args:
+        a: vector of any dtype, not empty; its size n may be symbolic.
+        v: vector of any dtype, not empty, of m elements.
+        mode: ``"full"``: all n + m - 1 sums; ``"same"``: as many as the longer vector has, in the middle; ``"valid"``:
+            those in which the shorter lies inside the longer.
+        precision: JAX's hint, which changes nothing here.
+
+    Returns:
+        A vector in the dtype that both promote to; of booleans whether any product is true.
+
+    Raises:
+        ShapeError: if one is no vector, or empty, at the call at the latest.
+        InvalidValueError: if ``mode`` is another one.
+
+    Example:
+        >>> dnp.convolve(np.array([1, 2, 3]), np.array([1, 1]))
+        array([1, 3, 5, 3])
     """
     x, y = _operands("convolve", a, v)
     start, length = _part("convolve", mode, shape_of(x)[0], shape_of(y)[0])
@@ -68,7 +82,25 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any =
 
 @public
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None) -> Array:
-    """The products of ``a`` and the conjugate of ``v``, moved along it, added up, in ``convolve``'s modes."""
+    """Correlation of two vectors: the sums of products of one and the conjugate of the other, moved along it.
+
+    Args:
+        a: vector of any dtype, not empty; its size may be symbolic.
+        v: vector of any dtype, not empty.
+        mode: ``"full"``, ``"same"`` or ``"valid"``, as for :func:`convolve`.
+        precision: JAX's hint, which changes nothing here.
+
+    Returns:
+        A vector in the dtype that both promote to.
+
+    Raises:
+        ShapeError: if one is no vector, or empty, at the call at the latest.
+        InvalidValueError: if ``mode`` is another one.
+
+    Example:
+        >>> dnp.correlate(np.array([1, 2, 3]), np.array([0, 1]), "full")
+        array([1, 2, 3, 0])
+    """
     x, y = _operands("correlate", a, v)
     n, m = shape_of(x)[0], shape_of(y)[0]
     start, length = _part("correlate", mode, n, m)

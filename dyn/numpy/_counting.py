@@ -63,12 +63,27 @@ def _some(x: Tracer) -> Tracer:
 def bincount(
     x: ArrayLike, weights: ArrayLike | None = None, minlength: Size = 0, *, length: Size | None = None
 ) -> Array:
-    """Count each integer from 0 to ``length - 1`` in the vector ``x``; with weights sum theirs.
+    """Count of each of the numbers 0, 1, 2, … in a vector, or the sum of weights of each.
 
-    As in JAX: negative integers count as 0, those of ``length`` or more are left out. ``length`` is an int or a
-    dimension; without it the greatest integer is the last one counted, which the program finds out while it runs. The
-    result is no shorter than ``minlength``. Counts are int64; weights keep their dtype, integers among them become the
-    default float.
+    As in JAX negative integers count as 0, where NumPy raises, and those of ``length`` or more are left out.
+
+    Args:
+        x: vector of integers or booleans.
+        weights: vector of as many numbers; None: all are 1.
+        minlength: least size of the result, an int or a dimension.
+        length: size of the result, an int or a dimension; None: one more than the greatest integer, found out when the
+            program runs.
+
+    Returns:
+        A vector of int64 counts, or of sums in the dtype of the weights, of integers in the default float dtype.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is not of integers.
+        ShapeError: if ``x`` is no vector, or there is not a weight for each, at the call at the latest.
+
+    Example:
+        >>> dnp.bincount(np.array([1, 3, 1]))
+        array([0, 2, 0, 1])
     """
     value = vector("bincount", array_of("bincount", x, weights, minlength, length))
     if not (value.element_type.is_integer or value.element_type is dtypes.bool_):
@@ -156,7 +171,25 @@ def _bin_of(x: Tracer, edges: Tracer) -> Tracer:
 
 @public
 def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None) -> Array:
-    """The edges that :func:`histogram` counts between; ``weights`` change nothing."""
+    """Edges of the bins of :func:`histogram`.
+
+    Args:
+        a: array of any real dtype: elements to count.
+        bins: number of bins, an int, or a vector of rising edges.
+        range: least and greatest edge, a pair; None: the least and greatest element, 0 and 1 of none.
+        weights: taken for NumPy's sake; edges do not depend on them.
+
+    Returns:
+        A vector of ``bins + 1`` edges, in the dtype of ``a``, of integers in the default float dtype.
+
+    Raises:
+        InvalidValueError: if there is no bin, edges do not rise, or ``range`` is no pair of finite rising numbers.
+        NotYetError: if ``bins`` is the name of a rule, such as ``"auto"``.
+
+    Example:
+        >>> dnp.histogram_bin_edges(np.array([0.0, 4.0]), 2)
+        array([0., 2., 4.])
+    """
     value = array_of("histogram_bin_edges", a, bins)
     return _edges("histogram_bin_edges", value, bins, range, to_float(value.element_type))
 
@@ -165,12 +198,29 @@ def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Any = None, weights
 def histogram(
     a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None, density: bool = False
 ) -> tuple[Array, Array]:
-    """Counts of the elements in each bin, and the edges of the bins.
+    """Counts of the elements in each of a row of bins.
 
-    ``bins`` is a number, of bins of equal width between the two of ``range`` or the least and greatest element, or a
-    vector of rising edges. A bin has its lower edge, the last one both. What lies outside, and NaN, is left out. Counts
-    are int64, sums of weights of the weights' dtype; with ``density`` they are floats whose integral is 1. Rules for
-    the number of bins, such as "auto", are not there yet.
+    A bin has its lower edge, the last one both. Elements outside, and NaN, are left out.
+
+    Args:
+        a: array of any real dtype, of any shape.
+        bins: number of bins of equal width, an int, or a vector of rising edges, whose size may be symbolic.
+        range: least and greatest edge, a pair; None: the least and greatest element, 0 and 1 of none.
+        weights: array of the shape of ``a``: how much each element counts; None: 1.
+        density: whether counts are scaled so that their integral is 1.
+
+    Returns:
+        The counts, int64, or sums in the weights' dtype, or floats with ``density``; and the edges, one more.
+
+    Raises:
+        InvalidValueError: if there is no bin, edges do not rise, or ``range`` is no pair of finite rising numbers.
+        NotYetError: if ``bins`` is the name of a rule, such as ``"auto"``.
+        UnsupportedOpError: if ``a`` is complex.
+        ShapeError: if there is not a weight for each element, at the call at the latest.
+
+    Example:
+        >>> dnp.histogram(np.array([0.0, 1.0, 4.0]), 2)
+        (array([2, 1]), array([0., 2., 4.]))
     """
     value = array_of("histogram", a, bins, weights)
     (wide,) = real_float("histogram", value)
@@ -192,10 +242,28 @@ def histogramdd(
     sample: ArrayLike | Sequence[ArrayLike], bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
     density: bool = False,
 ) -> tuple[Array, list[Array]]:  # fmt: skip
-    """Counts of the points in each box of a grid, and the edges of the grid along each of its axes.
+    """Counts of points in the cells of a grid of bins.
 
-    ``sample`` has a row for each point, or is a list of its coordinates. ``bins`` is a number or edges for all axes, or
-    a list of such; ``range`` a list of pairs. Counts are floats, as in NumPy; the rest is as in :func:`histogram`.
+    Args:
+        sample: matrix with a row for each point, whose number of columns is known, or a list of vectors of coordinates.
+        bins: number of bins or vector of edges for all coordinates, or a list with one for each.
+        range: list of pairs, the least and greatest edge of each coordinate; None: the least and greatest element.
+        weights: vector with how much each point counts; None: 1.
+        density: whether counts are scaled so that their integral is 1.
+
+    Returns:
+        The counts as floats, as in NumPy, with an axis for each coordinate; and the list of their edges.
+
+    Raises:
+        ShapeError: if there are not bins, ranges and weights for all, or the number of columns is symbolic.
+        InvalidValueError: if there is no bin, edges do not rise, or a range is no pair of finite rising numbers.
+        NotYetError: if ``bins`` is the name of a rule, such as ``"auto"``.
+        UnsupportedOpError: if ``sample`` is complex.
+
+    Example:
+        >>> dnp.histogramdd([np.array([0.0, 1.0]), np.array([0.0, 1.0])], 2)[0]
+        array([[1., 0.],
+               [0., 1.]])
     """
     coordinates = _coordinates(sample, weights)
     count = len(coordinates)
@@ -255,9 +323,24 @@ def histogram2d(
     x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
     density: bool = False,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """Counts of the points in each box of a grid, and the edges of the boxes along ``x`` and along ``y``.
+    """Counts of points of the plane in the cells of a grid of bins: :func:`histogramdd` of two coordinates.
 
-    ``bins`` is a number, or edges for both, or a pair of these. See :func:`histogramdd`.
+    Args:
+        x: vector of first coordinates.
+        y: vector of as many second coordinates.
+        bins: number of bins or vector of edges for both, or a pair with one for each.
+        range: pair of pairs, the least and greatest edge of each coordinate; None: the least and greatest element.
+        weights: vector with how much each point counts; None: 1.
+        density: whether counts are scaled so that their integral is 1.
+
+    Returns:
+        The counts as floats, a matrix, the edges of the rows, and those of the columns.
+
+    Raises:
+        ShapeError: if the vectors are not equally long, at the call at the latest.
+        InvalidValueError: if there is no bin, edges do not rise, or a range is no pair of finite rising numbers.
+        NotYetError: if ``bins`` is the name of a rule, such as ``"auto"``.
+        UnsupportedOpError: if a coordinate is complex.
     """
     pair = bins if isinstance(bins, list | tuple) and len(bins) == 2 else (bins, bins)
     found, edges = histogramdd((x, y), pair, range, weights, density)

@@ -22,7 +22,22 @@ __all__ = ["can_cast", "finfo", "iinfo", "isdtype", "promote_types", "result_typ
 
 
 def result_type(*values: ArrayLike | DTypeLike) -> np.dtype[Any]:
-    """The dtype that arrays, dtypes and Python numbers combine to."""
+    """Dtype that arrays, dtypes and Python numbers promote to, as NumPy 2 promotes them: Python numbers are weak.
+
+    Args:
+        *values: arrays, dtypes in any spelling, Python numbers and dimensions.
+
+    Returns:
+        A NumPy dtype.
+
+    Raises:
+        InvalidValueError: if there are none.
+        UnsupportedOpError: if they have no common dtype.
+
+    Example:
+        >>> dnp.result_type(np.int8, 1.5, np.float16)
+        dtype('float16')
+    """
     strong: list[DType] = []
     weak: list[Kind] = []
     for value in values:
@@ -45,18 +60,61 @@ def _own(value: Any) -> DType:
 
 
 def promote_types(a: DTypeLike, b: DTypeLike) -> np.dtype[Any]:
-    """The dtype that arrays of two dtypes combine to."""
+    """Dtype that arrays of two dtypes promote to.
+
+    Args:
+        a: a dtype in any spelling.
+        b: another one.
+
+    Returns:
+        A NumPy dtype.
+
+    Raises:
+        UnsupportedOpError: if they have no common dtype.
+
+    Example:
+        >>> dnp.promote_types("int32", "float32")
+        dtype('float64')
+    """
     return dtypes.promote(dtype_of(a), dtype_of(b)).np
 
 
 def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, /) -> bool:
-    """Tell whether every value of one dtype has its equal in another, which is what they promote to."""
+    """Tell whether every value of one dtype has its equal in another, which is what they promote to.
+
+    Args:
+        from_: array, or dtype in any spelling.
+        to: dtype in any spelling.
+
+    Returns:
+        A Python bool.
+
+    Raises:
+        UnsupportedOpError: if one is no dtype that dyn has.
+
+    Example:
+        >>> dnp.can_cast("int8", "int16"), dnp.can_cast("int16", "int8")
+        (True, False)
+    """
     own = _own(from_)
     return dtypes.promote(own, dtype_of(to)) is dtype_of(to)
 
 
 def isdtype(dtype: DTypeLike, kind: Any) -> bool:
-    """Tell whether a dtype is of a kind: ``"integral"``, ``"real floating"``, …, a dtype, or a tuple of these."""
+    """Tell whether a dtype is of a kind.
+
+    Args:
+        dtype: dtype in any spelling.
+        kind: ``"bool"``, ``"signed integer"``, ``"unsigned integer"``, ``"integral"``, ``"real floating"``,
+            ``"complex floating"``, ``"numeric"``, a dtype, or a tuple of these.
+
+    Returns:
+        A Python bool.
+
+    Example:
+        >>> dnp.isdtype("bfloat16", "real floating")
+        True
+    """
     kinds = kind if isinstance(kind, tuple) else (kind,)
     own = dtype_of(dtype)
     if own.np.type.__module__ == "ml_dtypes":  # NumPy does not know its kind
@@ -84,7 +142,22 @@ class FloatLimits:
 
 
 def finfo(type: ArrayLike | DTypeLike, /) -> FloatLimits:
-    """The limits of a float dtype, or of an array's; of complex ones those of their parts."""
+    """Limits of a float dtype, or of an array's; of complex ones those of their parts.
+
+    Args:
+        type: dtype in any spelling, or array.
+
+    Returns:
+        A record with ``bits``, ``eps``, ``max``, ``min``, ``smallest_normal`` as Python floats, ``dtype``, and NumPy's
+        others.
+
+    Raises:
+        InvalidValueError: if it is no float dtype.
+
+    Example:
+        >>> dnp.finfo("bfloat16").eps
+        0.0078125
+    """
     own = _own(type)
     if not own.is_inexact:
         raise InvalidValueError(f"finfo: {own.name} is no float dtype.", loc=user_loc(), remedy="use dyn.numpy.iinfo.")
@@ -94,7 +167,21 @@ def finfo(type: ArrayLike | DTypeLike, /) -> FloatLimits:
 
 
 def iinfo(type: ArrayLike | DTypeLike, /) -> Any:
-    """The limits of an integer dtype, or of an array's: ``bits``, ``max``, ``min`` and ``dtype``."""
+    """Limits of an integer dtype, or of an array's.
+
+    Args:
+        type: dtype in any spelling, or array.
+
+    Returns:
+        A record with ``bits``, ``max``, ``min`` and ``dtype``.
+
+    Raises:
+        InvalidValueError: if it is no integer dtype.
+
+    Example:
+        >>> dnp.iinfo("int8").max
+        127
+    """
     own = _own(type)
     if not own.is_integer:
         raise InvalidValueError(

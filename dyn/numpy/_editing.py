@@ -64,14 +64,46 @@ def _cycled(values: Tracer, count: Array, places: Tracer) -> Tracer:
 
 @public
 def append(x: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
-    """``values`` behind ``x`` along an axis; without ``axis`` all elements of both in one axis."""
+    """Array with others behind it, along an axis or as one vector.
+
+    Args:
+        x: array of any dtype.
+        values: array to put behind it, equal in all other sizes.
+        axis: axis to go on along; None: all elements of both, in one axis.
+
+    Returns:
+        An array in the dtype that both promote to.
+
+    Raises:
+        ShapeError: if other sizes differ, at the call at the latest.
+
+    Example:
+        >>> dnp.append(np.array([1, 2]), np.array([3]))
+        array([1, 2, 3])
+    """
     parts = [array_of("append", v, x, values) for v in (x, values)]
     return concatenate(parts, axis=axis)
 
 
 @public
 def resize(x: ArrayLike, new_shape: Shape) -> Array:
-    """The elements in their order, and again from the first on, in another shape; of no elements zeros."""
+    """Elements gone through again and again until a shape is full.
+
+    Args:
+        x: array of any dtype; of no elements it gives zeros.
+        new_shape: size or sizes, ints or dimensions.
+
+    Returns:
+        An array of that shape, in the dtype of ``x``.
+
+    Raises:
+        ShapeError: if a size is negative.
+
+    Example:
+        >>> dnp.resize(np.array([1, 2, 3]), (2, 4))
+        array([[1, 2, 3, 1],
+               [2, 3, 1, 2]])
+    """
     value = array_of("resize", x, new_shape)
     dims = shape_in(value._trace, new_shape, "resize")
     flat = _flat(value)
@@ -170,13 +202,13 @@ def _slice_of(what: str, x: Tracer, axis: int, obj: slice) -> Range:
 
 @public
 def delete(x: ArrayLike, obj: Any, axis: int | None = None) -> Array:
-    """``x`` without the elements at ``obj`` along an axis; without ``axis`` of all elements in one axis.
+    """Array without what is at some places along an axis.
 
     Args:
         x: array of any dtype.
-        obj: an integer, a list or an array of integers, or a slice: places, from the end where they are negative; or
-            an array of booleans, true for what is left out.
-        axis: the axis, or None.
+        obj: an integer, a list or an array of integers, or a slice: places, from the end where they are negative; or an
+            array of booleans, true for what is left out.
+        axis: the axis; None: all elements, in one axis.
 
     Returns:
         An array of the dtype of ``x``. Places that are known while tracing, a dimension and one computed integer give a
@@ -185,6 +217,11 @@ def delete(x: ArrayLike, obj: Any, axis: int | None = None) -> Array:
     Raises:
         ShapeError: for places that are not there, when called at the latest. Of a computed integer it is the nearest
             element there is, as in ``x[i]``; of several computed ones those that are not there are left out.
+        UnsupportedOpError: if places are not integers, or are counted from both ends of a symbolic size.
+
+    Example:
+        >>> dnp.delete(np.array([1, 2, 3]), 1)
+        array([1, 3])
     """
     value = array_of("delete", x, obj)
     if axis is None:
@@ -224,7 +261,7 @@ def delete(x: ArrayLike, obj: Any, axis: int | None = None) -> Array:
 
 @public
 def insert(x: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
-    """``x`` with ``values`` before the elements at ``obj`` along an axis; without ``axis`` in all elements in one axis.
+    """Array with others between its elements, before given places along an axis.
 
     Args:
         x: array of any dtype.
@@ -232,11 +269,19 @@ def insert(x: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -
             negative, up to the one behind the last element.
         values: array that is converted to the dtype of ``x``. Before a single place go all of ``values`` along the
             axis, before each of several one of them. A vector of places whose size is not known is taken for several.
-        axis: the axis, or None.
+        axis: the axis; None: all elements, in one axis.
+
+    Returns:
+        An array of the dtype of ``x``.
 
     Raises:
         ShapeError: for places that are not there, when called at the latest; computed ones are moved to the nearest
             that is. If ``values`` do not broadcast.
+        UnsupportedOpError: if places are not integers, or are counted from both ends of a symbolic size.
+
+    Example:
+        >>> dnp.insert(np.array([1, 3]), 1, 2)
+        array([1, 2, 3])
     """
     value = array_of("insert", x, obj, values)
     if axis is None:
@@ -313,7 +358,21 @@ def _at_one(x: Tracer, axis: int, new: Tracer, *, scalar: bool) -> Tracer:
 
 @public
 def block(arrays: Any) -> Array:
-    """Nested lists of arrays as one: innermost lists along the last axis, those around them along the one before."""
+    """Array put together from nested lists: the innermost go along the last axis, those around along others.
+
+    Args:
+        arrays: array, or nested lists of arrays, all equally deep.
+
+    Returns:
+        An array in the dtype that all promote to, with as many axes as lists are deep or more.
+
+    Raises:
+        ShapeError: if lists are empty or not equally deep, or sizes do not fit, at the call at the latest.
+
+    Example:
+        >>> dnp.block([[np.eye(2), np.zeros((2, 1))]]).shape
+        (2, 3)
+    """
 
     def depth(part: Any) -> int:
         return 1 + max((depth(p) for p in part), default=0) if isinstance(part, list) else 0
@@ -345,13 +404,42 @@ def block(arrays: Any) -> Array:
 
 @public
 def diagflat(v: ArrayLike, k: Any = 0) -> Array:
-    """The square matrix with all elements of ``v`` on its k-th diagonal, and zeros elsewhere."""
+    """Matrix that has all elements of an array on a diagonal, and zeros elsewhere.
+
+    Args:
+        v: array of any dtype, which is flattened.
+        k: 0: the main diagonal; positive: one above it, negative: below; an int or a dimension.
+
+    Returns:
+        A square matrix of ``v.size + abs(k)`` rows, in the dtype of ``v``.
+
+    Example:
+        >>> dnp.diagflat(np.array([1, 2]))
+        array([[1, 0],
+               [0, 2]])
+    """
     return diag(_flat(array_of("diagflat", v, k)), k)
 
 
 @public
 def rollaxis(x: ArrayLike, axis: int, start: int = 0) -> Array:
-    """``x`` with one axis moved before the axis ``start``."""
+    """Array with one axis moved before another: NumPy's older form of :func:`moveaxis`.
+
+    Args:
+        x: array of any dtype.
+        axis: axis to move.
+        start: axis that it is to stand before; the number of axes: behind all.
+
+    Returns:
+        An array of the dtype of ``x``.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``.
+
+    Example:
+        >>> dnp.rollaxis(np.ones((2, 3, 4)), 2).shape
+        (4, 2, 3)
+    """
     value = operand("rollaxis", x)
     number = one_axis("rollaxis", axis, value.ndim)
     to = start + value.ndim if start < 0 else start
@@ -365,9 +453,28 @@ def rollaxis(x: ArrayLike, axis: int, start: int = 0) -> Array:
 
 @public
 def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True) -> Array:
-    """``a`` with ``val``, a number or a vector that is gone through again and again, on its main diagonal.
+    """Array with its main diagonal replaced.
 
-    Of more than two axes all have to be equal. ``wrap`` begins again below, after an empty row, in tall matrices.
+    Arrays of dyn do not change, so NumPy's way, which changes ``a``, is an error, and ``inplace=False`` gives the new
+    one, as in JAX.
+
+    Args:
+        a: array of any dtype, of two axes or more: of more than two all have to be equal.
+        val: number or array, whose elements are gone through again and again, converted to the dtype of ``a``.
+        wrap: whether in a tall matrix the diagonal begins again below, after a row without it.
+        inplace: False.
+
+    Returns:
+        An array of the shape and dtype of ``a``.
+
+    Raises:
+        UnsupportedOpError: if ``inplace`` is true.
+        ShapeError: if ``a`` has fewer than two axes, or more whose sizes differ, at the call at the latest.
+
+    Example:
+        >>> dnp.fill_diagonal(np.zeros((2, 2)), 5, inplace=False)
+        array([[5., 0.],
+               [0., 5.]])
     """
     _new_array("fill_diagonal", inplace, "a, val")
     value = operand("fill_diagonal", a, val)
@@ -402,10 +509,29 @@ def _full_rows(row: Array, columns: Array) -> Array:
 
 @public
 def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = True) -> Array:
-    """``a`` with ``v``, gone through again and again, at the numbers ``ind`` of its elements.
+    """Array with values at given numbers of its elements.
 
-    ``mode`` "clip" and "wrap" are NumPy's; without one negative numbers count from the end, and what is out of range is
-    left out. Of values for one place the last one stays.
+    Arrays of dyn do not change, so NumPy's way, which changes ``a``, is an error, and ``inplace=False`` gives the new
+    one, as in JAX.
+
+    Args:
+        a: array of any dtype.
+        ind: array of integers of any shape: numbers of elements in row-major order.
+        v: array whose elements are gone through again and again, converted to the dtype of ``a``; of several for one
+            place the last one stays.
+        mode: ``"clip"`` or ``"wrap"``; None: negative numbers count from the end, and those out of range are left out.
+        inplace: False.
+
+    Returns:
+        An array of the shape and dtype of ``a``.
+
+    Raises:
+        UnsupportedOpError: if ``inplace`` is true.
+        InvalidValueError: if ``mode`` is another one.
+
+    Example:
+        >>> dnp.put(np.zeros(3), np.array([0, 2]), np.array([1, 2]), inplace=False)
+        array([1., 0., 2.])
     """
     _new_array("put", inplace, "a, ind, v")
     value = operand("put", a, ind, v)
@@ -426,7 +552,28 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
 
 @public
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:
-    """``arr`` with ``vals``, gone through again and again, where the mask is not 0, in the order of the elements."""
+    """Array with values, one after the other, where a mask is true.
+
+    Arrays of dyn do not change, so NumPy's way, which changes ``arr``, is an error, and ``inplace=False`` gives the new
+    one, as in JAX.
+
+    Args:
+        arr: array of any dtype.
+        mask: array that broadcasts to ``arr``; other than 0 is true.
+        vals: array whose elements are gone through again and again, converted to the dtype of ``arr``.
+        inplace: False.
+
+    Returns:
+        An array of the shape and dtype of ``arr``.
+
+    Raises:
+        UnsupportedOpError: if ``inplace`` is true.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+
+    Example:
+        >>> dnp.place(np.zeros(3), np.array([True, False, True]), np.array([1, 2]), inplace=False)
+        array([1., 0., 2.])
+    """
     _new_array("place", inplace, "arr, mask, vals")
     value = operand("place", arr, mask, vals)
     flags = truth(array_of("place", mask, value))
@@ -441,7 +588,25 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
 
 @public
 def choose(a: ArrayLike, choices: Any, *, mode: str = "clip") -> Array:
-    """The element of the choice that each integer says; all broadcast. ``mode`` is "clip" or "wrap"."""
+    """Elements of the choice that each integer names.
+
+    Args:
+        a: array of integers, which broadcasts with the choices.
+        choices: list of arrays, or an array whose rows they are: how many is known while tracing.
+        mode: treatment of integers that name no choice: ``"clip"`` takes the nearest, ``"wrap"`` counts round. NumPy's
+            ``"raise"`` is not there.
+
+    Returns:
+        An array of the shape that all broadcast to, in the dtype that the choices promote to.
+
+    Raises:
+        ShapeError: if there are no choices, or their number is symbolic.
+        InvalidValueError: if ``mode`` is another one.
+
+    Example:
+        >>> dnp.choose(np.array([0, 1, 1]), [np.array([1, 2, 3]), 10])
+        array([ 1, 10, 10])
+    """
     number = array_of("choose", a, choices)
     parts = list(choices) if isinstance(choices, list | tuple) else _rows("choose", choices, number)
     one_of("choose", "mode", mode, ("clip", "wrap"))
@@ -469,10 +634,27 @@ def piecewise(
     x: ArrayLike, condlist: Sequence[ArrayLike], funclist: Sequence[ArrayLike | Callable[..., Any]], *args: Any,
     **kw: Any,
 ) -> Array:  # fmt: skip
-    """Choose for each element by the last condition that is true for it: a number, or a function of ``x``.
+    """Values of the last function whose condition is true, element by element.
 
-    One entry more than there are conditions is for elements for which none is true, and 0 otherwise. All functions
-    compute the whole of ``x``. The dtype is that of ``x``.
+    All functions compute the whole of ``x``, where NumPy calls each for its own elements.
+
+    Args:
+        x: array of any dtype.
+        condlist: list of arrays that broadcast with ``x``; other than 0 is true.
+        funclist: list of numbers, and of functions of ``x``, one for each condition; one more is for elements of which
+            no condition is true, which are 0 otherwise.
+        *args: further arguments of the functions.
+        **kw: further arguments of the functions, by name.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        ShapeError: if there are not as many functions as conditions, or one more.
+
+    Example:
+        >>> dnp.piecewise(np.array([-1.0, 2.0]), [np.array([True, False])], [0.0, lambda x: x * x])
+        array([0., 4.])
     """
     value = operand("piecewise", x)
     conditions = list(condlist) if isinstance(condlist, list | tuple) else [condlist]

@@ -32,10 +32,29 @@ _ELLIPSIS = string.digits
 
 @public
 def einsum(subscripts: str, /, *operands: ArrayLike, **options: Any) -> Array:
-    """The sums of products that ``"bqd,bkd->bqk"`` says; without ``->`` the result's labels are those that stand once.
+    """Sums of products of arrays, as Einstein's convention writes them.
 
-    Labels with a size of 1 on one side broadcast; a label twice in one operand is its diagonal. Raises ShapeError where
-    other sizes differ.
+    It goes from the left, two arrays at a time, each step one contraction. Labels with a size of 1 on one side
+    broadcast.
+
+    Args:
+        subscripts: labels of each array's axes and of the result's, such as ``"bqd,bkd->bqk"``; a label twice in one
+            array is its diagonal; ``...`` stands for further axes, which broadcast. Without ``->`` the result has the
+            labels that stand once, in alphabetical order.
+        *operands: arrays of any dtypes, one for each group of labels.
+        **options: ``optimize``, which changes nothing here.
+
+    Returns:
+        An array in the dtype that all promote to.
+
+    Raises:
+        ShapeError: if labels and arrays do not fit, or sizes of one label differ, at the call at the latest.
+        NotYetError: if another option is given.
+
+    Example:
+        >>> dnp.einsum("ij,jk->ik", np.array([[1, 2], [3, 4]]), np.array([[1], [1]]))
+        array([[3],
+               [7]])
     """
     if options.keys() - {"optimize"}:
         raise NotYetError(

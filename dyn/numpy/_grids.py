@@ -42,9 +42,23 @@ __all__ = [
 
 @public
 def indices(dimensions: Shape, dtype: DTypeLike = None, sparse: bool = False) -> Any:
-    """The index on each axis of every element of a grid: an array of one more axis in front.
+    """Index on each axis of every element of a grid.
 
-    ``sparse`` gives a tuple of arrays that broadcast to the grid. dtype: int64 unless it is given.
+    Args:
+        dimensions: size or sizes of the grid, ints or dimensions.
+        dtype: dtype of the result; None: int64.
+        sparse: whether the arrays only broadcast to the grid.
+
+    Returns:
+        An array with one more axis in front; with ``sparse`` a tuple of arrays.
+
+    Raises:
+        ShapeError: if a size is negative.
+
+    Example:
+        >>> dnp.indices((2, 2))[0]
+        dyn.Array([[0, 0],
+                   [1, 1]], dtype=int64)
     """
     trace = trace_of(dimensions)
     dims = shape_in(trace, dimensions, "indices")
@@ -62,7 +76,25 @@ def indices(dimensions: Shape, dtype: DTypeLike = None, sparse: bool = False) ->
 
 @public
 def fromfunction(function: Callable[..., Any], shape: Shape, *, dtype: DTypeLike = None, **kwargs: Any) -> Any:
-    """``function`` of the index on each axis of every element, as arrays of the default float unless it is given."""
+    """Function of the indices of every element of a grid.
+
+    Args:
+        function: function of as many arrays as there are sizes.
+        shape: size or sizes of the grid, ints or dimensions.
+        dtype: dtype of the indices; None: the default float dtype.
+        **kwargs: further arguments of the function, by name.
+
+    Returns:
+        What the function gives.
+
+    Raises:
+        ShapeError: if a size is negative.
+
+    Example:
+        >>> dnp.fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int)
+        dyn.Array([[ 0,  1,  2],
+                   [10, 11, 12]], dtype=int64)
+    """
     grid = indices(shape, default_float() if dtype is None else dtype)
     count = shape_of(operand("fromfunction", grid))[0]
     assert isinstance(count, int)
@@ -71,7 +103,21 @@ def fromfunction(function: Callable[..., Any], shape: Shape, *, dtype: DTypeLike
 
 @public
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
-    """Vectors of indices as arrays that broadcast to a grid: ``x[ix_(rows, columns)]``; booleans say which."""
+    """Vectors of indices as arrays that broadcast to a grid, for ``x[ix_(rows, columns)]``.
+
+    Args:
+        *args: vectors of integers, or of booleans, whose places count: then a size is found out when the program runs.
+
+    Returns:
+        A tuple of arrays, each with its size on its own axis and 1 on the others.
+
+    Raises:
+        ShapeError: if one is no vector.
+
+    Example:
+        >>> [x.shape for x in dnp.ix_(np.array([0, 2]), np.array([1, 3, 4]))]
+        [(2, 1), (1, 3)]
+    """
     made: list[Array] = []
     for axis, given in enumerate(args):
         value = array_of("ix_", given, *args)
@@ -132,16 +178,47 @@ def _triangle(what: str, n: Size, k: Any, m: Size | None, upper: bool) -> tuple[
 
 @public
 def tril_indices(n: Size, k: int = 0, m: Size | None = None) -> tuple[Array, Array]:
-    """The rows and columns of the elements on and below the k-th diagonal of n rows and m columns (n).
+    """Rows and columns of the elements on and below a diagonal.
 
-    ``n`` is an int or a dimension, and then so is ``m``; where they are not known they have to be equal.
+    Args:
+        n: number of rows, an int or a dimension.
+        k: which diagonal, an int: 0 the main one, positive above it, negative below.
+        m: number of columns; None: ``n``. Symbolic ones have to be equal to the rows.
+
+    Returns:
+        Two vectors of int64, in row-major order.
+
+    Raises:
+        UnsupportedOpError: if ``n`` and ``m`` are symbolic and not equal.
+        ArgumentError: if ``k`` is no int.
+
+    Example:
+        >>> dnp.tril_indices(2)
+        (dyn.Array([0, 1, 1], dtype=int64), dyn.Array([0, 0, 1], dtype=int64))
     """
     return _triangle("tril_indices", n, k, m, False)
 
 
 @public
 def triu_indices(n: Size, k: int = 0, m: Size | None = None) -> tuple[Array, Array]:
-    """The rows and columns of the elements on and above the k-th diagonal; see :func:`tril_indices`."""
+    """Rows and columns of the elements on and above a diagonal.
+
+    Args:
+        n: number of rows, an int or a dimension.
+        k: which diagonal, an int: 0 the main one, positive above it, negative below.
+        m: number of columns; None: ``n``. Symbolic ones have to be equal to the rows.
+
+    Returns:
+        Two vectors of int64, in row-major order.
+
+    Raises:
+        UnsupportedOpError: if ``n`` and ``m`` are symbolic and not equal.
+        ArgumentError: if ``k`` is no int.
+
+    Example:
+        >>> dnp.triu_indices(2)
+        (dyn.Array([0, 0, 1], dtype=int64), dyn.Array([0, 1, 1], dtype=int64))
+    """
     return _triangle("triu_indices", n, k, m, True)
 
 
@@ -155,27 +232,73 @@ def _sides(what: str, x: ArrayLike) -> tuple[Size, Size]:
 
 @public
 def tril_indices_from(x: ArrayLike, /, k: int = 0) -> tuple[Array, Array]:
-    """:func:`tril_indices` of a matrix."""
+    """:func:`tril_indices` of the sizes of a matrix.
+
+    Args:
+        x: matrix of any dtype; symbolic sizes have to be equal.
+        k: which diagonal, an int.
+
+    Returns:
+        Two vectors of int64, in row-major order.
+
+    Raises:
+        ShapeError: if ``x`` is no matrix.
+        UnsupportedOpError: if the sizes are symbolic and not equal.
+    """
     n, m = _sides("tril_indices_from", x)
     return tril_indices(n, k, m)
 
 
 @public
 def triu_indices_from(x: ArrayLike, /, k: int = 0) -> tuple[Array, Array]:
-    """:func:`triu_indices` of a matrix."""
+    """:func:`triu_indices` of the sizes of a matrix.
+
+    Args:
+        x: matrix of any dtype; symbolic sizes have to be equal.
+        k: which diagonal, an int.
+
+    Returns:
+        Two vectors of int64, in row-major order.
+
+    Raises:
+        ShapeError: if ``x`` is no matrix.
+        UnsupportedOpError: if the sizes are symbolic and not equal.
+    """
     n, m = _sides("triu_indices_from", x)
     return triu_indices(n, k, m)
 
 
 @public
 def diag_indices(n: Size, ndim: int = 2) -> tuple[Array, ...]:
-    """The indices of the main diagonal of an array with ``ndim`` axes of ``n`` elements."""
+    """Indices of the main diagonal of an array whose axes are equally long.
+
+    Args:
+        n: size of each axis, an int or a dimension.
+        ndim: number of axes, an int.
+
+    Returns:
+        A tuple of ``ndim`` vectors of int64.
+
+    Example:
+        >>> dnp.diag_indices(2)
+        (dyn.Array([0, 1], dtype=int64), dyn.Array([0, 1], dtype=int64))
+    """
     return (arange(n),) * ndim
 
 
 @public
 def diag_indices_from(x: ArrayLike, /) -> tuple[Array, ...]:
-    """:func:`diag_indices` of an array. Raises ShapeError, when called at the latest, where its axes differ."""
+    """Indices of the main diagonal of an array.
+
+    Args:
+        x: array of any dtype, of two axes or more, which have to be equally long.
+
+    Returns:
+        A tuple of a vector of int64 for each axis.
+
+    Raises:
+        ShapeError: if ``x`` has fewer than two axes, or its sizes differ, at the call at the latest.
+    """
     value = operand("diag_indices_from", x)
     if value.ndim < 2:
         raise ShapeError(
@@ -208,10 +331,23 @@ def _in_an_array(indices: Any = 0, shape: Any = (), *_: Any, **__: Any) -> None:
 @checked(_in_an_array)
 @public
 def unravel_index(indices: ArrayLike, shape: Shape) -> tuple[Array, ...]:
-    """The index on each axis of the elements that have these numbers in an array of that shape.
+    """Index on each axis of the elements that have given numbers in an array of a shape.
 
-    As in JAX: negative numbers count from the end, and what is out of range takes the nearest element; a Python number
-    that is out of range is an InvalidValueError.
+    Args:
+        indices: array of integers of any shape; as in JAX negative ones count from the end, and those out of range take
+            the nearest element.
+        shape: size or sizes of that array, ints or dimensions.
+
+    Returns:
+        A tuple of an array of int64 for each axis.
+
+    Raises:
+        InvalidValueError: if a Python number is out of range.
+        UnsupportedOpError: if they are not integers.
+
+    Example:
+        >>> dnp.unravel_index(np.array([1, 5]), (2, 3))
+        (array([0, 1]), array([1, 2]))
     """
     value = array_of("unravel_index", indices, shape)
     dims = _sizes(value._trace, shape, "unravel_index")
@@ -247,11 +383,28 @@ def _on_its_axis(multi_index: Any = (), dims: Any = (), mode: Any = None, *_: An
 @checked(_on_its_axis)
 @public
 def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Shape, mode: Any = None, order: str = "C") -> Array:
-    """The numbers of elements in an array of the shape ``dims`` that have these indices on its axes.
+    """Numbers of elements in an array of a shape, of their index on each axis.
 
-    ``mode``, one for all axes or one for each, is "wrap" or "clip"; without it indices in arrays are taken as they are,
-    because nothing that compiled code reads can be an error, and Python numbers out of range are an InvalidValueError.
-    ``order`` is "C" or "F".
+    Args:
+        multi_index: sequence of arrays of integers, one for each axis, that broadcast.
+        dims: sizes of that array, ints or dimensions.
+        mode: ``"wrap"`` or ``"clip"``, for all axes or one for each; None: indices in arrays are taken as they are.
+            NumPy's ``"raise"`` is not there yet: compiled code does not look for indices out of range.
+        order: ``"C"`` or ``"F"``.
+
+    Returns:
+        An array of int64, of the shape that the indices broadcast to.
+
+    Raises:
+        InvalidValueError: if a Python number is out of range and ``mode`` is None; if ``mode`` or ``order`` is another
+            one.
+        NotYetError: if ``mode`` is ``"raise"``.
+        ShapeError: if there is not an index for each axis.
+        UnsupportedOpError: if they are not integers.
+
+    Example:
+        >>> dnp.ravel_multi_index((np.array([0, 1]), np.array([1, 2])), (2, 3))
+        array([1, 5])
     """
     parts = [_integers("ravel_multi_index", array_of("ravel_multi_index", x, *multi_index, dims)) for x in multi_index]
     trace = trace_of(*multi_index, dims)

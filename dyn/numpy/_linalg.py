@@ -60,10 +60,24 @@ def check_contracted(what: str, x: Tracer, y: Tracer, axes: Sequence[tuple[int, 
 
 @public
 def matmul(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The matrix product ``x @ y``.
+    """Matrix product ``x @ y``.
 
-    The last two axes are matrices; axes before them broadcast. A 1-d ``x`` is a row and a 1-d ``y`` a column, whose
-    axis is dropped from the result. Raises ShapeError for 0-d operands and for inner sizes that differ.
+    The last two axes are matrices; axes before them broadcast, symbolic ones too. Sums of nothing are 0.
+
+    Args:
+        x: array of any dtype, of one axis or more; a vector is a row.
+        y: array of any dtype, of one axis or more; a vector is a column. The axis of a vector is dropped from the
+            result.
+
+    Returns:
+        An array in the dtype that both promote to; of booleans whether any product is true.
+
+    Raises:
+        ShapeError: if one has no axes, or inner sizes differ: at once where that is proved, otherwise when called.
+
+    Example:
+        >>> dnp.matmul(np.array([[1, 2], [3, 4]]), np.array([1, 1]))
+        array([3, 7])
     """
     a, b = promote("matmul", x, y)
     if a.ndim == 0 or b.ndim == 0:
@@ -99,7 +113,23 @@ def _batched(a: Tracer, b: Tracer, lead_a: tuple[Dim, ...], lead_b: tuple[Dim, .
 
 @public
 def dot(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The sum of products over the last axis of ``x`` and the last but one of ``y``; of 0-d arrays the product."""
+    """Sum of products over the last axis of ``x`` and the last but one of ``y``.
+
+    Args:
+        x: array of any dtype.
+        y: array of any dtype; of a vector its only axis.
+
+    Returns:
+        An array with the other axes of ``x``, then those of ``y``, in the dtype that both promote to; of an array
+        without axes the product.
+
+    Raises:
+        ShapeError: if the two sizes differ: at once where that is proved, otherwise when called.
+
+    Example:
+        >>> dnp.dot(np.array([1, 2]), np.array([3, 4]))
+        array(11)
+    """
     a, b = promote("dot", x, y)
     if a.ndim == 0 or b.ndim == 0:
         return multiply(a, b)
@@ -110,7 +140,25 @@ def dot(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @public
 def tensordot(x: ArrayLike, y: ArrayLike, /, axes: int | Sequence[Any] = 2) -> Array:
-    """The sum of products over the last ``axes`` axes of ``x`` and the first of ``y``, or over two lists of axes."""
+    """Sum of products over several axes of two arrays.
+
+    Args:
+        x: array of any dtype.
+        y: array of any dtype.
+        axes: int: so many last axes of ``x`` and first ones of ``y``; or two lists of axes, which go together one by
+            one.
+
+    Returns:
+        An array with the other axes of ``x``, then those of ``y``, in the dtype that both promote to.
+
+    Raises:
+        ShapeError: if the sizes differ: at once where that is proved, otherwise when called; if there are not as many
+            axes.
+
+    Example:
+        >>> dnp.tensordot(np.ones((2, 3, 4)), np.ones((3, 4, 5)), 2).shape
+        (2, 5)
+    """
     a, b = promote("tensordot", x, y)
     if isinstance(axes, int):
         if axes > min(a.ndim, b.ndim):
@@ -142,14 +190,43 @@ def outer_product(a: Tracer, b: Tracer) -> Tracer:
 
 @public
 def outer(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Every element of ``x`` times every element of ``y``, in a matrix."""
+    """Every element of one array times every element of another, in a matrix.
+
+    Args:
+        x: array of any dtype, which is flattened.
+        y: array of any dtype, which is flattened.
+
+    Returns:
+        A matrix with a row for each element of ``x``, in the dtype that both promote to.
+
+    Example:
+        >>> dnp.outer(np.array([1, 2]), np.array([3, 4]))
+        array([[3, 4],
+               [6, 8]])
+    """
     a, b = (view(v, (product(shape_of(v)),)) for v in promote("outer", x, y))
     return outer_product(a, b)
 
 
 @public
 def inner(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The sum of products over the last axes."""
+    """Sum of products over the last axes of two arrays.
+
+    Args:
+        x: array of any dtype.
+        y: array of any dtype.
+
+    Returns:
+        An array with the other axes of ``x``, then those of ``y``, in the dtype that both promote to; of an array
+        without axes the product.
+
+    Raises:
+        ShapeError: if the two sizes differ: at once where that is proved, otherwise when called.
+
+    Example:
+        >>> dnp.inner(np.array([[1, 2], [3, 4]]), np.array([1, 1]))
+        array([3, 7])
+    """
     a, b = promote("inner", x, y)
     if a.ndim == 0 or b.ndim == 0:
         return multiply(a, b)
@@ -158,7 +235,23 @@ def inner(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @public
 def vecdot(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Array:
-    """The sum of products over one axis of arrays that broadcast together on the others; ``x`` is conjugated."""
+    """Sum of products over one axis of arrays that broadcast together on the others.
+
+    Args:
+        x: array of any dtype, of one axis or more; complex numbers are conjugated.
+        y: array of any dtype, of one axis or more.
+        axis: the axis, of both.
+
+    Returns:
+        An array of the shape that the other axes broadcast to, in the dtype that both promote to.
+
+    Raises:
+        ShapeError: if one has no axes, the sizes differ, or others do not broadcast, at the call at the latest.
+
+    Example:
+        >>> dnp.vecdot(np.array([[1, 2], [3, 4]]), np.array([1, 1]))
+        array([3, 7])
+    """
     a, b = promote("vecdot", x, y)
     a = moveaxis(conj(a), one_axis("vecdot", axis, a.ndim), -1)
     b = moveaxis(b, one_axis("vecdot", axis, b.ndim), -1)
@@ -173,7 +266,22 @@ def vecdot(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Array:
 
 @public
 def vdot(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The sum of products of all elements of two arrays, of which the first is conjugated."""
+    """Sum of products of all elements of two arrays, of which the first is conjugated.
+
+    Args:
+        x: array of any dtype, which is flattened.
+        y: array of any dtype, with as many elements.
+
+    Returns:
+        An array without axes, in the dtype that both promote to.
+
+    Raises:
+        ShapeError: if the numbers of elements differ: at once where that is proved, otherwise when called.
+
+    Example:
+        >>> dnp.vdot(np.array([1j, 2]), np.array([1j, 2]))
+        array(5.+0.j)
+    """
     a, b = (view(v, (product(shape_of(v)),)) for v in promote("vdot", x, y))
     check_contracted("vdot", a, b, [(0, 0)])
     return contract(conj(a), b, ((), ()), ((0,), (0,)))
@@ -181,6 +289,21 @@ def vdot(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @public
 def trace(x: ArrayLike, /) -> Array:
-    """The sum of the diagonal of the last two axes."""
+    """Sum of the diagonal of the last two axes, where NumPy has the first two.
+
+    Args:
+        x: array of any dtype, of two axes or more.
+
+    Returns:
+        An array of the other axes, int64 of signed integers and booleans, uint64 of unsigned ones, of others in the
+        dtype of ``x``.
+
+    Raises:
+        ShapeError: if ``x`` has fewer than two axes.
+
+    Example:
+        >>> dnp.trace(np.array([[1, 2], [3, 4]]))
+        array(5)
+    """
     (value,) = promote("trace", x)
     return sum(value, (-2, -1), where=diagonal_mask(value._trace, shape_of(value), 0, "EQ"))

@@ -25,7 +25,25 @@ Function = Callable[..., Any]
 
 
 def apply_along_axis(func1d: Function, axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
-    """``func1d(vector, *args, **kwargs)`` of each vector along an axis, with the axes of the result in its place."""
+    """Function of vectors applied to each vector along an axis: ``dyn.vmap`` over all others.
+
+    Args:
+        func1d: function of a vector that gives an array of one shape, in functions of dyn.
+        axis: axis of the vectors.
+        arr: array of any dtype.
+        *args: further arguments of the function.
+        **kwargs: further arguments of the function, by name.
+
+    Returns:
+        An array with the axes of the function's result in the place of the axis.
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``arr``.
+
+    Example:
+        >>> dnp.apply_along_axis(lambda row: row.sum(), 1, np.array([[1, 2], [3, 4]]))
+        array([3, 7])
+    """
 
     def inside(trace: Trace, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         array, more = given
@@ -47,7 +65,23 @@ def _numbers(start: int, count: int) -> list[int]:
 
 
 def apply_over_axes(func: Function, a: ArrayLike, axes: int | Sequence[int]) -> Array:
-    """``func(a, axis)`` for one axis after the other; an axis that is gone then comes back with the size 1."""
+    """Function of an array and an axis applied for one axis after the other.
+
+    Args:
+        func: function of an array and the number of an axis, whose result has as many axes or one less.
+        a: array of any dtype.
+        axes: axis or axes.
+
+    Returns:
+        The last result; an axis that the function drops comes back with size 1.
+
+    Raises:
+        ShapeError: if the function gives another number of axes.
+
+    Example:
+        >>> dnp.apply_over_axes(dnp.sum, np.ones((2, 3)), [0, 1])
+        array([[6.]])
+    """
     result: Any = a
     for axis in [axes] if isinstance(axes, int) else list(axes):
         number = axis if axis >= 0 else axis + ndim(result)
@@ -82,11 +116,25 @@ def _signature(text: str) -> tuple[list[list[str]], list[list[str]]]:
 def vectorize(
     pyfunc: Function, *, excluded: Collection[int | str] = frozenset(), signature: str | None = None
 ) -> Function:
-    """A function of numbers as one of arrays that broadcast; no loop, but ``dyn.vmap`` over every axis.
+    """Function of numbers as one of arrays that broadcast: no loop, but ``dyn.vmap`` over every axis.
 
-    ``signature``, such as ``"(n,m),(m)->(n)"``, says which last axes of arguments and results belong to the function
-    itself. Arguments in ``excluded``, by position or name, go to the function as they are, and so do all that are
-    passed by name.
+    Args:
+        pyfunc: function of scalars, or of arrays as ``signature`` says, in functions of dyn.
+        excluded: positions and names of arguments that go to the function as they are; all that are passed by name do.
+        signature: last axes of arguments and results that belong to the function itself, such as ``"(n,m),(m)->(n)"``;
+            axes of one name have to be equal. None: the function is one of scalars.
+
+    Returns:
+        The function of arrays.
+
+    Raises:
+        ArgumentError: if ``signature`` is none, or an excluded position is negative; when called, if there are not as
+            many arguments.
+
+    Example:
+        >>> dnp.vectorize(lambda x, y: x * y + 1)(np.array([1, 2]), np.array([[1], [2]]))
+        array([[2, 3],
+               [3, 5]])
     """
     cores = None if signature is None else _signature(signature)
     left_out = frozenset(excluded)

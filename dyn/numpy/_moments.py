@@ -142,8 +142,8 @@ def var(
         dtype: dtype to compute in and of the result; None: that of ``x`` where it is inexact, else the default float.
             16-bit floats are computed in float32.
         ddof: number to take from the number of elements, by which the sum is divided.
-        correction: ``ddof`` by its name in the array API.
         keepdims: whether these axes stay, with size 1.
+        correction: ``ddof`` by its name in the array API.
         where: mask that broadcasts with ``x``: elements to take.
 
     Returns:
@@ -186,8 +186,8 @@ def std(
         dtype: dtype to compute in and of the result; None: that of ``x`` where it is inexact, else the default float.
             16-bit floats are computed in float32.
         ddof: number to take from the number of elements, by which the sum is divided.
-        correction: ``ddof`` by its name in the array API.
         keepdims: whether these axes stay, with size 1.
+        correction: ``ddof`` by its name in the array API.
         where: mask that broadcasts with ``x``: elements to take.
 
     Returns:

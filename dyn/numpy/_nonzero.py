@@ -30,11 +30,28 @@ __all__ = ["argwhere", "compress", "extract", "flatnonzero", "nonzero"]
 
 @public
 def nonzero(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any = None) -> tuple[Array, ...]:
-    """The places of the elements that are not 0, in row-major order: an int64 array for each axis.
+    """Places of the elements that are not 0, in row-major order: an array of indices for each axis.
 
-    Their shape is a dim of its own, ``count``, at most the number of elements. With ``size`` it is that instead: what
-    is more is left out, and what is missing stands at ``fill_value`` (one number, or one for each axis; 0 without).
-    Raises ShapeError for an array without axes.
+    How many there are is a dim of its own, ``count``, between 0 and the number of elements: the program goes on
+    computing with it.
+
+    Args:
+        x: array of any dtype, of one axis or more.
+        size: None: as many as there are, a dim that is found out when the program runs; an int or a dimension: so many,
+            what is more being left out.
+        fill_value: index for places that are missing, one number, or one for each axis; None: 0.
+
+    Returns:
+        A tuple of vectors of int64, all of one size.
+
+    Raises:
+        ShapeError: if ``x`` has no axes.
+
+    Example:
+        >>> dnp.nonzero(np.array([[3, 0], [0, 5]]))
+        (array([0, 1]), array([0, 1]))
+        >>> dyn.jit(lambda x: x[dnp.nonzero(x)] * 2)(np.array([3, 0, 5]))
+        array([ 6, 10])
     """
     value = operand("nonzero", x, size)
     if value.ndim == 0:
@@ -134,14 +151,43 @@ def mask_indices(x: Tracer, axis: int, mask: Tracer) -> tuple[Tracer, ...]:
 
 @public
 def flatnonzero(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any = None) -> Array:
-    """The numbers of the elements that are not 0 among all, in row-major order: int64. See :func:`nonzero`."""
+    """Places of the elements that are not 0, counted through all axes in row-major order.
+
+    Args:
+        x: array of any dtype, of any shape.
+        size: None: as many as there are, a dim that is found out when the program runs; an int or a dimension: so many,
+            what is more being left out.
+        fill_value: index for places that are missing; None: 0.
+
+    Returns:
+        A vector of int64.
+
+    Example:
+        >>> dnp.flatnonzero(np.array([[3, 0], [0, 5]]))
+        array([0, 3])
+    """
     value = operand("flatnonzero", x, size)
     return places_of(view(value, (value._value.type.size,)), size, fill_value)[0]
 
 
 @public
 def argwhere(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any = None) -> Array:
-    """The places of the elements that are not 0: a row for each, ``(count, x.ndim)`` of int64."""
+    """Places of the elements that are not 0, in row-major order: a row for each.
+
+    Args:
+        x: array of any dtype, of any shape.
+        size: None: as many as there are, a dim that is found out when the program runs; an int or a dimension: so many,
+            what is more being left out.
+        fill_value: index for places that are missing, one number, or one for each axis; None: 0.
+
+    Returns:
+        A matrix of int64, with as many columns as ``x`` has axes.
+
+    Example:
+        >>> dnp.argwhere(np.array([[3, 0], [0, 5]]))
+        array([[0, 0],
+               [1, 1]])
+    """
     value = operand("argwhere", x, size)
     if value.ndim == 0:  # a row without places, or none
         (count,) = shape_of(flat_places(view(value, (1,)), size))
@@ -153,10 +199,25 @@ def argwhere(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any = Non
 
 @public
 def compress(condition: ArrayLike, x: ArrayLike, /, axis: int | None = None) -> Array:
-    """The slices of an axis at which a vector of conditions is true; without ``axis`` the elements in their order.
+    """Elements along an axis at which a vector is not 0.
 
-    The vector may be shorter than the axis: what it has nothing to say of is left out. Raises ShapeError where it is
-    longer, or is no vector.
+    How many there are is a dim of its own, found out when the program runs. The vector may be shorter than the axis:
+    what it has nothing to say of is left out.
+
+    Args:
+        condition: vector of any dtype.
+        x: array of any dtype.
+        axis: axis to choose along; None: all elements, in one axis.
+
+    Returns:
+        An array of the dtype of ``x``.
+
+    Raises:
+        ShapeError: if ``condition`` is no vector, or longer than the axis, at the call at the latest.
+
+    Example:
+        >>> dnp.compress(np.array([False, True]), np.array([[1, 2], [3, 4]]), axis=0)
+        array([[3, 4]])
     """
     value = operand("compress", x, condition)
     if axis is None:
@@ -175,7 +236,24 @@ def compress(condition: ArrayLike, x: ArrayLike, /, axis: int | None = None) -> 
 
 @public
 def extract(condition: ArrayLike, x: ArrayLike, /) -> Array:
-    """The elements of ``x`` where ``condition`` is true, in row-major order; both have as many elements."""
+    """Elements of an array at which another one is not 0.
+
+    How many there are is a dim of its own, found out when the program runs.
+
+    Args:
+        condition: array of any dtype, with as many elements as ``x``.
+        x: array of any dtype.
+
+    Returns:
+        A vector of the dtype of ``x``.
+
+    Raises:
+        ShapeError: if there are not as many elements, at the call at the latest.
+
+    Example:
+        >>> dnp.extract(np.array([True, False, True]), np.array([1, 2, 3]))
+        array([1, 3])
+    """
     value = operand("extract", x, condition)
     trace = value._trace
     mask, flat = tracer(trace, condition, "extract"), view(value, (value._value.type.size,))

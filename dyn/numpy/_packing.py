@@ -40,10 +40,23 @@ def _shifts(x: Tracer, axis: int, rank: int, bitorder: str) -> Tracer:
 
 @public
 def packbits(a: ArrayLike, /, axis: int | None = None, bitorder: str = "big") -> Array:
-    """Each eight elements along an axis as the bits of a byte, 1 where one is not 0; what is missing at the end is 0.
+    """Each eight elements along an axis as the bits of a byte, 1 where one is not 0.
 
-    ``a`` is of integers or booleans; without ``axis`` all elements are in one. The first is the highest bit, with
-    ``bitorder="little"`` the lowest.
+    Args:
+        a: array of integers or booleans.
+        axis: axis to go along; None: all elements, in one axis.
+        bitorder: ``"big"``: the first is the highest bit; ``"little"``: the lowest.
+
+    Returns:
+        An array of uint8, whose axis has ``(n + 7) // 8`` elements; bits that are missing at the end are 0.
+
+    Raises:
+        UnsupportedOpError: if ``a`` is of neither integers nor booleans.
+        InvalidValueError: if ``bitorder`` is another one.
+
+    Example:
+        >>> dnp.packbits(np.array([1, 0, 0, 0, 0, 0, 0, 1, 1]))
+        array([129, 128], dtype=uint8)
     """
     value, number = _along("packbits", a, axis, bitorder)
     if value.element_type.is_inexact:
@@ -66,9 +79,25 @@ def packbits(a: ArrayLike, /, axis: int | None = None, bitorder: str = "big") ->
 
 @public
 def unpackbits(a: ArrayLike, /, axis: int | None = None, count: Size | None = None, bitorder: str = "big") -> Array:
-    """The eight bits of each byte along an axis as elements 0 and 1: ``count`` of them, zeros behind the last.
+    """Each byte along an axis as eight elements 0 and 1.
 
-    A negative ``count`` leaves out so many at the end. ``a`` is uint8; the order of bits is that of ``packbits``.
+    Args:
+        a: array of uint8.
+        axis: axis to go along; None: all elements, in one axis.
+        count: how many elements, zeros behind the last; a negative one leaves out so many at the end. An int or a
+            dimension; None: all.
+        bitorder: ``"big"``: the highest bit is the first; ``"little"``: the lowest.
+
+    Returns:
+        An array of uint8, whose axis has eight elements for one.
+
+    Raises:
+        UnsupportedOpError: if ``a`` is not uint8.
+        InvalidValueError: if ``bitorder`` is another one.
+
+    Example:
+        >>> dnp.unpackbits(np.array([129], np.uint8))
+        array([1, 0, 0, 0, 0, 0, 0, 1], dtype=uint8)
     """
     value, number = _along("unpackbits", a, axis, bitorder)
     if value.element_type is not dtypes.uint8:

@@ -24,11 +24,26 @@ _LATER = ("linear_ramp", "maximum", "mean", "median", "minimum", "empty")
 
 @public
 def pad(x: ArrayLike, /, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Array:
-    """``x`` with elements before and after its own: ``n``, ``(before, after)``, or a pair for each axis.
+    """Array with elements before and after its own.
 
-    Widths are ints or dimensions. ``mode`` is "constant", "edge", "reflect", "symmetric" or "wrap", as in NumPy;
-    ``constant_values`` are for all sides, ``(before, after)``, or a pair for each axis. Raises ShapeError, when called
-    at the latest, for negative widths, and for an empty axis that is to be padded with its own elements.
+    Args:
+        x: array of any dtype.
+        pad_width: how many: a number, ``(before, after)`` for every axis, or a pair for each; ints or dimensions.
+        mode: ``"constant"``; or by the array's own elements: ``"edge"``, ``"reflect"``, ``"symmetric"``, ``"wrap"``.
+        constant_values: values of ``"constant"``: one, ``(before, after)``, or a pair for each axis.
+
+    Returns:
+        An array of the dtype of ``x``, each size with what comes before and after.
+
+    Raises:
+        ShapeError: if a width is negative, or an empty axis is to be padded with its own elements, at the call at the
+            latest.
+        NotYetError: if ``mode`` is another one of NumPy's.
+        InvalidValueError: if ``mode`` is none, or ``constant_values`` are given beside another one.
+
+    Example:
+        >>> dnp.pad(np.array([1, 2, 3]), (1, 2), "reflect")
+        array([2, 1, 2, 3, 2, 1])
     """
     value = operand("pad", x, pad_width, constant_values)
     widths = [_sizes(value, pair) for pair in _pairs(value, pad_width, "widths")]

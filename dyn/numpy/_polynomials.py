@@ -30,9 +30,22 @@ _UNROLLED = 32
 
 @public
 def polyval(p: ArrayLike, x: ArrayLike, /, *, unroll: int = 16) -> Array:
-    """The polynomial at each element of ``x``, by Horner's rule; without coefficients it is 0.
+    """Values of a polynomial, by Horner's rule; without coefficients they are 0.
 
-    ``unroll`` is a hint that is not needed here.
+    Args:
+        p: vector of coefficients of any dtype, that of the highest power first; its size may be symbolic.
+        x: array of any dtype: places.
+        unroll: JAX's hint, which changes nothing here.
+
+    Returns:
+        An array of the shape of ``x``, in the dtype that both promote to.
+
+    Raises:
+        ShapeError: if ``p`` is no vector.
+
+    Example:
+        >>> dnp.polyval(np.array([1, 0, 2]), np.array([3, 4]))
+        array([11, 18])
     """
     numbers, places = promote("polyval", *(array_of("polyval", v, p, x) for v in (p, x)))
     (count,) = shape_of(vector("polyval", numbers))
@@ -63,19 +76,64 @@ def _together(what: str, a: ArrayLike, b: ArrayLike) -> list[Tracer]:
 
 @public
 def polyadd(a1: ArrayLike, a2: ArrayLike, /) -> Array:
-    """The sum of two polynomials, with as many coefficients as the longer one."""
+    """Sum of two polynomials.
+
+    Args:
+        a1: vector of coefficients of any dtype, that of the highest power first.
+        a2: another one; they need not be equally long.
+
+    Returns:
+        A vector as long as the longer one, in the dtype that both promote to.
+
+    Raises:
+        ShapeError: if one has more than one axis.
+
+    Example:
+        >>> dnp.polyadd(np.array([1, 2, 3]), np.array([1, 1]))
+        array([1, 3, 4])
+    """
     return emit("add", *_together("polyadd", a1, a2))
 
 
 @public
 def polysub(a1: ArrayLike, a2: ArrayLike, /) -> Array:
-    """The difference of two polynomials, with as many coefficients as the longer one."""
+    """Difference of two polynomials.
+
+    Args:
+        a1: vector of coefficients of any dtype, that of the highest power first.
+        a2: another one; they need not be equally long.
+
+    Returns:
+        A vector as long as the longer one, in the dtype that both promote to.
+
+    Raises:
+        ShapeError: if one has more than one axis.
+    """
     return emit("subtract", *_together("polysub", a1, a2))
 
 
 @public
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
-    """The product of two polynomials. Leading zeros stay, as in JAX: how many there are is known to the data alone."""
+    """Product of two polynomials.
+
+    Leading zeros stay, as in JAX: how many there are is known to the data alone.
+
+    Args:
+        a1: vector of coefficients of any dtype, that of the highest power first, not empty.
+        a2: another one.
+        trim_leading_zeros: False.
+
+    Returns:
+        A vector of one element less than both have, in the dtype that both promote to.
+
+    Raises:
+        ShapeError: if one is no vector, or empty, at the call at the latest.
+        NotYetError: if ``trim_leading_zeros`` is true.
+
+    Example:
+        >>> dnp.polymul(np.array([1, 2]), np.array([1, 3]))
+        array([1, 5, 6])
+    """
     if trim_leading_zeros:
         raise NotYetError(
             "polymul with trim_leading_zeros has a data-dependent shape; data-dependent shapes come later.",
@@ -92,7 +150,23 @@ def _times(what: str, m: int) -> range:
 
 @public
 def polyder(p: ArrayLike, m: int = 1) -> Array:
-    """The ``m``-th derivative of a polynomial. That of a constant has no coefficients."""
+    """Derivative of a polynomial, of any order.
+
+    Args:
+        p: vector of coefficients, that of the highest power first.
+        m: how often, an int.
+
+    Returns:
+        A vector with ``m`` coefficients less, and none of a constant.
+
+    Raises:
+        InvalidValueError: if ``m`` is negative.
+        ShapeError: if ``p`` is no vector.
+
+    Example:
+        >>> dnp.polyder(np.array([1, 2, 3]))
+        array([2, 2])
+    """
     value: Array = vector("polyder", array_of("polyder", p))
     for _ in _times("polyder", m):
         size = wrap_dim(value._trace, shape_of(value)[0])
@@ -103,7 +177,24 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
 
 @public
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
-    """The ``m``-th integral of a polynomial; ``k`` are the constants, a number for all or one for each integration."""
+    """Integral of a polynomial, of any order.
+
+    Args:
+        p: vector of coefficients, that of the highest power first.
+        m: how often, an int.
+        k: constants of integration, a number for all or one for each; None: 0.
+
+    Returns:
+        A vector with ``m`` coefficients more; of integers in the default float dtype.
+
+    Raises:
+        InvalidValueError: if ``m`` is negative.
+        ShapeError: if ``p`` is no vector.
+
+    Example:
+        >>> dnp.polyint(np.array([2.0, 2.0]))
+        array([1., 2., 0.])
+    """
     value: Array = promote("polyint", vector("polyint", array_of("polyint", p, k)), choose=to_float)[0]
     constants = None if k is None else array_of("polyint", k, value)
     for number in _times("polyint", m):
@@ -119,7 +210,22 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
 
 @public
 def poly(seq_of_zeros: ArrayLike) -> Array:
-    """The polynomial with these zeros, whose first coefficient is 1. Of a matrix it comes later."""
+    """Polynomial that has given zeros, and 1 for its first coefficient.
+
+    Args:
+        seq_of_zeros: vector of any dtype.
+
+    Returns:
+        A vector of one coefficient more, that of the highest power first; of integers in the default float dtype.
+
+    Raises:
+        NotYetError: if it is a matrix.
+        ShapeError: if it has another number of axes.
+
+    Example:
+        >>> dnp.poly(np.array([1.0, 2.0]))
+        array([ 1., -3.,  2.])
+    """
     (zeros,) = promote("poly", array_of("poly", seq_of_zeros), choose=to_float)
     if zeros.ndim == 2:
         raise NotYetError(
@@ -138,7 +244,26 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
 
 @public
 def vander(x: ArrayLike, N: Size | None = None, increasing: bool = False) -> Array:
-    """The powers of each element of a vector, ``N`` of them (as many as there are elements), the highest first."""
+    """Powers of each element of a vector, in the rows of a matrix.
+
+    Args:
+        x: vector of any dtype.
+        N: how many powers, an int or a dimension; None: as many as there are elements.
+        increasing: whether the 0-th power comes first, rather than the highest.
+
+    Returns:
+        A matrix of shape ``(x.size, N)``, in the dtype that ``x`` and int64 promote to, as in NumPy: float64 of
+        float32.
+
+    Raises:
+        ShapeError: if ``x`` is no vector, or ``N`` is negative.
+
+    Example:
+        >>> dnp.vander(np.array([1, 2, 3]))
+        array([[1, 1, 1],
+               [4, 2, 1],
+               [9, 3, 1]])
+    """
     (value,) = promote("vander", array_of("vander", x, N), choose=lambda d: dtypes.int64 if d is dtypes.bool_ else d)
     count = shape_of(vector("vander", value))[0] if N is None else shape_in(value._trace, N, "vander")[0]
     powers = arange(wrap_dim(value._trace, count))

@@ -37,10 +37,26 @@ def _components(x: Tracer, axis: int) -> list[Tracer]:
 def cross(
     x: ArrayLike, y: ArrayLike, /, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Array:
-    """The vectors at right angles to each two of three components; the other axes broadcast.
+    """Vector product: the vectors at right angles to each two of three components.
 
-    Of vectors of two components, the third of which is 0, it is the third component alone, where both have two.
-    ``axis`` stands for all three axes. Raises ShapeError for other numbers of components.
+    Args:
+        x: array of any dtype whose vectors lie along ``axisa``, of 2 or 3 components, and of 3 where the size is
+            symbolic.
+        y: array of any dtype whose vectors lie along ``axisb``, likewise; the other axes broadcast.
+        axisa: axis of the vectors of ``x``.
+        axisb: axis of the vectors of ``y``.
+        axisc: axis of the vectors of the result.
+        axis: stands for all three where it is given.
+
+    Returns:
+        An array in the dtype that both promote to; of two components and two it has the third component alone.
+
+    Raises:
+        ShapeError: if there are other numbers of components, at the call at the latest, or axes do not broadcast.
+
+    Example:
+        >>> dnp.cross(np.array([1, 0, 0]), np.array([0, 1, 0]))
+        array([0, 0, 1])
     """
     if axis is not None:
         axisa = axisb = axisc = axis
@@ -64,7 +80,20 @@ def cross(
 
 @public
 def kron(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Every element of ``x`` times the whole of ``y``, put together to one array of the larger number of axes."""
+    """Kronecker product: every element of ``x`` times the whole of ``y``, put together to one array.
+
+    Args:
+        x: array of any dtype.
+        y: array of any dtype.
+
+    Returns:
+        An array of the larger number of axes, each as long as those of both multiplied, in the dtype that both promote
+        to.
+
+    Example:
+        >>> dnp.kron(np.array([1, 10]), np.array([1, 2, 3]))
+        array([ 1,  2,  3, 10, 20, 30])
+    """
     a, b = promote("kron", x, y)
     rank = max(a.ndim, b.ndim)
     left, right = (tuple([1] * (rank - v.ndim)) + shape_of(v) for v in (a, b))

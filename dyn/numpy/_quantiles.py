@@ -54,9 +54,25 @@ def _check_kth(what: str, x: Tracer, kth: Any, axis: int) -> None:
 
 @public
 def partition(x: ArrayLike, /, kth: Any, axis: int = -1) -> Array:
-    """``x`` with the ``kth`` element along ``axis`` where sorting puts it: no greater ones before, no less behind it.
+    """Elements in an order in which the k-th is the one of sorted elements, with none greater before it.
 
-    The others are in order too: the array is sorted. Raises ShapeError where there is no such element.
+    The others are in order too: the array is sorted.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        kth: place or places, ints, from the end where negative.
+        axis: axis to go along.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        ShapeError: if there is no such element, at the call at the latest.
+        UnsupportedOpError: if ``x`` is complex, or ``kth`` no int.
+
+    Example:
+        >>> dnp.partition(np.array([3, 1, 2]), 1)
+        array([1, 2, 3])
     """
     value = operand("partition", x)
     number = one_axis("partition", axis, value.ndim)
@@ -66,7 +82,20 @@ def partition(x: ArrayLike, /, kth: Any, axis: int = -1) -> Array:
 
 @public
 def argpartition(x: ArrayLike, /, kth: Any, axis: int = -1) -> Array:
-    """The places of the elements of :func:`partition`, as int64."""
+    """Places of elements in an order as that of :func:`partition`.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        kth: place or places, ints, from the end where negative.
+        axis: axis to go along.
+
+    Returns:
+        An array of int64, of the shape of ``x``.
+
+    Raises:
+        ShapeError: if there is no such element, at the call at the latest.
+        UnsupportedOpError: if ``x`` is complex, or ``kth`` no int.
+    """
     value = operand("argpartition", x)
     number = one_axis("argpartition", axis, value.ndim)
     _check_kth("argpartition", value, kth, number)
@@ -250,11 +279,33 @@ def _in_range(what: str, most: int) -> Callable[..., None]:
 def quantile(
     x: ArrayLike, q: ArrayLike, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
-    """The number that a share ``q``, from 0 to 1, of the elements along ``axis`` does not exceed.
+    """Values below which given shares of the elements along axes lie.
 
-    ``method`` is any of NumPy's. Shape: that of ``q``, then that of ``x`` without the axes. Integers give the default
-    float, unless the method chooses an element. NaN where an element is NaN, and of no elements (NumPy raises). Numbers
-    ``q`` outside of their range are an InvalidValueError; elements of an array count as the nearest in it.
+    The methods are those of R. J. Hyndman and Y. Fan, "Sample quantiles in statistical packages", 1996, and NumPy's
+    four discrete ones.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        q: shares from 0 to 1, a number or an array of any shape; elements of an array that lie outside count as the
+            nearest end.
+        axis: axis or axes to reduce; None: all.
+        method: any of NumPy's: ``"linear"``, ``"lower"``, ``"higher"``, ``"nearest"``, ``"midpoint"``,
+            ``"inverted_cdf"``, ``"averaged_inverted_cdf"``, ``"closest_observation"``, ``"interpolated_inverted_cdf"``,
+            ``"hazen"``, ``"weibull"``, ``"median_unbiased"``, ``"normal_unbiased"``.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``q``, then that of ``x`` without the axes; of integers in the default float dtype,
+        unless the method chooses an element. NaN where an element is NaN, and of no elements (NumPy raises).
+
+    Raises:
+        InvalidValueError: if ``q`` is a number outside of its range, or ``method`` another one.
+        UnsupportedOpError: if ``x`` or ``q`` is complex.
+        ShapeError: if an axis is not one of ``x``, or is named twice.
+
+    Example:
+        >>> dnp.quantile(np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.75]))
+        array([2., 3.])
     """
     return _quantiles("quantile", x, _shares("quantile", x, q, 1), axis, method, keepdims, False)
 
@@ -264,7 +315,29 @@ def quantile(
 def percentile(
     x: ArrayLike, q: ArrayLike, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
-    """:func:`quantile` with shares in percent."""
+    """Values below which given percentages of the elements along axes lie: :func:`quantile` of ``q / 100``.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        q: percentages from 0 to 100, a number or an array of any shape.
+        axis: axis or axes to reduce; None: all.
+        method: any of NumPy's: ``"linear"``, ``"lower"``, ``"higher"``, ``"nearest"``, ``"midpoint"``,
+            ``"inverted_cdf"``, ``"averaged_inverted_cdf"``, ``"closest_observation"``, ``"interpolated_inverted_cdf"``,
+            ``"hazen"``, ``"weibull"``, ``"median_unbiased"``, ``"normal_unbiased"``.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``q``, then that of ``x`` without the axes, as :func:`quantile` gives it.
+
+    Raises:
+        InvalidValueError: if ``q`` is a number outside of its range, or ``method`` another one.
+        UnsupportedOpError: if ``x`` or ``q`` is complex.
+        ShapeError: if an axis is not one of ``x``, or is named twice.
+
+    Example:
+        >>> dnp.percentile(np.array([1.0, 2.0, 4.0]), 50)
+        array(2.)
+    """
     return _quantiles("percentile", x, _shares("percentile", x, q, 100), axis, method, keepdims, False)
 
 
@@ -273,7 +346,25 @@ def percentile(
 def nanquantile(
     x: ArrayLike, q: ArrayLike, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
-    """:func:`quantile` of what is not NaN; NaN where all are."""
+    """:func:`quantile` of the elements that are not NaN.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        q: shares from 0 to 1, a number or an array of any shape.
+        axis: axis or axes to reduce; None: all.
+        method: any of NumPy's: ``"linear"``, ``"lower"``, ``"higher"``, ``"nearest"``, ``"midpoint"``,
+            ``"inverted_cdf"``, ``"averaged_inverted_cdf"``, ``"closest_observation"``, ``"interpolated_inverted_cdf"``,
+            ``"hazen"``, ``"weibull"``, ``"median_unbiased"``, ``"normal_unbiased"``.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``q``, then that of ``x`` without the axes; NaN where all elements are.
+
+    Raises:
+        InvalidValueError: if ``q`` is a number outside of its range, or ``method`` another one.
+        UnsupportedOpError: if ``x`` or ``q`` is complex.
+        ShapeError: if an axis is not one of ``x``, or is named twice.
+    """
     return _quantiles("nanquantile", x, _shares("nanquantile", x, q, 1), axis, method, keepdims, True)
 
 
@@ -282,7 +373,25 @@ def nanquantile(
 def nanpercentile(
     x: ArrayLike, q: ArrayLike, /, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Array:
-    """:func:`percentile` of what is not NaN; NaN where all are."""
+    """:func:`percentile` of the elements that are not NaN.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        q: percentages from 0 to 100, a number or an array of any shape.
+        axis: axis or axes to reduce; None: all.
+        method: any of NumPy's: ``"linear"``, ``"lower"``, ``"higher"``, ``"nearest"``, ``"midpoint"``,
+            ``"inverted_cdf"``, ``"averaged_inverted_cdf"``, ``"closest_observation"``, ``"interpolated_inverted_cdf"``,
+            ``"hazen"``, ``"weibull"``, ``"median_unbiased"``, ``"normal_unbiased"``.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``q``, then that of ``x`` without the axes; NaN where all elements are.
+
+    Raises:
+        InvalidValueError: if ``q`` is a number outside of its range, or ``method`` another one.
+        UnsupportedOpError: if ``x`` or ``q`` is complex.
+        ShapeError: if an axis is not one of ``x``, or is named twice.
+    """
     return _quantiles("nanpercentile", x, _shares("nanpercentile", x, q, 100), axis, method, keepdims, True)
 
 
@@ -309,11 +418,42 @@ def _median(what: str, x: ArrayLike, axis: Axis, keepdims: bool, ignore_nan: boo
 
 @public
 def median(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """The element in the middle of the sorted ones, or the mean of the two; NaN where there is one, and of nothing."""
+    """Middle element along axes in their order, or the mean of the two middle ones.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        axis: axis or axes to reduce; None: all.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``x`` without the axes; of integers in the default float dtype. NaN where an element is
+        NaN, and of no elements.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+        ShapeError: if an axis is not one of ``x``, or is named twice.
+
+    Example:
+        >>> dnp.median(np.array([3.0, 1.0, 2.0, 10.0]))
+        array(2.5)
+    """
     return _median("median", x, axis, keepdims, False)
 
 
 @public
 def nanmedian(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """:func:`median` of what is not NaN; NaN where all are."""
+    """:func:`median` of the elements that are not NaN.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        axis: axis or axes to reduce; None: all.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``x`` without the axes; NaN where all elements are.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+        ShapeError: if an axis is not one of ``x``, or is named twice.
+    """
     return _median("nanmedian", x, axis, keepdims, True)

@@ -129,11 +129,26 @@ def places_in(table: Tracer, values: Tracer, right: bool) -> Tracer:
 def searchsorted(
     a: ArrayLike, v: ArrayLike, /, side: str = "left", sorter: ArrayLike | None = None, *, method: str = "scan"
 ) -> Array:
-    """The places of the elements of ``v`` in the sorted vector ``a``, as int64: before elements that are equal, or with
-    ``side="right"`` behind them.
+    """Places that elements belong to in a sorted vector, by a binary search of all together.
 
-    ``sorter`` puts ``a`` into order, as argsort gives it. NaN is more than any number. ``method`` is a hint that is
-    not needed here. Raises ShapeError where ``a`` has other than one axis.
+    Args:
+        a: vector of any real dtype, in rising order; NaN is more than any number.
+        v: array of any real dtype, of any shape.
+        side: ``"left"``: before elements that are equal; ``"right"``: behind them.
+        sorter: vector of integers that puts ``a`` into order, as argsort gives it; None: it is in order.
+        method: JAX's hint, which changes nothing here.
+
+    Returns:
+        An array of int64, of the shape of ``v``: from 0 to the size of ``a``.
+
+    Raises:
+        ShapeError: if ``a`` is no vector.
+        InvalidValueError: if ``side`` is another one.
+        UnsupportedOpError: if one of them is complex.
+
+    Example:
+        >>> dnp.searchsorted(np.array([1, 3, 5]), np.array([0, 3, 9]), side="right")
+        array([0, 2, 3])
     """
     right = _sided(side)
     table, values = promote("searchsorted", *(asarray(x) if isinstance(x, list | tuple) else x for x in (a, v)))
@@ -159,10 +174,25 @@ def _monotonic(x: Any = None, bins: Any = (), *_: Any, **__: Any) -> None:
 @checked(_monotonic)
 @public
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
-    """The number of the bin that each element lies in, as int64: 0 before the first edge.
+    """Number of the bin that each element lies in: 0 before the first edge.
 
-    ``bins`` are edges in rising or falling order. An element that is an edge is in the bin that begins there, with
-    ``right`` in the one that ends there. ``method`` is a hint that is not needed here.
+    Args:
+        x: array of any real dtype, of any shape.
+        bins: vector of edges, in rising or falling order, which may be found out when the program runs.
+        right: whether an element that is an edge is in the bin that ends there, rather than in the one that begins.
+        method: JAX's hint, which changes nothing here.
+
+    Returns:
+        An array of int64, of the shape of ``x``.
+
+    Raises:
+        InvalidValueError: if ``bins`` is a list in no order.
+        ShapeError: if ``bins`` is no vector.
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> dnp.digitize(np.array([0.5, 1.0, 7.0]), np.array([1.0, 2.0]))
+        array([0, 1, 2])
     """
     values, edges = promote("digitize", *(asarray(v) if isinstance(v, list | tuple) else v for v in (x, bins)))
     vector("digitize", _real("digitize", edges))
@@ -177,9 +207,21 @@ def isin(
     element: ArrayLike, test_elements: ArrayLike, /, assume_unique: bool = False, invert: bool = False, *,
     method: str = "auto",
 ) -> Array:  # fmt: skip
-    """Tell whether each element is among ``test_elements``; with ``invert`` whether it is not. NaN is among nothing.
+    """Tell of each element whether it is among others; NaN is among nothing.
 
-    ``assume_unique`` and ``method`` are hints that are not needed here.
+    Args:
+        element: array of any dtype, of any shape.
+        test_elements: array of any dtype and shape.
+        assume_unique: hint that changes nothing here.
+        invert: whether it is told that elements are not among them.
+        method: hint that changes nothing here.
+
+    Returns:
+        An array of booleans, of the shape of ``element``.
+
+    Example:
+        >>> dnp.isin(np.array([1, 2, 3]), np.array([3, 1]))
+        array([ True, False,  True])
     """
     values, known = promote(
         "isin", *(asarray(v) if isinstance(v, list | tuple) else v for v in (element, test_elements))
@@ -209,11 +251,28 @@ def isin(
 def interp(
     x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: Any = None, right: Any = None, period: float | None = None
 ) -> Array:
-    """The line through the points ``(xp, fp)``, whose ``xp`` rise, at ``x``; beyond them ``left`` and ``right``.
+    """Heights at given places of the line through points.
 
-    These are the first and the last of ``fp`` unless they are given; ``left="extrapolate"`` (and so ``right``) goes on
-    with the line, as in JAX. With ``period`` the points need not be in order, and lie on a circle of that length.
-    Raises ShapeError where there is no point.
+    Args:
+        x: array of any real dtype: places.
+        xp: vector of the points' places, in rising order unless ``period`` is given.
+        fp: vector of the points' heights, as many; they may be complex.
+        left: height before the first point; None: that of the first; ``"extrapolate"``: the line goes on, as in JAX.
+        right: height behind the last point, likewise.
+        period: length of a circle that the places lie on; None: they lie on a line. ``left`` and ``right`` do not count
+            then.
+
+    Returns:
+        An array of the shape of ``x``, in a float dtype that has all of them; NaN where ``x`` is.
+
+    Raises:
+        ShapeError: if there is no point, or not a height for each, at the call at the latest.
+        InvalidValueError: if ``period`` is 0.
+        UnsupportedOpError: if ``x`` or ``xp`` is complex.
+
+    Example:
+        >>> dnp.interp(np.array([0.5, 5.0]), np.array([0.0, 1.0]), np.array([10.0, 20.0]))
+        array([15., 20.])
     """
     values, points = real_float("interp", x, array_of("interp", xp, x, fp))
     heights = array_of("interp", fp, x)

@@ -28,9 +28,27 @@ def where(
     condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *, size: Size | None = None,
     fill_value: Any = None,
 ) -> Array:  # fmt: skip
-    """``x`` where the condition is not 0, else ``y``; all three broadcast together.
+    """Elements of ``x`` where a condition is true, and of ``y`` elsewhere; or the places where it is true.
 
-    With the condition alone the places where it is not 0, as :func:`nonzero` gives them.
+    Args:
+        condition: array of any dtype; other than 0 is true.
+        x: array that broadcasts with the others, or a Python number; None: places are asked for, as :func:`nonzero`
+            gives them.
+        y: array that broadcasts with the others, or a Python number.
+        size: number of places, for the condition alone: see :func:`nonzero`.
+        fill_value: places behind the last one, where ``size`` is more than there are.
+
+    Returns:
+        An array of the shape that all three broadcast to, in the dtype that ``x`` and ``y`` promote to; or the tuple of
+        :func:`nonzero`.
+
+    Raises:
+        InvalidValueError: if one of ``x`` and ``y`` is given alone.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+
+    Example:
+        >>> dnp.where(np.array([True, False]), np.array([1, 2]), 0)
+        array([1, 0])
     """
     if x is None and y is None:
         return nonzero(condition, size=size, fill_value=fill_value)
@@ -49,7 +67,25 @@ def where(
 
 @public
 def select(condlist: list[ArrayLike], choicelist: list[ArrayLike], default: ArrayLike = 0) -> Array:
-    """The choice whose condition is the first to be true, else ``default``."""
+    """Elements of the first choice whose condition is true.
+
+    Args:
+        condlist: list of arrays of booleans.
+        choicelist: list of as many arrays, which broadcast with the conditions.
+        default: array or number for where no condition is true.
+
+    Returns:
+        An array of the shape that all broadcast to, in the dtype that choices and default promote to.
+
+    Raises:
+        InvalidValueError: if there is no condition, or not one choice for each.
+        ArgumentError: if a condition is not of booleans.
+        ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
+
+    Example:
+        >>> dnp.select([np.array([True, False, False]), np.array([True, True, False])], [1, 2], 3)
+        array([1, 2, 3])
+    """
     if not condlist or len(condlist) != len(choicelist):
         raise InvalidValueError(
             f"select: there are {len(condlist)} conditions and {len(choicelist)} choices.",
@@ -72,7 +108,21 @@ def select(condlist: list[ArrayLike], choicelist: list[ArrayLike], default: Arra
 
 @public
 def nan_to_num(x: ArrayLike, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Array:
-    """``x`` with NaN replaced by ``nan``, and infinities by the greatest and least numbers unless others are given."""
+    """Elements with numbers for NaN and infinities.
+
+    Args:
+        x: array of any dtype, of any shape. Only floats are changed: complex numbers stay as they are.
+        nan: number for NaN.
+        posinf: number for infinity; None: the greatest of the dtype.
+        neginf: number for negative infinity; None: the least of the dtype.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Example:
+        >>> dnp.nan_to_num(np.array([np.nan, 1.0, np.inf]), posinf=9.0)
+        array([0., 1., 9.])
+    """
     (value,) = promote("nan_to_num", x)
     if not value.element_type.is_float:
         return value
@@ -94,7 +144,27 @@ def _finfo_max(dtype: dtypes.DType) -> Any:
 def diff(
     x: ArrayLike, /, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Array:
-    """Each element less the one before it, ``n`` times over; first with arrays (or numbers) before and after ``x``."""
+    """Differences of neighbours along an axis, ``n`` times over.
+
+    Args:
+        x: array of any dtype, of one axis or more; of booleans whether they differ.
+        n: how often, an int; 0 gives ``x`` itself.
+        axis: axis to go along.
+        prepend: elements to put before those of ``x`` first: an array, or a number.
+        append: elements to put behind them.
+
+    Returns:
+        An array of the dtype of ``x``, whose axis has ``n`` elements less, and 0 where there are no more.
+
+    Raises:
+        InvalidValueError: if ``n`` is negative.
+        ArgumentError: if ``n`` is no int.
+        ShapeError: if ``axis`` is not one of ``x``.
+
+    Example:
+        >>> dnp.diff(np.array([1, 4, 9, 16]), 2)
+        array([2, 2])
+    """
     value = operand("diff", x, prepend, append)
     number = one_axis("diff", axis, value.ndim)
     n = whole_number("diff", "n", n, 0)

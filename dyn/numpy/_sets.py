@@ -141,7 +141,25 @@ def _fill(like: Tracer, fill_value: Any) -> Tracer:
 
 @public
 def union1d(x: ArrayLike, y: ArrayLike, /, *, size: Size | None = None, fill_value: Any = None) -> Array:
-    """The distinct elements of two arrays together, in order; :func:`unique` says what ``size`` is."""
+    """Distinct elements of two arrays, in order.
+
+    Args:
+        x: array of any real dtype; of lists and of more axes all elements.
+        y: array of any real dtype.
+        size: None: as many as there are, a dim that is found out when the program runs; an int or a dimension: so many,
+            what is more being left out.
+        fill_value: value of what is missing, where ``size`` is more than there are; None: the least element.
+
+    Returns:
+        A vector of the dtype that both promote to.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+
+    Example:
+        >>> dnp.union1d(np.array([3, 1]), np.array([2, 3]))
+        array([1, 2, 3])
+    """
     first, second = promote("union1d", _flat("union1d", x, y, size), _flat("union1d", y, x, size))
     return unique(concatenate([first, second]), size=size, fill_value=fill_value)
 
@@ -156,12 +174,28 @@ def intersect1d(
     x: ArrayLike, y: ArrayLike, /, assume_unique: bool = False, return_indices: bool = False, *,
     size: Size | None = None, fill_value: Any = None,
 ) -> Any:  # fmt: skip
-    """The distinct elements that two arrays have in common, in order; with ``return_indices`` a tuple of them and of
-    where each stands first in ``x`` and in ``y``, int64, counted in row-major order.
+    """Distinct elements that two arrays both have, in order.
 
-    Their shape is a dim of its own, ``intersect1d``, or ``size``: what is more is left out, and what is missing is
-    ``fill_value`` (the least element without, or 0 where there is none), at places that are the sizes of the arrays.
-    ``assume_unique`` is a hint that is not needed.
+    Args:
+        x: array of any real dtype; of lists and of more axes all elements.
+        y: array of any real dtype.
+        assume_unique: hint that changes nothing here.
+        return_indices: whether the places where each stands first in ``x`` and in ``y``, in row-major order, are given
+            too.
+        size: None: as many as there are, a dim that is found out when the program runs; an int or a dimension: so many,
+            what is more being left out.
+        fill_value: value of what is missing, where ``size`` is more than there are; None: the least element, or 0 where
+            there is none. Its places are the sizes of the arrays.
+
+    Returns:
+        A vector of the dtype that both promote to; with ``return_indices`` a tuple of it and two vectors of int64.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+
+    Example:
+        >>> dnp.intersect1d(np.array([3, 1, 3]), np.array([2, 3]))
+        array([3])
     """
     both = _together("intersect1d", x, y, size)
     found = _Chosen("intersect1d", both.of, both.common(), dim_min(*both.sizes), size)
@@ -181,10 +215,26 @@ def intersect1d(
 def setxor1d(
     x: ArrayLike, y: ArrayLike, /, assume_unique: bool = False, *, size: Size | None = None, fill_value: Any = None
 ) -> Array:
-    """The distinct elements that are in one of two arrays and not in the other, in order.
+    """Distinct elements that one of two arrays has and the other has not, in order.
 
-    Their shape is a dim of its own, ``setxor1d``, or ``size``, as for :func:`intersect1d`. ``assume_unique`` is a hint
-    that is not needed.
+    Args:
+        x: array of any real dtype; of lists and of more axes all elements.
+        y: array of any real dtype.
+        assume_unique: hint that changes nothing here.
+        size: None: as many as there are, a dim that is found out when the program runs; an int or a dimension: so many,
+            what is more being left out.
+        fill_value: value of what is missing, where ``size`` is more than there are; None: the least element, or 0 where
+            there is none.
+
+    Returns:
+        A vector of the dtype that both promote to.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+
+    Example:
+        >>> dnp.setxor1d(np.array([3, 1]), np.array([2, 3]))
+        array([1, 2])
     """
     both = _together("setxor1d", x, y, size)
     found = _Chosen("setxor1d", both.of, both.only_one(), shape_of(both.numbers)[0], size)
@@ -195,11 +245,25 @@ def setxor1d(
 def setdiff1d(
     x: ArrayLike, y: ArrayLike, /, assume_unique: bool = False, *, size: Size | None = None, fill_value: Any = None
 ) -> Array:
-    """The distinct elements of ``x`` that are not in ``y``, in order; with ``assume_unique`` all of them, in the order
-    of ``x``. The dtype is that of ``x``.
+    """Distinct elements of one array that another has not, in order.
 
-    Their shape is a dim of its own, ``setdiff1d``, or ``size``: what is more is left out, and what is missing is
-    ``fill_value``, or 0.
+    Args:
+        x: array of any real dtype; of lists and of more axes all elements.
+        y: array of any real dtype.
+        assume_unique: whether elements of ``x`` are given in their own order, and as often as they stand there.
+        size: None: as many as there are, a dim that is found out when the program runs; an int or a dimension: so many,
+            what is more being left out.
+        fill_value: value of what is missing, where ``size`` is more than there are; None: 0.
+
+    Returns:
+        A vector of the dtype of ``x``.
+
+    Raises:
+        UnsupportedOpError: if one of them is complex.
+
+    Example:
+        >>> dnp.setdiff1d(np.array([3, 1, 2]), np.array([2]))
+        array([1, 3])
     """
     own = _flat("setdiff1d", x, y, size)
     other = _flat("setdiff1d", y, own)
@@ -220,9 +284,25 @@ def setdiff1d(
 
 @public
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axis = None) -> Array:
-    """An array without the slices at its ends that are zeros, along the axes given, or all of them.
+    """Array without the zeros at the ends of axes.
 
-    ``trim`` names the ends: "f" for the front, "b" for the back, "fb" for both. Of zeros alone nothing is left.
+    How much is left is found out when the program runs. Of zeros alone it is nothing.
+
+    Args:
+        filt: array of any dtype, of one axis or more.
+        trim: ends to trim: ``"f"`` the front, ``"b"`` the back, ``"fb"`` both.
+        axis: axis or axes; None: all.
+
+    Returns:
+        An array of the dtype of ``filt``.
+
+    Raises:
+        InvalidValueError: if ``trim`` is another one.
+        ShapeError: if an axis is not one of ``filt``.
+
+    Example:
+        >>> dnp.trim_zeros(np.array([0, 1, 0, 2, 0]))
+        array([1, 0, 2])
     """
     value = array_of("trim_zeros", filt)
     ends = trim.lower()

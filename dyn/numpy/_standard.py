@@ -108,5 +108,13 @@ def _in_standard(dtype: DType) -> bool:
 
 
 def __array_namespace_info__() -> _Info:
-    """The standard's inspection of a namespace: capabilities, devices, dtypes."""
+    """Inspection of the namespace, as the array API standard has it: capabilities, devices, dtypes.
+
+    Returns:
+        An object with the methods ``capabilities``, ``default_device``, ``default_dtypes``, ``devices`` and ``dtypes``.
+
+    Example:
+        >>> dnp.__array_namespace_info__().default_device()
+        'cpu'
+    """
     return _Info()

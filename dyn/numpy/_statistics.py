@@ -75,11 +75,30 @@ def cov(
     m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False, ddof: float | None = None,
     fweights: ArrayLike | None = None, aweights: ArrayLike | None = None,
 ) -> Array:  # fmt: skip
-    """The covariances of the variables in the rows of ``m``, and of ``y`` after them; of one variable its variance.
+    """Covariances of variables; of one variable its variance.
 
-    Without ``rowvar`` variables are columns. It is divided by the number of observations less ``ddof``, which is 1
-    unless it is given, and 0 with ``bias``. ``fweights`` say how often an observation was made, ``aweights`` how much
-    it counts. Where the divisor is not positive the result is infinite or NaN.
+    Args:
+        m: vector or matrix of any dtype: a row for each variable, a column for each observation.
+        y: further variables, in the same form.
+        rowvar: whether variables are rows; False: they are columns.
+        bias: whether it is divided by the number of observations, rather than by one less.
+        ddof: number to take from the number of observations, in the place of ``bias``.
+        fweights: vector of integers: how often each observation was made.
+        aweights: vector of numbers: how much each observation counts.
+
+    Returns:
+        A matrix, or an array without axes where there is one variable, known to be alone; of integers in the default
+        float dtype. Infinite or NaN where the divisor is not positive.
+
+    Raises:
+        ShapeError: if ``m`` or ``y`` has more than two axes, or numbers of observations differ, at the call at the
+            latest.
+        ArgumentError: if ``fweights`` are not integers, or ``ddof`` is none.
+
+    Example:
+        >>> dnp.cov(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+        array([[ 1., -1.],
+               [-1.,  1.]])
     """
     less = (0.0 if bias else 1.0) if ddof is None else whole_number("cov", "ddof", ddof)
     made = _covariance(_variables("cov", m, y, rowvar), less, fweights, aweights)
@@ -88,7 +107,25 @@ def cov(
 
 @public
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
-    """The correlations of the variables in the rows of ``x``, and of ``y`` after them, between -1 and 1."""
+    """Correlations of variables, between -1 and 1.
+
+    Args:
+        x: vector or matrix of any dtype: a row for each variable, a column for each observation.
+        y: further variables, in the same form.
+        rowvar: whether variables are rows; False: they are columns.
+
+    Returns:
+        A matrix, or an array without axes where there is one variable; NaN where a variable does not vary.
+
+    Raises:
+        ShapeError: if ``x`` or ``y`` has more than two axes, or numbers of observations differ, at the call at the
+            latest.
+
+    Example:
+        >>> dnp.corrcoef(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+        array([[ 1., -1.],
+               [-1.,  1.]])
+    """
     made = _covariance(_variables("corrcoef", x, y, rowvar), 1.0, None, None)
     if shape_of(made) == (1, 1):
         only: Array = view(made, ())
@@ -110,13 +147,41 @@ def _without_nan(what: str, x: ArrayLike, instead: int) -> Tracer:
 
 @public
 def nancumsum(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike = None) -> Array:
-    """:func:`cumsum` in which NaN counts as 0."""
+    """Running sum along an axis, in which NaN counts as 0.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis: axis to go along; None: all elements, in one axis.
+        dtype: dtype to compute in and of the result; None: as for :func:`cumsum`.
+
+    Returns:
+        An array of the shape of ``x``, or with ``axis=None`` a vector.
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``x``.
+
+    Example:
+        >>> dnp.nancumsum(np.array([1.0, np.nan, 2.0]))
+        array([1., 1., 3.])
+    """
     return cumsum(_without_nan("nancumsum", x, 0), axis, dtype)
 
 
 @public
 def nancumprod(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike = None) -> Array:
-    """:func:`cumprod` in which NaN counts as 1."""
+    """Running product along an axis, in which NaN counts as 1.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis: axis to go along; None: all elements, in one axis.
+        dtype: dtype to compute in and of the result; None: as for :func:`cumprod`.
+
+    Returns:
+        An array of the shape of ``x``, or with ``axis=None`` a vector.
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``x``.
+    """
     return cumprod(_without_nan("nancumprod", x, 1), axis, dtype)
 
 
@@ -127,7 +192,26 @@ def nancumprod(x: ArrayLike, /, axis: int | None = None, dtype: DTypeLike = None
 def logspace(
     start: Any, stop: Any, /, num: Size = 50, *, endpoint: bool = True, base: Any = 10.0, dtype: DTypeLike = None
 ) -> Array:
-    """``num`` powers of ``base``, whose exponents go from ``start`` to ``stop`` at equal distances."""
+    """Powers of a base whose exponents lie at equal distances.
+
+    Args:
+        start: first exponent; a Python number or a traced scalar.
+        stop: last exponent, or the one behind it.
+        num: how many: an int, a dimension or a traced integer.
+        endpoint: whether ``stop`` is the last of them.
+        base: the base, a number or a traced scalar.
+        dtype: dtype of the result; None: the default float dtype. It is computed in float64.
+
+    Returns:
+        An array of shape ``(num,)``.
+
+    Raises:
+        ShapeError: if ``num`` is negative.
+
+    Example:
+        >>> dnp.logspace(0, 2, 3)
+        dyn.Array([  1.,  10., 100.], dtype=float32)
+    """
     exponents = linspace(start, stop, num, dtype=dtypes.float64, endpoint=endpoint)
     element = default_float() if dtype is None else dtype_of(dtype)
     return cast(power(cast(promote("logspace", exponents, base)[1], dtypes.float64), exponents), element)
@@ -135,9 +219,25 @@ def logspace(
 
 @public
 def geomspace(start: Any, stop: Any, /, num: Size = 50, *, endpoint: bool = True, dtype: DTypeLike = None) -> Array:
-    """``num`` numbers from ``start`` to ``stop``, of one sign, each the one before times the same number.
+    """Numbers of one sign, each the one before times the same number.
 
-    Raises InvalidValueError where an end is the number 0.
+    Args:
+        start: first number, not 0; a Python number or a traced scalar.
+        stop: last number, not 0, or the one behind it.
+        num: how many: an int, a dimension or a traced integer.
+        endpoint: whether ``stop`` is the last of them.
+        dtype: dtype of the result; None: the default float dtype. It is computed in float64.
+
+    Returns:
+        An array of shape ``(num,)``; NaN where the ends have different signs.
+
+    Raises:
+        InvalidValueError: if an end is the number 0.
+        ShapeError: if ``num`` is negative.
+
+    Example:
+        >>> dnp.geomspace(1, 100, 3)
+        dyn.Array([  1.,  10., 100.], dtype=float32)
     """
     for name, end in (("start", start), ("stop", stop)):
         check_numbers("geomspace", name, end, lambda number: number != 0, "use numbers other than 0.")

@@ -36,14 +36,31 @@ _MODES = ("clip", "wrap", "fill")
 def take(
     x: ArrayLike, indices: ArrayLike, /, axis: int | None = None, mode: str | None = None, *, fill_value: Any = None
 ) -> Array:
-    """The elements of ``x`` at integer ``indices`` along an axis; without ``axis`` of all elements in their order.
+    """Elements at given places along an axis.
 
-    Shape: the axis is replaced by the indices' axes. Without ``mode`` negative indices count from the end, and what is
-    out of range takes the nearest element. ``mode`` is one of NumPy's: "clip", where negative indices take the first
-    element, and "wrap", where indices count round the axis; or JAX's "fill": negative indices count from the end, and
-    what is out of range gives ``fill_value`` (unless it is given: NaN, the least signed, the greatest unsigned
-    integer, True). NumPy's "raise" is not there yet. Raises ShapeError, when called at the latest, where elements are
-    taken from an empty axis.
+    Args:
+        x: array of any dtype.
+        indices: array or list of integers, of any shape.
+        axis: axis to take from; None: all elements, in one axis.
+        mode: None: negative indices count from the end, and what is out of range takes the nearest element; ``"clip"``:
+            negative ones take the first element; ``"wrap"``: indices count round the axis; JAX's ``"fill"``: negative
+            ones count from the end, and what is out of range gives ``fill_value``. NumPy's ``"raise"`` is not there
+            yet.
+        fill_value: value of ``mode="fill"``; None: NaN, the least signed, the greatest unsigned integer, True.
+
+    Returns:
+        An array of the dtype of ``x``: the axes of ``indices`` stand in the place of the axis.
+
+    Raises:
+        ShapeError: if elements are taken from an empty axis, at the call at the latest; if ``axis`` is not one of
+            ``x``.
+        UnsupportedOpError: if the indices are not integers.
+        NotYetError: if ``mode`` is ``"raise"``.
+        InvalidValueError: if ``mode`` is another one.
+
+    Example:
+        >>> dnp.take(np.array([10, 20, 30]), np.array([[0, -1]]))
+        array([[10, 30]])
     """
     value = operand("take", x, indices)
     if axis is None:
@@ -150,9 +167,24 @@ def _spread(what: str, x: Tracer, places: Tracer, axis: int) -> tuple[Tracer, Tr
 
 @public
 def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int | None = -1) -> Array:
-    """``x[..., indices[..., k, ...], ...]``: for each place on the other axes the elements that its own indices say.
+    """Elements at places along an axis that are given for each place of the others.
 
-    The other axes broadcast. Negative indices count from the end; what is out of range takes the nearest element.
+    Args:
+        x: array of any dtype.
+        indices: array of integers with as many axes, which broadcasts with ``x`` on the others; negative ones count
+            from the end, and what is out of range takes the nearest element.
+        axis: axis that indices are for; None: all elements, in one axis.
+
+    Returns:
+        An array of the dtype of ``x``, whose axis is as long as that of ``indices``.
+
+    Raises:
+        ShapeError: if the numbers of axes differ, or other sizes do not broadcast, at the call at the latest.
+        UnsupportedOpError: if the indices are not integers.
+
+    Example:
+        >>> dnp.take_along_axis(np.array([[3, 1, 2]]), np.array([[1, 2]]))
+        array([[1, 2]])
     """
     value, places, number = _along("take_along_axis", x, indices, axis)
     value, places = _spread("take_along_axis", value, places, number)
@@ -168,9 +200,30 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int | None = -1) 
 def put_along_axis(
     x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, axis: int | None = -1, *, inplace: bool = True
 ) -> Array:
-    """A copy of ``x`` with ``values`` where ``take_along_axis`` would read; as in JAX, ``inplace=False`` is needed.
+    """Array with values at places along an axis that are given for each place of the others.
 
-    Of values for one place the last one stays; those out of range are left out, negative indices count from the end.
+    Arrays of dyn do not change, so NumPy's way, which changes ``x``, is an error, and ``inplace=False`` gives the new
+    one, as in JAX.
+
+    Args:
+        x: array of any dtype.
+        indices: array of integers with as many axes, which broadcasts to ``x`` on the others; negative ones count from
+            the end, those out of range are left out.
+        values: array that broadcasts to the indices, converted to the dtype of ``x``; of several for one place the last
+            one stays.
+        axis: axis that indices are for; None: all elements, in one axis.
+        inplace: False.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        UnsupportedOpError: if ``inplace`` is true, or the indices are not integers.
+        ShapeError: if the numbers of axes differ, or sizes do not broadcast, at the call at the latest.
+
+    Example:
+        >>> dnp.put_along_axis(np.array([[3, 1, 2]]), np.array([[1]]), 9, inplace=False)
+        array([[3, 9, 2]])
     """
     if inplace:
         raise UnsupportedOpError(

@@ -188,15 +188,36 @@ def unique(
     x: ArrayLike, /, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
     axis: int | None = None, *, equal_nan: bool = True, size: Size | None = None, fill_value: Any = None,
 ) -> Any:  # fmt: skip
-    """The distinct elements in order; with them, as a tuple, what is asked for.
+    """Distinct elements in order.
 
-    Their shape is a dim of its own, ``unique``, at most the number of elements. ``return_index``: where each stands
-    first; ``return_inverse``: for each element of ``x``, in its shape, the number of the distinct one that it is;
-    ``return_counts``: how often each occurs; int64 all of them. NaNs are one element with ``equal_nan``. With ``size``
-    there are that many: what is more is left out, and what is missing is ``fill_value``, or the least element.
+    How many there are is a dim of its own, ``unique``, at most the number of elements: the program goes on computing
+    with it. With ``axis`` it takes one sort for each element of a row, the last column first.
 
-    With ``axis`` it is what stands at each place of that axis that is compared, in lexicographic order: the distinct
-    rows of a matrix along axis 0; the inverse is a vector then. It takes one sort for each element of a row.
+    Args:
+        x: array of any real dtype, of any shape.
+        return_index: whether the place where each stands first is given too.
+        return_inverse: whether for each element of ``x``, in its shape, the number of the distinct one is given too.
+        return_counts: whether it is given too how often each occurs.
+        axis: axis whose places are compared, in lexicographic order: the rows of a matrix along axis 0; the inverse is
+            a vector then. None: elements are.
+        equal_nan: whether NaNs are one element.
+        size: None: as many as there are, a dim that is found out when the program runs; an int or a dimension: so many,
+            what is more being left out.
+        fill_value: value of what is missing, where ``size`` is more than there are; None: the least element.
+
+    Returns:
+        The elements, a vector of the dtype of ``x``, or with ``axis`` an array with another size there; a tuple of
+        these and of arrays of int64 where more is asked for.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+        ShapeError: if ``axis`` is not one of ``x``.
+
+    Example:
+        >>> dnp.unique(np.array([3, 1, 3]), return_counts=True)
+        (array([1, 3]), array([1, 2]))
+        >>> dyn.jit(lambda x: dnp.unique(x, size=4, fill_value=0))(np.array([3, 1, 3]))
+        array([1, 3, 0, 0])
     """
     value = operand("unique", x, size)
     if axis is None:
@@ -218,26 +239,87 @@ def _standard(what: str, x: ArrayLike, size: Size | None) -> _Distinct:
 
 @public
 def unique_all(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any = None) -> UniqueAllResult:
-    """The distinct elements in order, where each stands first, the inverse and the counts; each NaN is one."""
+    """Distinct elements in order, their first places, the inverse, and their counts; each NaN is an element of its own.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        size: None: as many as there are, a dim that is found out when the program runs; an int or a dimension: so many,
+            what is more being left out.
+        fill_value: value of what is missing, where ``size`` is more than there are; None: the least element.
+
+    Returns:
+        A named tuple: ``values`` of the dtype of ``x``; ``indices``, ``inverse_indices`` (in the shape of ``x``) and
+        ``counts`` of int64.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> dnp.unique_all(np.array([3, 1, 3])).inverse_indices
+        array([1, 0, 1])
+    """
     found = _standard("unique_all", x, size)
     return UniqueAllResult(found.values(fill_value), found.indices(), found.inverse(), found.counts())
 
 
 @public
 def unique_counts(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any = None) -> UniqueCountsResult:
-    """The distinct elements in order, and how often each occurs; each NaN is one."""
+    """Distinct elements in order and their counts; each NaN is an element of its own.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        size: None: as many as there are, a dim that is found out when the program runs; an int or a dimension: so many,
+            what is more being left out.
+        fill_value: value of what is missing, where ``size`` is more than there are; None: the least element.
+
+    Returns:
+        A named tuple: ``values`` of the dtype of ``x`` and ``counts`` of int64.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+    """
     found = _standard("unique_counts", x, size)
     return UniqueCountsResult(found.values(fill_value), found.counts())
 
 
 @public
 def unique_inverse(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any = None) -> UniqueInverseResult:
-    """The distinct elements in order, and for each element of ``x`` the number of the one that it is."""
+    """Distinct elements in order, and which of them each element is; each NaN is an element of its own.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        size: None: as many as there are, a dim that is found out when the program runs; an int or a dimension: so many,
+            what is more being left out.
+        fill_value: value of what is missing, where ``size`` is more than there are; None: the least element.
+
+    Returns:
+        A named tuple: ``values`` of the dtype of ``x`` and ``inverse_indices`` of int64, in the shape of ``x``.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+    """
     found = _standard("unique_inverse", x, size)
     return UniqueInverseResult(found.values(fill_value), found.inverse())
 
 
 @public
 def unique_values(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any = None) -> Array:
-    """The distinct elements in order; each NaN is one."""
+    """Distinct elements in order; each NaN is an element of its own.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        size: None: as many as there are, a dim that is found out when the program runs; an int or a dimension: so many,
+            what is more being left out.
+        fill_value: value of what is missing, where ``size`` is more than there are; None: the least element.
+
+    Returns:
+        A vector of the dtype of ``x``.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> dnp.unique_values(np.array([3, 1, 3]))
+        array([1, 3])
+    """
     return _standard("unique_values", x, size).values(fill_value)
