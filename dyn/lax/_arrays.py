@@ -44,7 +44,9 @@ def _array(what: str, trace: Trace, x: Any) -> Value:
 # --- reductions ---------------------------------------------------------------------------------------------------
 
 
-def _reduction(name: str, combine: str, text: str) -> Callable[[ArrayLike, Sequence[int]], Array]:
+def _reduction(
+    name: str, combine: str, takes: str, text: str, nothing: str
+) -> Callable[[ArrayLike, Sequence[int]], Array]:
     def fn(operand: ArrayLike, axes: Sequence[int]) -> Array:
         trace = trace_of(operand)
         x = _array(name, trace, operand)
@@ -52,17 +54,34 @@ def _reduction(name: str, combine: str, text: str) -> Callable[[ArrayLike, Seque
         return Tracer(trace, trace.emit("reduce", x, axes=numbers, combine=combine, nonempty=False))
 
     fn.__name__ = fn.__qualname__ = name
-    fn.__doc__ = f"{text} along ``axes``, in the dtype of the array."
+    fn.__doc__ = f"""{text}
+
+    Args:
+        operand: array of {takes}.
+        axes: axes to reduce; sizes there may be symbolic, or 0.
+
+    Returns:
+        An array without these axes, in the dtype of ``operand``; of no elements {nothing}.
+
+    Raises:
+        ShapeError: if an axis is not one of ``operand``.
+        UnsupportedOpError: if ``operand`` has another dtype.
+    """
     return raw(fn)
 
 
-reduce_and = _reduction("reduce_and", "and", "The conjunction, bit by bit,")
-reduce_max = _reduction("reduce_max", "maximum", "The greatest element, of nothing the least there is,")
-reduce_min = _reduction("reduce_min", "minimum", "The least element, of nothing the greatest there is,")
-reduce_or = _reduction("reduce_or", "or", "The disjunction, bit by bit,")
-reduce_prod = _reduction("reduce_prod", "multiply", "The product")
-reduce_sum = _reduction("reduce_sum", "add", "The sum")
-reduce_xor = _reduction("reduce_xor", "xor", "The exclusive disjunction, bit by bit,")
+#: Dtypes that reductions take, as their docstrings say it.
+_BITS, _NUMBER, _REAL = "any integer dtype, or bool", "any dtype but bool", "any real dtype"
+
+reduce_and = _reduction("reduce_and", "and", _BITS, "Conjunction along axes, bit by bit.", "all bits are set")
+reduce_max = _reduction("reduce_max", "maximum", _REAL, "Greatest element along axes; NaN where there is one.",
+                        "the least there is")  # fmt: skip
+reduce_min = _reduction("reduce_min", "minimum", _REAL, "Least element along axes; NaN where there is one.",
+                        "the greatest there is")  # fmt: skip
+reduce_or = _reduction("reduce_or", "or", _BITS, "Disjunction along axes, bit by bit.", "0")
+reduce_prod = _reduction("reduce_prod", "multiply", _NUMBER, "Product along axes; integers wrap around.", "1")
+reduce_sum = _reduction("reduce_sum", "add", _NUMBER, "Sum along axes; integers wrap around.", "0")
+reduce_xor = _reduction("reduce_xor", "xor", _BITS, "Exclusive disjunction along axes, bit by bit.", "0")
 
 
 def _extreme(name: str, combine: str, text: str) -> Callable[..., Array]:
@@ -81,7 +100,20 @@ def _extreme(name: str, combine: str, text: str) -> Callable[..., Array]:
         return Tracer(trace, found if to is dtypes.int64 else trace.emit("convert", found, dtype=to))
 
     fn.__name__ = fn.__qualname__ = name
-    fn.__doc__ = f"Where the {text} element stands first along ``axis``; NaN is more and less than any."
+    fn.__doc__ = f"""Place where the {text} element stands first along an axis; NaN is more and less than any.
+
+    Args:
+        operand: array of any real dtype.
+        axis: axis to search along.
+        index_dtype: dtype of the result, an integer one.
+
+    Returns:
+        An array without the axis, in ``index_dtype``.
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``operand``; when called, if it is empty.
+        UnsupportedOpError: if ``operand`` is complex.
+    """
     return raw(fn)
 
 
@@ -97,10 +129,26 @@ def dot_general(
     lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any, precision: Any = None,
     preferred_element_type: DTypeLike = None,
 ) -> Array:  # fmt: skip
-    """Sums of products: ``dimension_numbers`` are ``((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))``.
+    """Sums of products over axes of two arrays, with others that go together: StableHLO's contraction.
 
-    With ``preferred_element_type`` the operands, which may have two dtypes then, are converted to it first.
-    ``precision`` is a hint that is not needed here.
+    Args:
+        lhs: array of any dtype but bool.
+        rhs: array of the same dtype.
+        dimension_numbers: ``((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))``, each a sequence of axes.
+        precision: JAX's hint, which changes nothing here.
+        preferred_element_type: dtype that operands, which may have two dtypes then, are converted to first; None: their
+            own.
+
+    Returns:
+        An array with the batch axes, the other ones of ``lhs``, then those of ``rhs``.
+
+    Raises:
+        ShapeError: if sizes that go together differ: at once where that is proved, otherwise when called.
+        UnsupportedOpError: if the dtypes differ.
+
+    Example:
+        >>> lax.dot_general(np.ones((2, 3)), np.ones((3, 4)), (((1,), (0,)), ((), ()))).shape
+        (2, 4)
     """
     trace = trace_of(lhs, rhs)
     to = None if preferred_element_type is None else dtype_of(preferred_element_type)
@@ -119,7 +167,25 @@ def dot_general(
 
 @raw
 def dot(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None, preferred_element_type: DTypeLike = None) -> Array:
-    """The product of vectors and matrices."""
+    """Product of vectors and matrices.
+
+    Args:
+        lhs: vector or matrix of any dtype but bool.
+        rhs: vector or matrix of the same dtype.
+        precision: JAX's hint, which changes nothing here.
+        preferred_element_type: dtype that operands are converted to first; None: their own.
+
+    Returns:
+        An array of the axes that are left.
+
+    Raises:
+        ShapeError: if one has another number of axes, or the inner sizes differ, at the call at the latest.
+        UnsupportedOpError: if the dtypes differ.
+
+    Example:
+        >>> lax.dot(np.array([[1.0, 2.0]]), np.array([3.0, 4.0]))
+        array([11.])
+    """
     trace = trace_of(lhs, rhs)
     ranks = [len(lifted("dot", trace, v).shape) for v in (lhs, rhs)]
     if any(rank not in (1, 2) for rank in ranks):
@@ -133,7 +199,24 @@ def dot(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None, preferred_element
 
 @raw
 def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None) -> Array:
-    """The products of matrices, which lie along the last two axes."""
+    """Products of matrices, which lie along the last two axes.
+
+    Args:
+        lhs: array of any dtype but bool, of two axes or more.
+        rhs: array of the same dtype and number of axes, with the same sizes in front.
+        precision: JAX's hint, which changes nothing here.
+
+    Returns:
+        An array of that dtype.
+
+    Raises:
+        ShapeError: if sizes do not fit: at once where that is proved, otherwise when called.
+        UnsupportedOpError: if the dtypes differ.
+
+    Example:
+        >>> lax.batch_matmul(np.ones((5, 2, 3)), np.ones((5, 3, 4))).shape
+        (5, 2, 4)
+    """
     trace = trace_of(lhs, rhs)
     rank = len(lifted("batch_matmul", trace, lhs).shape)
     batch = tuple(range(rank - 2))
@@ -148,11 +231,31 @@ def select_and_scatter(
     window_strides: Sequence[int], padding: str | Sequence[tuple[Size, Size]], source: ArrayLike,
     init_value: ArrayLike, scatter: Callable[[Any, Any], Any],
 ) -> Array:  # fmt: skip
-    """Each window's ``source`` scattered to the element of ``operand`` that the window selects: StableHLO's.
+    """Values of windows scattered to the elements that the windows select: StableHLO's.
 
-    ``select(a, b)`` says of two elements whether the first one stays selected, in the order of the window;
-    ``scatter(a, b)`` is what becomes of what is there, ``init_value`` at first, when ``b`` comes. Padding is never
-    selected. With ``select`` ``>=`` and ``scatter`` ``+`` it is the gradient of max pooling.
+    With ``select`` ``>=`` and ``scatter`` ``+`` it is the gradient of max pooling.
+
+    Args:
+        operand: array of any dtype, in whose windows elements are selected.
+        select: function of two scalars: whether the first one stays selected, in the order of the window.
+        window_dimensions: sizes of a window, ints or dimensions.
+        window_strides: distances of windows.
+        padding: ``"VALID"``, ``"SAME"``, ``"SAME_LOWER"`` or pairs; padding is never selected.
+        source: array with a value for each window, of the dtype of ``operand``.
+        init_value: scalar for elements that no window selects.
+        scatter: function of two scalars: what is there, and the value that comes, to what is there then.
+
+    Returns:
+        An array of the shape and dtype of ``operand``.
+
+    Raises:
+        ShapeError: if there is not a number for each axis, or a value for each window, at the call at the latest.
+        UnsupportedOpError: if the dtypes differ, or a function reads an array from outside.
+
+    Example:
+        >>> x, grads = np.array([1.0, 5.0, 2.0, 4.0]), np.array([10.0, 20.0])
+        >>> lax.select_and_scatter(x, lambda a, b: a >= b, (2,), (2,), "VALID", grads, 0.0, lambda a, b: a + b)
+        array([ 0., 10.,  0., 20.])
     """
     edges = padding if isinstance(padding, str) else tuple(tuple(pair) for pair in padding)
     window, strides = tuple(window_dimensions), tuple(window_strides)
@@ -182,7 +285,13 @@ def select_and_scatter(
 
 
 class RandomAlgorithm(IntEnum):
-    """Generators that ``rng_bit_generator`` makes bits with."""
+    """Generators of :func:`rng_bit_generator`, by JAX's names.
+
+    Attributes:
+        RNG_DEFAULT: the one that XLA takes on CPUs.
+        RNG_THREE_FRY: Threefry, with keys of four uint32 or two uint64.
+        RNG_PHILOX: Philox, with keys of two or three uint64 too.
+    """
 
     RNG_DEFAULT = 0
     RNG_THREE_FRY = 1
@@ -194,9 +303,24 @@ def rng_bit_generator(
     key: ArrayLike, shape: Sequence[Size], dtype: DTypeLike = np.uint32,
     algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """The state after ``key``, and random bits of ``shape`` as integers, as XLA makes them on CPUs.
+    """Random bits of a key as integers, as XLA makes them on CPUs, and the next key.
 
-    A key is four uint32, or two or three uint64: the key of a cipher and a counter. Shapes may have dims.
+    Args:
+        key: four uint32, or two or three uint64: the key of a cipher and a counter.
+        shape: sizes of the bits, ints or dimensions.
+        dtype: dtype that the bits are numbers of, an integer one as a rule.
+        algorithm: the generator.
+
+    Returns:
+        The key after these bits, in the dtype and shape of ``key``, and the bits.
+
+    Raises:
+        UnsupportedOpError: if the dtypes are others.
+        ShapeError: if the key has another size: a symbolic one, as outside of traces, has to be that of Threefry's.
+
+    Example:
+        >>> lax.rng_bit_generator(np.zeros(4, np.uint32), (2,))[1].shape
+        (2,)
     """
     trace = trace_of(key, shape)
     state = _array("rng_bit_generator", trace, key)
@@ -246,7 +370,23 @@ def _normal(name: str, given: Sequence[Any], epsilon: float, feature_index: int)
 def batch_norm_training(
     operand: ArrayLike, scale: ArrayLike, offset: ArrayLike, epsilon: float, feature_index: int
 ) -> tuple[Array, Array, Array]:
-    """The operand with mean ``offset`` and spread ``scale`` for each feature; and the means and variances it had."""
+    """Batch normalisation with the batch's own statistics: StableHLO's.
+
+    Args:
+        operand: array of any float dtype, of one axis or more.
+        scale: vector with a factor for each feature.
+        offset: vector with a summand for each feature.
+        epsilon: what is added to variances, a Python number.
+        feature_index: axis of the features.
+
+    Returns:
+        The array with mean ``offset`` and deviation ``scale`` for each feature; and the vectors of means and variances
+        it had.
+
+    Raises:
+        ShapeError: if there is not a number for each feature, at the call at the latest.
+        UnsupportedOpError: if the dtypes differ.
+    """
     made, mean, variance = _normal("batch_norm_training", (operand, scale, offset), epsilon, feature_index)
     return made, mean, variance
 
@@ -256,7 +396,24 @@ def batch_norm_inference(
     operand: ArrayLike, scale: ArrayLike, offset: ArrayLike, mean: ArrayLike, variance: ArrayLike, epsilon: float,
     feature_index: int,
 ) -> Array:  # fmt: skip
-    """``(operand - mean) / sqrt(variance + epsilon) * scale + offset``, for each feature."""
+    """Batch normalisation by given statistics: ``(operand - mean) / sqrt(variance + epsilon) * scale + offset``.
+
+    Args:
+        operand: array of any float dtype, of one axis or more.
+        scale: vector with a factor for each feature.
+        offset: vector with a summand for each feature.
+        mean: vector of means.
+        variance: vector of variances.
+        epsilon: what is added to variances, a Python number.
+        feature_index: axis of the features.
+
+    Returns:
+        An array of the shape and dtype of ``operand``.
+
+    Raises:
+        ShapeError: if there is not a number for each feature, at the call at the latest.
+        UnsupportedOpError: if the dtypes differ.
+    """
     return _normal("batch_norm_inference", (operand, scale, offset, mean, variance), epsilon, feature_index)[0]
 
 
@@ -265,7 +422,24 @@ def batch_norm_grad(
     operand: ArrayLike, scale: ArrayLike, mean: ArrayLike, variance: ArrayLike, grad_output: ArrayLike,
     epsilon: float, feature_index: int,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """The cotangents of the operand, scale and offset of ``batch_norm_training``."""
+    """Gradients of :func:`batch_norm_training`: StableHLO's.
+
+    Args:
+        operand: array that was normalised.
+        scale: vector with a factor for each feature.
+        mean: vector of means of the batch.
+        variance: vector of variances of the batch.
+        grad_output: cotangent of the result, in the shape of ``operand``.
+        epsilon: what was added to variances, a Python number.
+        feature_index: axis of the features.
+
+    Returns:
+        The cotangents of the operand, of the scale and of the offset.
+
+    Raises:
+        ShapeError: if shapes do not fit, at the call at the latest.
+        UnsupportedOpError: if the dtypes differ.
+    """
     given = (operand, scale, mean, variance, grad_output)
     of_x, of_scale, of_offset = _normal("batch_norm_grad", given, epsilon, feature_index)
     return of_x, of_scale, of_offset

@@ -21,10 +21,16 @@ Function = Callable[..., Any]
 
 
 def optimization_barrier(operand: Any) -> Any:
-    """The tree of arrays ``operand``, behind a barrier.
+    """Tree of arrays behind a barrier for the optimizer.
 
     What is computed from it is neither merged with what is computed from the arrays themselves, nor computed before all
     of them are there. It costs nothing when it runs.
+
+    Args:
+        operand: tree of arrays.
+
+    Returns:
+        The tree, as it is.
     """
     leaves, tree = flatten(operand)
     trace = active_trace(*leaves)
@@ -35,11 +41,26 @@ def optimization_barrier(operand: Any) -> Any:
 
 
 def composite(decomposition: Function, name: str, version: int = 0) -> Function:
-    """``decomposition``, known by a name: what a program is written out in may have a better way to do it.
+    """Function that is known by a name: what a program is written out in may have a better way to do it.
 
-    Gives a function of arrays, and of keywords that become its attributes: numbers, strings, booleans, and tuples of
-    these. dyn itself computes, differentiates and batches what ``decomposition`` does. It takes what it reads as
-    arguments: UnsupportedOpError where it closes over an array.
+    dyn itself computes, differentiates and batches what the function does.
+
+    Args:
+        decomposition: function of arrays, and of keywords that become its attributes: numbers, strings, booleans, and
+            tuples of these. It takes what it reads as arguments.
+        name: the name, such as ``"my.rms_norm"``.
+        version: its version, an int.
+
+    Returns:
+        The function under that name.
+
+    Raises:
+        ArgumentError: if ``name`` is no string; when called, for what is no attribute.
+        UnsupportedOpError: when called, if it closes over an array.
+
+    Example:
+        >>> lax.composite(lambda x: x * 2, "my.double")(np.array([1, 2]))
+        array([2, 4])
     """
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"composite: {name!r} is no name.", loc=user_loc(), remedy="pass a string.")
@@ -56,12 +77,30 @@ def composite(decomposition: Function, name: str, version: int = 0) -> Function:
 
 
 def custom_call(target: str, result_shape_dtypes: Any, *operands: Any, **attributes: Any) -> Any:
-    """Call the function registered for ``target`` with the operands (:func:`register_custom_call`).
+    """Call of the function that is registered for a target: see :func:`register_custom_call`.
 
-    ``result_shape_dtypes`` has ``shape`` and ``dtype`` (a ``dyn.ShapeDtypeStruct``), or is a tuple or a list of such,
-    and that is what comes back; sizes may be dimensions. ``attributes`` go to the function as keywords. It is called
-    once, or once for each example under vmap, and not at all where nobody reads a result. It has no derivative:
-    UnsupportedOpError; and for a target that nothing is registered for, too.
+    It is called once, or once for each example under vmap, and not at all where nobody reads a result. It has no
+    derivative.
+
+    Args:
+        target: name of the function.
+        result_shape_dtypes: what comes back: something with ``shape``, whose sizes may be dimensions, and ``dtype``,
+            such as a ``dyn.ShapeDtypeStruct``; or a tuple or a list of such.
+        *operands: arrays.
+        **attributes: keywords of the function: numbers, strings, booleans, and tuples of these.
+
+    Returns:
+        An array, or as many as are asked for.
+
+    Raises:
+        UnsupportedOpError: if nothing is registered for the target, or a derivative is asked for.
+        ArgumentError: for what is no attribute, or no size.
+        ExternalError: when called, if the function fails.
+
+    Example:
+        >>> _ = lax.register_custom_call("double", lambda x: 2 * x)
+        >>> lax.custom_call("double", dyn.ShapeDtypeStruct((2,), "int64"), np.array([1, 2]))
+        array([2, 4])
     """
     several = isinstance(result_shape_dtypes, tuple | list)
     wanted: Sequence[Any] = result_shape_dtypes if several else (result_shape_dtypes,)
@@ -92,11 +131,20 @@ def _shape(target: str, shape: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def register_custom_call(target: str, function: Function) -> Function:
-    """Have custom calls of ``target`` computed by a function of NumPy arrays; gives the function back.
+    """Registration of a function of NumPy arrays for custom calls of a target.
 
-    It is given read-only arrays, and the call's attributes as keywords, and returns an array, or a tuple of as many as
-    the call has results, of the shapes and dtypes that the call says. The last one that is registered counts, for
-    programs that are compiled already too.
+    The last one that is registered counts, for programs that are compiled already too.
+
+    Args:
+        target: name of the calls.
+        function: function of read-only arrays, and of the call's attributes as keywords, that returns an array, or a
+            tuple of as many as the call has results, of the shapes and dtypes that the call says.
+
+    Returns:
+        The function, so that it may be a decorator's.
+
+    Raises:
+        ArgumentError: if it is no function.
     """
     if not callable(function):
         raise ArgumentError(

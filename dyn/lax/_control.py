@@ -22,10 +22,25 @@ Function = Callable[..., Any]
 
 
 def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any) -> Any:
-    """``true_fun(*operands)`` where the scalar ``pred`` is true, else ``false_fun(*operands)``: only one of them runs.
+    """Choice between two functions by a scalar: only one of them runs.
 
-    Both return trees of one structure, of arrays of the same shapes and dtypes; TraceError where they do not. Numbers
-    other than 0 are true.
+    Args:
+        pred: scalar; numbers other than 0 are true.
+        true_fun: function of the operands, for true.
+        false_fun: function of the operands, for false: both give trees of one structure, of arrays of the same shapes
+            and dtypes.
+        *operands: arguments of the functions: trees of arrays.
+
+    Returns:
+        The tree that the function gives.
+
+    Raises:
+        TraceError: if the two give trees, numbers of axes or dtypes that differ, or ``pred`` is no scalar.
+        ShapeError: if they give sizes that differ: at once where that is proved, otherwise when called.
+
+    Example:
+        >>> lax.cond(np.int64(3) > 2, lambda x: x * 2, lambda x: x - 1, np.array([1, 2]))
+        array([2, 4])
     """
 
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -36,7 +51,26 @@ def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any) -> 
 
 
 def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
-    """``branches[index](*operands)``; the first or the last of them where the scalar ``index`` lies outside."""
+    """Choice between several functions by an integer: only one of them runs.
+
+    Args:
+        index: integer scalar; the first or the last function runs where it lies outside.
+        branches: functions of the operands, which all give trees of one structure, of arrays of the same shapes and
+            dtypes.
+        *operands: arguments of the functions: trees of arrays.
+
+    Returns:
+        The tree that the function gives.
+
+    Raises:
+        ArgumentError: if there are no functions.
+        TraceError: if they give trees, numbers of axes or dtypes that differ.
+        ShapeError: if they give sizes that differ: at once where that is proved, otherwise when called.
+
+    Example:
+        >>> lax.switch(np.int32(1), [lambda x: x, lambda x: -x], np.array([1, 2]))
+        array([-1, -2])
+    """
     chosen = tuple(branches)
     if not chosen:
         raise ArgumentError("switch: there are no branches.", loc=user_loc(), remedy="give at least one function.")
@@ -51,10 +85,26 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
 
 
 def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
-    """``init_val``, changed by ``body_fun`` as long as ``cond_fun`` of it is true.
+    """Loop for as long as a condition holds.
 
-    It is a tree of arrays whose structure, shapes and dtypes stay what they are; Python numbers in it take the dtype
-    that a step makes of them. It has a derivative forward, and none backward.
+    It has a derivative forward, and none backward, as the number of steps is not known.
+
+    Args:
+        cond_fun: function of the state that gives a scalar: whether another step is made.
+        body_fun: function of the state that gives the next one.
+        init_val: first state: a tree of arrays whose structure, shapes and dtypes stay what they are; Python numbers
+            take the dtype that a step makes of them.
+
+    Returns:
+        The last state.
+
+    Raises:
+        TraceError: if a step gives another structure, number of axes or dtype, or the condition is no boolean scalar.
+        ShapeError: if a step gives other sizes: at once where that is proved, otherwise when called.
+
+    Example:
+        >>> lax.while_loop(lambda x: x < 100, lambda x: x * 2, np.int64(3))
+        array(192)
     """
 
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -64,10 +114,26 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: int | bool | None = None) -> Any:
-    """``init_val``, changed by ``body_fun(i, value)`` for each ``i`` from ``lower`` to ``upper - 1``.
+    """Loop over integers.
 
-    The bounds are integers or dimensions, and then it has derivatives both ways; or integer scalars, and then it is a
-    :func:`while_loop`. ``unroll`` is a hint that is not needed here.
+    Args:
+        lower: first integer: an int, a dimension or an integer scalar.
+        upper: integer behind the last. Where both are ints or dimensions the loop has derivatives both ways; else it is
+            a :func:`while_loop`.
+        body_fun: function of the integer and the state that gives the next state.
+        init_val: first state: a tree of arrays whose structure, shapes and dtypes stay what they are.
+        unroll: JAX's hint, which changes nothing here.
+
+    Returns:
+        The last state; ``init_val`` where ``upper`` is no more than ``lower``.
+
+    Raises:
+        TraceError: if a step gives another structure, number of axes or dtype.
+        ShapeError: if a step gives other sizes: at once where that is proved, otherwise when called.
+
+    Example:
+        >>> lax.fori_loop(0, 3, lambda i, x: x + i, np.int64(10))
+        array(13)
     """
 
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -85,12 +151,27 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
 def scan(
     f: Function, init: Any, xs: Any = None, length: Any = None, reverse: bool = False, unroll: int | bool = 1
 ) -> tuple[Any, Any]:
-    """``carry, y = f(carry, x)`` for each ``x`` along the first axis of ``xs``, from ``init`` on.
+    """Loop over slices of arrays, with a state that is carried along and results that are collected.
 
-    Gives the last carry, and the ``y`` of all steps along a new first axis; with ``reverse`` it goes from the last
-    ``x`` to the first, and each ``y`` stands where its ``x`` stands. ``xs`` is a tree of arrays of one length, or None
-    with ``length`` steps; either may be a dimension. The carry is a tree of arrays whose structure, shapes and dtypes
-    stay what they are. ``unroll`` is a hint that is not needed here.
+    Args:
+        f: function of the carry and a slice that gives the next carry and a result.
+        init: first carry: a tree of arrays whose structure, shapes and dtypes stay what they are.
+        xs: tree of arrays that are gone through along their first axes, of one size, which may be symbolic or 0; None:
+            ``length`` counts.
+        length: number of steps, an int or a dimension, needed where there are no arrays.
+        reverse: whether it goes from the last slice to the first; each result stands where its slice stands.
+        unroll: JAX's hint, which changes nothing here.
+
+    Returns:
+        The last carry, and the results of all steps along a new first axis.
+
+    Raises:
+        TraceError: if a step gives a carry of another structure, number of axes or dtype.
+        ShapeError: if lengths differ, or a step gives a carry of other sizes, at the call at the latest.
+
+    Example:
+        >>> lax.scan(lambda total, x: (total + x, total * x), np.int64(0), np.array([1, 2, 3]))
+        (array(6), array([0, 2, 9]))
     """
 
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -101,7 +182,24 @@ def scan(
 
 
 def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
-    """``f`` of each slice along the first axis of ``xs``, one after the other, along a new first axis."""
+    """Function of each slice along the first axis, one after the other.
+
+    Args:
+        f: function of a tree of slices.
+        xs: tree of arrays of one length, which may be symbolic or 0.
+        batch_size: JAX's hint, which changes nothing here.
+
+    Returns:
+        A tree of the results along a new first axis.
+
+    Raises:
+        ArgumentError: if there are no arrays.
+        ShapeError: if lengths differ, at the call at the latest.
+
+    Example:
+        >>> lax.map(lambda row: row.sum(), np.array([[1, 2], [3, 4]]))
+        array([3, 7])
+    """
     leaves, _ = flatten(xs)
     if not leaves:
         raise ArgumentError("map: there are no arrays to go along.", loc=user_loc(), remedy="pass a tree of arrays.")

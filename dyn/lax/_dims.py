@@ -15,12 +15,25 @@ from dyn.trace.tracer import active_trace
 
 
 def as_dim(value: Any, *, max: Any = None, name: str = "size") -> Any:
-    """A traced integer scalar as a size: for shapes, slices and everything else that takes a dimension.
+    """Computed integer as a size: for shapes, slices and everything else that takes a dimension.
 
-    The program reads it while it runs, once what it depends on is computed, and goes on with arrays of that size; a
-    call fails with a ShapeError where it is negative, or more than ``max`` (an int or a dimension). ``name`` is what
-    the dimension is called. Outside of a trace it is the number itself. Raises ArgumentError for what is no integer
-    scalar.
+    The program reads it while it runs, once what it depends on is computed, and goes on with arrays of that size.
+
+    Args:
+        value: integer scalar, traced or not.
+        max: upper bound, an int or a dimension; None: there is none. It lets memory be planned.
+        name: name of the dimension, in errors and explanations.
+
+    Returns:
+        A dimension; outside of a trace the number itself.
+
+    Raises:
+        ArgumentError: if ``value`` is no integer scalar, or ``max`` no size.
+        ShapeError: if it is negative, or more than ``max``, when called.
+
+    Example:
+        >>> dyn.jit(lambda n: dnp.ones(lax.as_dim(n, max=8)))(np.int64(3))
+        array([1., 1., 1.], dtype=float32)
     """
     trace = active_trace(value, max)
     if trace is None:

@@ -32,98 +32,256 @@ from dyn.trace.tracer import Tracer
 
 
 class RoundingMethod(IntEnum):
-    """Rounding of halves by ``round``."""
+    """Rounding of halves by :func:`round`, by JAX's names.
+
+    Attributes:
+        AWAY_FROM_ZERO: 2.5 is 3.
+        TO_NEAREST_EVEN: 2.5 is 2.
+    """
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
 
 
-def _one(name: str, public: str, text: str) -> Callable[[ArrayLike], Array]:
+#: Dtypes that operations take, as their docstrings say it.
+_ANY = "any dtype"
+_FLOAT = "any float dtype"
+_INEXACT = "any float or complex dtype"
+_NUMBER = "any dtype but bool"
+_REAL = "any real dtype"
+_REAL_NUMBER = "any real dtype but bool"
+_INTEGER = "any integer dtype"
+_BITS = "any integer dtype, or bool"
+
+
+def _one(
+    name: str, public: str, takes: str, text: str, gives: str = "and dtype of ``x``"
+) -> Callable[[ArrayLike], Array]:
+    """The op ``name`` of one array: a row of the table below, which the docstring is made of too."""
+
     def fn(x: ArrayLike) -> Array:
         return elementwise(name, public, x)
 
     fn.__name__ = fn.__qualname__ = public
-    fn.__doc__ = text
+    fn.__doc__ = f"""{text}
+
+    Args:
+        x: array of {takes}, of any shape; nothing is converted.
+
+    Returns:
+        An array of the shape {gives}.
+
+    Raises:
+        UnsupportedOpError: if ``x`` has another dtype.
+    """
     return raw(fn)
 
 
-def _two(name: str, public: str, text: str, **attrs: Any) -> Callable[[ArrayLike, ArrayLike], Array]:
+def _two(
+    name: str, public: str, takes: str, text: str, gives: str = "and dtype of both", **attrs: Any
+) -> Callable[[ArrayLike, ArrayLike], Array]:
+    """The op ``name`` of two arrays: a row of the table below, which the docstring is made of too."""
+
     def fn(x: ArrayLike, y: ArrayLike) -> Array:
         return elementwise(name, public, x, y, **attrs)
 
     fn.__name__ = fn.__qualname__ = public
-    fn.__doc__ = text
+    fn.__doc__ = f"""{text}
+
+    Args:
+        x: array of {takes}; a Python number or a dimension takes the dtype of the other, a 0-d array its shape.
+        y: array of the same shape and dtype, likewise: nothing is converted or broadcast.
+
+    Returns:
+        An array of the shape {gives}.
+
+    Raises:
+        UnsupportedOpError: if the dtypes differ, or are others.
+        ShapeError: if the shapes differ: at once where that is proved, otherwise when called.
+    """
     return raw(fn)
 
 
-abs = _one("abs", "abs", "The absolute value; of complex numbers a float.")
-acos = _one("acos", "acos", "The angle in [0, pi] whose cosine is ``x``; NaN outside of [-1, 1].")
-acosh = _one("acosh", "acosh", "The number, not negative, whose hyperbolic cosine is ``x``; NaN below 1.")
-asin = _one("asin", "asin", "The angle in [-pi/2, pi/2] whose sine is ``x``; NaN outside of [-1, 1].")
-asinh = _one("asinh", "asinh", "The number whose hyperbolic sine is ``x``.")
-atan = _one("atan", "atan", "The angle in [-pi/2, pi/2] whose tangent is ``x``.")
-atanh = _one("atanh", "atanh", "The number whose hyperbolic tangent is ``x``; infinite at -1 and 1, NaN beyond.")
-bitwise_not = _one("not", "bitwise_not", "Each bit turned round; of booleans the negation.")
-cbrt = _one("cbrt", "cbrt", "The cube root, of negative numbers too.")
-ceil = _one("ceil", "ceil", "The least whole number that is not less.")
-clz = _one("count_leading_zeros", "clz", "How many bits above the highest that is set.")
-cos = _one("cosine", "cos", "The cosine of radians.")
-cosh = _one("cosh", "cosh", "The hyperbolic cosine.")
-digamma = _one("digamma", "digamma", "The derivative of ``lgamma``; NaN at 0, -1, -2, …")
-erf = _one("erf", "erf", "The error function.")
-erf_inv = _one("erf_inv", "erf_inv", "Where ``erf`` has this value; infinite at -1 and 1, NaN beyond.")
-erfc = _one("erfc", "erfc", "``1 - erf(x)``, precise where that is near 0.")
-exp = _one("exponential", "exp", "``e ** x``.")
-expm1 = _one("exponential_minus_one", "expm1", "``exp(x) - 1``, precise near 0.")
-floor = _one("floor", "floor", "The greatest whole number that is not more.")
-is_finite = _one("is_finite", "is_finite", "Whether ``x`` is neither infinite nor NaN.")
-lgamma = _one("lgamma", "lgamma", "The logarithm of the absolute value of the gamma function.")
-log = _one("log", "log", "The natural logarithm: -inf at 0, NaN below.")
-log1p = _one("log_plus_one", "log1p", "``log(1 + x)``, precise near 0.")
-logistic = _one("logistic", "logistic", "``1 / (1 + exp(-x))``.")
-neg = _one("negate", "neg", "``-x``; of unsigned integers modulo their range.")
-population_count = _one("popcnt", "population_count", "How many bits are set.")
-rsqrt = _one("rsqrt", "rsqrt", "``1 / sqrt(x)``.")
-sign = _one("sign", "sign", "-1, 0 or 1; NaN where ``x`` is; of complex numbers ``x / abs(x)``.")
-sin = _one("sine", "sin", "The sine of radians.")
-sinh = _one("sinh", "sinh", "The hyperbolic sine.")
-sqrt = _one("sqrt", "sqrt", "The square root; NaN below 0.")
-tan = _one("tan", "tan", "The tangent of radians.")
-tanh = _one("tanh", "tanh", "The hyperbolic tangent.")
-
-add = _two("add", "add", "``x + y``.")
-atan2 = _two("atan2", "atan2", "The angle of the point (``y``, ``x``) from the first axis, in [-pi, pi].")
-bitwise_and = _two("and", "bitwise_and", "``x & y`` of integers or booleans.")
-bitwise_or = _two("or", "bitwise_or", "``x | y`` of integers or booleans.")
-bitwise_xor = _two("xor", "bitwise_xor", "``x ^ y`` of integers or booleans.")
-complex = _two("complex", "complex", "The complex number with these parts.")
-div = _two("divide", "div", "``x / y``; of integers towards zero, and -1, all bits set, where ``y`` is 0.")
-eq = _two("compare", "eq", "``x == y``.", direction="EQ")
-ge = _two("compare", "ge", "``x >= y``.", direction="GE")
-gt = _two("compare", "gt", "``x > y``.", direction="GT")
-le = _two("compare", "le", "``x <= y``.", direction="LE")
-lt = _two("compare", "lt", "``x < y``.", direction="LT")
-max = _two("maximum", "max", "The greater of two; NaN where either is.")
-min = _two("minimum", "min", "The lesser of two; NaN where either is.")
-mul = _two("multiply", "mul", "``x * y``.")
-ne = _two("compare", "ne", "``x != y``.", direction="NE")
-nextafter = _two("next_after", "nextafter", "The next float after ``x`` towards ``y``.")
-rem = _two(
-    "remainder", "rem", "The remainder of ``x / y``, with the sign of ``x``; of integers ``x`` itself where ``y`` is 0."
+abs = _one(
+    "abs",
+    "abs",
+    _NUMBER,
+    "Absolute value, element by element.",
+    "of ``x``, in its dtype, of complex numbers in the float dtype of their parts",
 )
-shift_left = _two("shift_left", "shift_left", "``x << y`` of integers.")
+acos = _one(
+    "acos", "acos", _FLOAT, "Angle in [0, pi] whose cosine is ``x``, element by element; NaN outside of [-1, 1]."
+)
+acosh = _one(
+    "acosh", "acosh", _FLOAT, "Number of 0 or more whose hyperbolic cosine is ``x``, element by element; NaN below 1."
+)
+asin = _one(
+    "asin", "asin", _FLOAT, "Angle in [-pi/2, pi/2] whose sine is ``x``, element by element; NaN outside of [-1, 1]."
+)
+asinh = _one("asinh", "asinh", _FLOAT, "Number whose hyperbolic sine is ``x``, element by element.")
+atan = _one("atan", "atan", _FLOAT, "Angle in [-pi/2, pi/2] whose tangent is ``x``, element by element.")
+atanh = _one("atanh", "atanh", _FLOAT, "Number whose hyperbolic tangent is ``x``; infinite at -1 and 1, NaN beyond.")
+bitwise_not = _one("not", "bitwise_not", _BITS, "Each bit turned round, element by element; of booleans the negation.")
+cbrt = _one("cbrt", "cbrt", _FLOAT, "Cube root, element by element, of negative numbers too.")
+ceil = _one("ceil", "ceil", _FLOAT, "Round up to a whole number, element by element.")
+clz = _one(
+    "count_leading_zeros",
+    "clz",
+    _INTEGER,
+    "Number of bits above the highest that is set, element by element; of 0 all bits.",
+)
+cos = _one("cosine", "cos", _INEXACT, "Cosine of angles in radians, element by element.")
+cosh = _one("cosh", "cosh", _FLOAT, "Hyperbolic cosine, element by element.")
+digamma = _one("digamma", "digamma", _FLOAT, "Derivative of ``lgamma``, element by element; NaN at 0, -1, -2, …")
+erf = _one("erf", "erf", _FLOAT, "Error function, element by element.")
+erf_inv = _one(
+    "erf_inv", "erf_inv", _FLOAT, "Inverse of the error function, element by element; infinite at -1 and 1, NaN beyond."
+)
+erfc = _one("erfc", "erfc", _FLOAT, "``1 - erf(x)``, element by element, precise where that is near 0.")
+exp = _one("exponential", "exp", _INEXACT, "Exponential ``e ** x``, element by element.")
+expm1 = _one("exponential_minus_one", "expm1", _INEXACT, "``exp(x) - 1``, element by element, precise near 0 too.")
+floor = _one("floor", "floor", _FLOAT, "Round down to a whole number, element by element.")
+is_finite = _one(
+    "is_finite",
+    "is_finite",
+    _FLOAT,
+    "Tell of each element whether it is neither infinite nor NaN.",
+    "of ``x``, of booleans",
+)
+lgamma = _one("lgamma", "lgamma", _FLOAT, "Logarithm of the absolute value of the gamma function, element by element.")
+log = _one("log", "log", _INEXACT, "Natural logarithm, element by element: -inf at 0, NaN of real numbers below.")
+log1p = _one("log_plus_one", "log1p", _INEXACT, "``log(1 + x)``, element by element, precise near 0 too.")
+logistic = _one("logistic", "logistic", _INEXACT, "``1 / (1 + exp(-x))``, element by element, without overflow.")
+neg = _one("negate", "neg", _NUMBER, "``-x``, element by element; unsigned integers wrap around.")
+population_count = _one("popcnt", "population_count", _INTEGER, "Number of bits that are set, element by element.")
+rsqrt = _one("rsqrt", "rsqrt", _INEXACT, "``1 / sqrt(x)``, element by element: inf at 0.")
+sign = _one(
+    "sign", "sign", _NUMBER, "-1, 0 or 1, element by element; NaN where ``x`` is; of complex numbers ``x / abs(x)``."
+)
+sin = _one("sine", "sin", _INEXACT, "Sine of angles in radians, element by element.")
+sinh = _one("sinh", "sinh", _FLOAT, "Hyperbolic sine, element by element.")
+sqrt = _one("sqrt", "sqrt", _INEXACT, "Square root, element by element: NaN of real numbers below 0.")
+tan = _one("tan", "tan", _INEXACT, "Tangent of angles in radians, element by element.")
+tanh = _one("tanh", "tanh", _INEXACT, "Hyperbolic tangent, element by element.")
+
+add = _two("add", "add", _NUMBER, "``x + y``, element by element; integers wrap around.")
+atan2 = _two(
+    "atan2", "atan2", _FLOAT, "Angle of the point (``y``, ``x``) from the first axis, in [-pi, pi], element by element."
+)
+bitwise_and = _two("and", "bitwise_and", _BITS, "``x & y``, bit by bit.")
+bitwise_or = _two("or", "bitwise_or", _BITS, "``x | y``, bit by bit.")
+bitwise_xor = _two("xor", "bitwise_xor", _BITS, "``x ^ y``, bit by bit.")
+complex = _two(
+    "complex",
+    "complex",
+    "float32 or float64",
+    "Complex numbers of their real and imaginary parts.",
+    "of both: complex64, or of float64 complex128",
+)
+div = _two(
+    "divide",
+    "div",
+    _NUMBER,
+    "``x / y``, element by element; of integers towards zero, and -1, all bits set, where ``y`` is 0.",
+)
+eq = _two(
+    "compare",
+    "eq",
+    _ANY,
+    "``x == y``, element by element; false where either is NaN.",
+    "of both, of booleans",
+    direction="EQ",
+)
+ge = _two(
+    "compare",
+    "ge",
+    _REAL,
+    "``x >= y``, element by element; false where either is NaN.",
+    "of both, of booleans",
+    direction="GE",
+)
+gt = _two(
+    "compare",
+    "gt",
+    _REAL,
+    "``x > y``, element by element; false where either is NaN.",
+    "of both, of booleans",
+    direction="GT",
+)
+le = _two(
+    "compare",
+    "le",
+    _REAL,
+    "``x <= y``, element by element; false where either is NaN.",
+    "of both, of booleans",
+    direction="LE",
+)
+lt = _two(
+    "compare",
+    "lt",
+    _REAL,
+    "``x < y``, element by element; false where either is NaN.",
+    "of both, of booleans",
+    direction="LT",
+)
+max = _two("maximum", "max", _REAL_NUMBER, "Greater one of two, element by element; NaN where either is.")
+min = _two("minimum", "min", _REAL_NUMBER, "Lesser one of two, element by element; NaN where either is.")
+mul = _two("multiply", "mul", _NUMBER, "``x * y``, element by element; integers wrap around.")
+ne = _two(
+    "compare",
+    "ne",
+    _ANY,
+    "``x != y``, element by element; true where either is NaN.",
+    "of both, of booleans",
+    direction="NE",
+)
+nextafter = _two("next_after", "nextafter", _FLOAT, "Next float after ``x`` towards ``y``, element by element.")
+rem = _two(
+    "remainder",
+    "rem",
+    _REAL_NUMBER,
+    "Remainder of ``x / y``, with the sign of ``x``; of integers ``x`` itself where ``y`` is 0.",
+)
+shift_left = _two(
+    "shift_left",
+    "shift_left",
+    _INTEGER,
+    "``x << y``, element by element; 0 where ``y`` is negative, or the number of bits or more.",
+)
 shift_right_arithmetic = _two(
-    "shift_right_arithmetic", "shift_right_arithmetic", "``x >> y`` of integers; the sign comes in from the left."
+    "shift_right_arithmetic",
+    "shift_right_arithmetic",
+    _INTEGER,
+    "``x >> y``, element by element; the sign comes in from the left.",
 )
 shift_right_logical = _two(
-    "shift_right_logical", "shift_right_logical", "``x >> y`` of integers; zeros come in from the left."
+    "shift_right_logical",
+    "shift_right_logical",
+    _INTEGER,
+    "``x >> y``, element by element; zeros come in from the left.",
 )
-sub = _two("subtract", "sub", "``x - y``.")
+sub = _two("subtract", "sub", _NUMBER, "``x - y``, element by element; integers wrap around.")
 
 
 @raw
 def pow(x: ArrayLike, y: ArrayLike) -> Array:
-    """``x ** y``; a float may have an integer exponent."""
+    """``x ** y``, element by element; a float base may have an integer exponent.
+
+    Args:
+        x: array of any dtype but bool, of any shape; nothing is converted.
+        y: array of the same shape and of the same dtype, or of integers beside floats or complex numbers; or a number.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        UnsupportedOpError: if the dtypes do not go together.
+        ShapeError: if the shapes differ: at once where that is proved, otherwise when called.
+
+    Example:
+        >>> lax.pow(np.array([2.0, 3.0]), np.array([3, 2]))
+        array([8., 9.])
+    """
     trace = trace_of(x, y)
     base, exponent = (lifted("pow", trace, v) for v in (x, y))
     if base.dtype.is_inexact and exponent.dtype.is_integer and not exponent.type.weak:
@@ -133,19 +291,54 @@ def pow(x: ArrayLike, y: ArrayLike) -> Array:
 
 @raw
 def integer_pow(x: ArrayLike, y: int) -> Array:
-    """``x ** y`` for a Python integer ``y``."""
+    """``x ** y`` for a Python integer ``y``.
+
+    Args:
+        x: array of any dtype but bool, of any shape; nothing is converted.
+        y: an int; of integers a negative one gives 0, but of 1 and -1.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        UnsupportedOpError: if ``x`` has another dtype.
+
+    Example:
+        >>> lax.integer_pow(np.array([2.0, 3.0]), -1)
+        array([0.5       , 0.33333333])
+    """
     return elementwise("power", "integer_pow", x, int(y))
 
 
 @raw
 def square(x: ArrayLike) -> Array:
-    """``x * x``."""
+    """``x * x``, element by element; integers wrap around.
+
+    Args:
+        x: array of any dtype but bool, of any shape; nothing is converted.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        UnsupportedOpError: if ``x`` has another dtype.
+    """
     return elementwise("multiply", "square", x, x)
 
 
 @raw
 def reciprocal(x: ArrayLike) -> Array:
-    """``1 / x``."""
+    """``1 / x``, element by element; of integers towards zero, and -1 of 0.
+
+    Args:
+        x: array of any dtype but bool, of any shape; nothing is converted.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        UnsupportedOpError: if ``x`` has another dtype.
+    """
     trace = trace_of(x)
     value = lifted("reciprocal", trace, x)
     a = Arithmetic(trace.builder)
@@ -154,32 +347,88 @@ def reciprocal(x: ArrayLike) -> Array:
 
 @raw
 def exp2(x: ArrayLike) -> Array:
-    """``2 ** x``."""
+    """``2 ** x``, element by element.
+
+    Args:
+        x: array of any float or complex dtype; nothing is converted.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        UnsupportedOpError: if ``x`` has another dtype.
+    """
     return elementwise("power", "exp2", 2.0, x)
 
 
 @raw
 def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
-    """The nearest whole number; halves away from zero, or to even ones."""
+    """Round to the nearest whole number, element by element.
+
+    Args:
+        x: array of any float dtype; nothing is converted.
+        rounding_method: rounding of halves: away from zero, where ``dyn.numpy.round`` takes the even ones, or to even
+            ones.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        UnsupportedOpError: if ``x`` has another dtype.
+
+    Example:
+        >>> lax.round(np.array([0.5, 1.5])), lax.round(np.array([0.5, 1.5]), lax.RoundingMethod.TO_NEAREST_EVEN)
+        (array([1., 2.]), array([0., 2.]))
+    """
     even = rounding_method == RoundingMethod.TO_NEAREST_EVEN
     return elementwise("round_nearest_even" if even else "round_nearest_afz", "round", x)
 
 
 @raw
 def real(x: ArrayLike) -> Array:
-    """The real part of complex numbers."""
+    """Real parts of complex numbers.
+
+    Args:
+        x: array of complex64 or complex128.
+
+    Returns:
+        An array of the shape of ``x``, of float32 or float64.
+
+    Raises:
+        UnsupportedOpError: if ``x`` has another dtype.
+    """
     return elementwise("real", "real", x)
 
 
 @raw
 def imag(x: ArrayLike) -> Array:
-    """The imaginary part of complex numbers."""
+    """Imaginary parts of complex numbers.
+
+    Args:
+        x: array of complex64 or complex128.
+
+    Returns:
+        An array of the shape of ``x``, of float32 or float64.
+
+    Raises:
+        UnsupportedOpError: if ``x`` has another dtype.
+    """
     return elementwise("imag", "imag", x)
 
 
 @raw
 def conj(x: ArrayLike) -> Array:
-    """The complex number with the other imaginary part; of real numbers a complex one."""
+    """Complex conjugate, element by element; of floats complex numbers without an imaginary part.
+
+    Args:
+        x: array of float32, float64, complex64 or complex128.
+
+    Returns:
+        An array of the shape of ``x``, of complex64 or complex128.
+
+    Raises:
+        UnsupportedOpError: if ``x`` has another dtype.
+    """
     trace = trace_of(x)
     value = settled(trace, lifted("conj", trace, x))
     if value.dtype.kind is not Kind.COMPLEX:
@@ -191,14 +440,48 @@ def conj(x: ArrayLike) -> Array:
 
 @raw
 def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
-    """``x`` held between ``min`` and ``max``, which are scalars or arrays of its shape."""
+    """Elements held between two bounds.
+
+    Args:
+        min: lower bound: a scalar, or an array of the shape of ``x``.
+        x: array of any real dtype but bool.
+        max: upper bound: a scalar, or an array of the shape of ``x``; it counts where it is the lesser one.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        UnsupportedOpError: if the dtypes differ, or are others.
+        ShapeError: if a bound has another shape.
+
+    Example:
+        >>> lax.clamp(0.0, np.array([-1.0, 0.5, 2.0]), 1.0)
+        array([0. , 0.5, 1. ])
+    """
     trace = trace_of(min, x, max)
     return Tracer(trace, trace.emit("clamp", *lifted_all("clamp", trace, (min, x, max))))
 
 
 @raw
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
-    """``on_true`` where the boolean ``pred`` is true, else ``on_false``."""
+    """Elements of one array where a condition is true, and of another elsewhere.
+
+    Args:
+        pred: array of booleans, or a scalar.
+        on_true: array of any dtype.
+        on_false: array of the same shape and dtype.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if the dtypes differ, or ``pred`` is not of booleans.
+        ShapeError: if the shapes differ: at once where that is proved, otherwise when called.
+
+    Example:
+        >>> lax.select(np.array([True, False]), np.array([1, 2]), np.array([3, 4]))
+        array([1, 4])
+    """
     trace = trace_of(pred, on_true, on_false)
     flag, pair = lifted("select", trace, pred), lifted_all("select", trace, (on_true, on_false))
     return Tracer(trace, trace.emit("select", *one_shape(trace, [flag, *pair])))
@@ -206,7 +489,24 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
 
 @raw
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
-    """The case that ``which`` numbers, element by element: of booleans the second one where it is true."""
+    """Elements of the case that a number names, element by element.
+
+    Args:
+        which: array of booleans, for two cases, of which the second counts where it is true; or of int32, and the
+            nearest case counts where it names none.
+        *cases: arrays of one shape and dtype.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if the dtypes differ.
+        ShapeError: if the shapes differ: at once where that is proved, otherwise when called.
+
+    Example:
+        >>> lax.select_n(np.array([True, False]), np.array([1, 2]), np.array([3, 4]))
+        array([3, 2])
+    """
     trace = trace_of(which, *cases)
     number, found = lifted("select_n", trace, which), lifted_all("select_n", trace, cases)
     if number.dtype is dtypes.bool_ and len(found) == 2:
@@ -220,7 +520,22 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
 
 @raw
 def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
-    """The elements in another dtype, as ``x.astype`` converts them; of complex numbers to a real one the real parts."""
+    """Array in another dtype, as ``x.astype`` converts it.
+
+    Args:
+        operand: array of any dtype.
+        new_dtype: dtype of the result; of complex numbers to a real one the real parts are taken.
+
+    Returns:
+        An array of the shape of ``operand``.
+
+    Raises:
+        UnsupportedOpError: if dyn has no such dtype.
+
+    Example:
+        >>> lax.convert_element_type(np.array([1.7, -1.7]), np.int32)
+        array([ 1, -1], dtype=int32)
+    """
     trace = trace_of(operand)
     value, to = lifted("convert_element_type", trace, operand), dtype_of(new_dtype)
     if value.dtype.kind is Kind.COMPLEX and to.kind is not Kind.COMPLEX:
@@ -230,11 +545,23 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 
 @raw
 def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
-    """Take the bits of an array as numbers of another dtype, as in ``jax.lax.bitcast_convert_type``.
+    """Bits of an array as numbers of another dtype, as in ``jax.lax.bitcast_convert_type``.
 
-    A narrower dtype makes several numbers of each, along a new last axis, lowest bits first; a wider one joins the
-    last axis, which has as many elements as go into one (a ShapeError says so otherwise). Neither dtype may be bool or
-    complex, unless they are the same.
+    Args:
+        operand: array of any dtype but bool and complex ones, unless the dtype stays.
+        new_dtype: dtype of the result. A narrower one makes several numbers of each, along a new last axis, lowest bits
+            first; a wider one joins the last axis.
+
+    Returns:
+        An array of ``new_dtype``.
+
+    Raises:
+        ShapeError: if the last axis has not as many elements as go into one, at the call at the latest.
+        UnsupportedOpError: if one dtype is bool or complex.
+
+    Example:
+        >>> lax.bitcast_convert_type(np.float32(1), np.int32)
+        array(1065353216, dtype=int32)
     """
     trace = trace_of(operand)
     value, to = settled(trace, lifted("bitcast_convert_type", trace, operand)), dtype_of(new_dtype)
@@ -246,14 +573,41 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 
 @raw
 def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
-    """The nearest float with so many bits of exponent and mantissa, in the same dtype; it has no denormal numbers."""
+    """Nearest float with fewer bits, in the same dtype; there are no denormal numbers.
+
+    Args:
+        operand: array of any float dtype.
+        exponent_bits: bits of the exponent, an int of 1 or more.
+        mantissa_bits: bits of the mantissa, an int of 0 or more.
+
+    Returns:
+        An array of the shape and dtype of ``operand``.
+
+    Raises:
+        UnsupportedOpError: if ``operand`` is not of floats.
+
+    Example:
+        >>> lax.reduce_precision(np.array([1 / 3]), 8, 7)
+        array([0.33398438])
+    """
     attrs = {"exponent_bits": int(exponent_bits), "mantissa_bits": int(mantissa_bits)}
     return elementwise("reduce_precision", "reduce_precision", operand, **attrs)
 
 
 @raw
 def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
-    """The derivative number ``m``, 0 or 1, of ``digamma``."""
+    """Derivative of ``digamma``, of order 0 or 1.
+
+    Args:
+        m: 0 or 1, a Python number.
+        x: array of any float dtype.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        NotYetError: if ``m`` is another one.
+    """
     if isinstance(m, int | float) and m in (0, 1):
         return elementwise("trigamma" if m else "digamma", "polygamma", x)
     raise NotYetError(f"polygamma of the order {m} comes later.", loc=user_loc(), remedy="use the order 0 or 1.")
@@ -264,7 +618,18 @@ def _later(name: str) -> Callable[..., Any]:
         raise NotYetError(f"{name} comes later.", loc=user_loc(), remedy="compute it outside of the compiled function.")
 
     fn.__name__ = fn.__qualname__ = name
-    fn.__doc__ = f"Not yet: raises NotYetError. {name} comes later."
+    fn.__doc__ = f"""Not there yet: ``jax.lax.{name}`` comes later.
+
+    Args:
+        *args: anything.
+        **kwargs: anything.
+
+    Returns:
+        Nothing.
+
+    Raises:
+        NotYetError: always.
+    """
     return fn
 
 
@@ -274,7 +639,19 @@ zeta = _later("zeta")
 
 
 def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Any) -> Array:
-    """Refused: it has no key, so the same call gives other numbers each time."""
+    """Not there: XLA's generator has a state that nobody passes to it, so the same call gives other numbers each time.
+
+    Args:
+        a: lower bound.
+        b: upper bound.
+        shape: shape of the result.
+
+    Returns:
+        Nothing.
+
+    Raises:
+        UnsupportedOpError: always; ``dyn.random.uniform`` draws from a key.
+    """
     raise UnsupportedOpError(
         "rng_uniform has a state that nobody passes to it: compiled programs have none.",
         loc=user_loc(),

@@ -24,7 +24,15 @@ from dyn.trace.tracer import Tracer
 
 
 class GatherDimensionNumbers(NamedTuple):
-    """Roles of a gather's axes; the components of a start index lie along the indices' last axis."""
+    """Roles of a gather's axes, as in JAX; the components of a start index lie along the indices' last axis.
+
+    Args:
+        offset_dims: axes of the result that a window's axes become.
+        collapsed_slice_dims: axes of the operand, of window size 1, that are left out.
+        start_index_map: for each component of a start index the axis of the operand.
+        operand_batching_dims: axes of the operand that go together with axes of the indices.
+        start_indices_batching_dims: these axes of the indices.
+    """
 
     offset_dims: tuple[int, ...]
     collapsed_slice_dims: tuple[int, ...]
@@ -34,7 +42,15 @@ class GatherDimensionNumbers(NamedTuple):
 
 
 class ScatterDimensionNumbers(NamedTuple):
-    """Roles of a scatter's axes; the components of a start index lie along the indices' last axis."""
+    """Roles of a scatter's axes, as in JAX; the components of a start index lie along the indices' last axis.
+
+    Args:
+        update_window_dims: axes of the updates that lie in a window.
+        inserted_window_dims: axes of the operand, of window size 1, that updates do not have.
+        scatter_dims_to_operand_dims: for each component of a start index the axis of the operand.
+        operand_batching_dims: axes of the operand that go together with axes of the indices.
+        scatter_indices_batching_dims: these axes of the indices.
+    """
 
     update_window_dims: tuple[int, ...]
     inserted_window_dims: tuple[int, ...]
@@ -44,7 +60,13 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 class GatherScatterMode(Enum):
-    """Treatment of indices that are out of range."""
+    """Treatment of indices that are out of range, by JAX's names.
+
+    Attributes:
+        CLIP: a window is moved inside.
+        FILL_OR_DROP: what lies outside is filled in by a gather, and dropped by a scatter.
+        PROMISE_IN_BOUNDS: indices are not out of range; the same as ``CLIP``, so that a broken promise harms nobody.
+    """
 
     #: A window is moved inside.
     CLIP = "clip"
@@ -97,11 +119,31 @@ def gather(
     operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: Any, slice_sizes: Sequence[Size], *,
     unique_indices: bool = False, indices_are_sorted: bool = False, mode: Mode = None, fill_value: Any = None,
 ) -> Array:  # fmt: skip
-    """The windows of ``slice_sizes`` that start where the indices say, as in ``jax.lax.gather``.
+    """Windows of an array that start at computed places, as in ``jax.lax.gather``.
 
-    ``mode`` says what a window does that would leave the array: "clip", the default, moves it inside; "fill" gives
-    ``fill_value`` for all of it: unless it is given NaN, the least signed, the greatest unsigned integer, True.
-    ``unique_indices`` and ``indices_are_sorted`` are promises that nothing depends on.
+    Args:
+        operand: array of any dtype.
+        start_indices: array of integers: places, whose components lie along the last axis.
+        dimension_numbers: a :class:`GatherDimensionNumbers`, or JAX's.
+        slice_sizes: sizes of a window, ints or dimensions.
+        unique_indices: promise that nothing depends on.
+        indices_are_sorted: promise that nothing depends on.
+        mode: treatment of a window that would leave the array: ``"clip"`` or None moves it inside, ``"fill"`` gives
+            ``fill_value`` for all of it, ``"promise_in_bounds"`` is ``"clip"``.
+        fill_value: value of ``"fill"``; None: NaN, the least signed, the greatest unsigned integer, True.
+
+    Returns:
+        An array of the dtype of ``operand``.
+
+    Raises:
+        ShapeError: if shapes and dimension numbers do not fit, at the call at the latest.
+        UnsupportedOpError: if the indices are not integers, or ``mode`` is another one.
+
+    Example:
+        >>> rows = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+        >>> lax.gather(np.array([[1, 2], [3, 4], [5, 6]]), np.array([[2], [0]]), rows, (1, 2))
+        array([[5, 6],
+               [1, 2]])
     """
     trace = trace_of(operand, start_indices, slice_sizes)
     x = settled(trace, lifted("gather", trace, operand))
@@ -192,19 +234,32 @@ def _defined(name: str, combine: str, text: str) -> Callable[..., Array]:
         return _scattered(combine, name, operand, scatter_indices, updates, dimension_numbers, mode)
 
     fn.__name__ = fn.__qualname__ = name
-    fn.__doc__ = f"""The array with windows of ``updates`` {text}, as in ``jax.lax.{name}``.
+    fn.__doc__ = f"""Array with windows of updates at computed places, {text}, as in ``jax.lax.{name}``.
 
-    Updates are taken in their order. ``mode`` says what a window does that would leave the array: "clip" moves it
-    inside; with "fill", the default, what lies outside is dropped. ``unique_indices`` and ``indices_are_sorted`` are
-    promises that nothing depends on.
+    Args:
+        operand: array of any dtype that the combination takes.
+        scatter_indices: array of integers: places of windows, whose components lie along the last axis.
+        updates: array of the dtype of ``operand``: the windows, taken in their order.
+        dimension_numbers: a :class:`ScatterDimensionNumbers`, or JAX's.
+        indices_are_sorted: promise that nothing depends on.
+        unique_indices: promise that nothing depends on.
+        mode: ``"clip"``: a window that would leave the array is moved inside; ``"fill"``, ``"drop"`` or None: what lies
+            outside is left out; ``"promise_in_bounds"`` is ``"clip"``.
+
+    Returns:
+        An array of the shape and dtype of ``operand``.
+
+    Raises:
+        UnsupportedOpError: if dtypes differ, or ``mode`` is another one.
+        ShapeError: if shapes and dimension numbers do not fit, at the call at the latest.
     """
     return raw(fn)
 
 
 scatter = _defined("scatter", "replace", "in place of what was there")
 scatter_add = _defined("scatter_add", "add", "added to what was there")
-scatter_max = _defined("scatter_max", "maximum", "where they are greater than what was there")
-scatter_min = _defined("scatter_min", "minimum", "where they are less than what was there")
+scatter_max = _defined("scatter_max", "maximum", "the greater of them and what was there")
+scatter_min = _defined("scatter_min", "minimum", "the lesser of them and what was there")
 scatter_mul = _defined("scatter_mul", "multiply", "multiplied with what was there")
 
 
@@ -213,7 +268,24 @@ def scatter_sub(
     operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike, dimension_numbers: Any, *,
     indices_are_sorted: bool = False, unique_indices: bool = False, mode: Mode = None,
 ) -> Array:  # fmt: skip
-    """The array with windows of ``updates`` subtracted from what was there, as in ``jax.lax.scatter_sub``."""
+    """Array with windows of updates at computed places, subtracted from what was there, as in ``jax.lax.scatter_sub``.
+
+    Args:
+        operand: array of any dtype but bool.
+        scatter_indices: array of integers: places of windows, whose components lie along the last axis.
+        updates: array of the dtype of ``operand``: the windows, taken in their order.
+        dimension_numbers: a :class:`ScatterDimensionNumbers`, or JAX's.
+        indices_are_sorted: promise that nothing depends on.
+        unique_indices: promise that nothing depends on.
+        mode: as for :func:`scatter`.
+
+    Returns:
+        An array of the shape and dtype of ``operand``.
+
+    Raises:
+        UnsupportedOpError: if dtypes differ, or ``mode`` is another one.
+        ShapeError: if shapes and dimension numbers do not fit, at the call at the latest.
+    """
     trace = trace_of(operand, scatter_indices, updates)
     negative = Tracer(trace, trace.emit("negate", lifted("scatter_sub", trace, updates)))
     return _scattered("add", "scatter_sub", operand, scatter_indices, negative, dimension_numbers, mode)

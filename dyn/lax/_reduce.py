@@ -18,16 +18,30 @@ from dyn.trace.dims import unwrap_dim
 
 
 def reduce(operands: Tree, init_values: Tree, computation: Computation, dimensions: Sequence[int]) -> Tree:
-    """The fold of ``operands`` along ``dimensions`` with ``computation``, as in ``jax.lax.reduce``.
+    """Fold of arrays along axes with a function of one's own, as in ``jax.lax.reduce``.
 
-    ``operands`` is an array, or a tree of arrays of one shape; ``init_values`` a tree of scalars like it.
-    ``computation(a, b)`` takes two such trees of scalars, what the fold has come to and the next elements, and gives
-    what it comes to then: each result is ``computation(…computation(init, x[0])…, x[n-1])``, in the order of the
-    elements, and ``init`` where there are none. Where it is the sum, product, maximum, minimum, ``&``, ``|`` or ``^``
-    of its arguments, leaf by leaf, the order is any.
+    Each result is ``computation(…computation(init, x[0])…, x[n-1])``, in the order of the elements. Where the function
+    is the sum, product, maximum, minimum, ``&``, ``|`` or ``^`` of its arguments, leaf by leaf, the order is any, and
+    it runs as quickly as these.
 
-    It computes with its arguments, Python numbers and dims: an array from outside is an UnsupportedOpError, as is an
-    operation that gives no scalar. Trees that differ are an ArgumentError, shapes and dtypes that differ a ShapeError.
+    Args:
+        operands: array, or a tree of arrays of one shape.
+        init_values: tree of scalars like it, which is the result where there are no elements.
+        computation: function of two such trees of scalars, what the fold has come to and the next elements. It computes
+            with its arguments, Python numbers and dims.
+        dimensions: axes to reduce; sizes there may be symbolic.
+
+    Returns:
+        A tree of arrays without these axes.
+
+    Raises:
+        ArgumentError: if trees differ.
+        ShapeError: if shapes or dtypes differ, or an axis is not there.
+        UnsupportedOpError: if the function reads an array from outside, or gives no scalar.
+
+    Example:
+        >>> lax.reduce(np.array([1, 2, 3]), 0, lambda a, b: 10 * a + b, (0,))
+        array(123)
     """
 
     def emit(trace: Trace, arrays: list[Value], inits: list[Value], body: Region) -> Sequence[Value]:
@@ -48,12 +62,29 @@ def reduce_window(
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> Tree:
-    """The fold of each window of ``operand`` with ``computation``, as in ``jax.lax.reduce_window``.
+    """Fold of each window of arrays with a function of one's own, as in ``jax.lax.reduce_window``.
 
-    Operands, initial values and ``computation`` are those of ``reduce``. A window has ``window_dimensions`` taps,
-    ``window_dilation`` places apart, and starts at every ``window_strides``-th place of the operand, between whose
-    elements ``base_dilation`` makes holes and around which ``padding`` does: "VALID", "SAME", "SAME_LOWER" or pairs of
-    numbers. What is in a hole is the initial value. Sizes of windows and paddings may be dims.
+    Args:
+        operand: array, or a tree of arrays of one shape.
+        init_value: tree of scalars like it; what is in a hole has this value too.
+        computation: function of two such trees of scalars, as for :func:`reduce`.
+        window_dimensions: sizes of a window, ints or dimensions.
+        window_strides: distances of windows.
+        padding: ``"VALID"``, ``"SAME"``, ``"SAME_LOWER"``, or pairs of ints or dimensions.
+        base_dilation: distances of elements, between which there are holes; None: 1.
+        window_dilation: distances of a window's taps; None: 1.
+
+    Returns:
+        A tree of arrays with an element for each window.
+
+    Raises:
+        ArgumentError: if trees differ.
+        ShapeError: if shapes or dtypes differ, or there is not a number for each axis.
+        UnsupportedOpError: if the function reads an array from outside, or gives no scalar.
+
+    Example:
+        >>> lax.reduce_window(np.array([1, 2, 3, 4]), 0, lambda a, b: a + b, (2,), (2,), "VALID")
+        array([3, 7])
     """
 
     def emit(trace: Trace, arrays: list[Value], inits: list[Value], body: Region) -> Sequence[Value]:

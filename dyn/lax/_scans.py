@@ -26,16 +26,30 @@ F = TypeVar("F", bound=Function)
 
 
 def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """Scan along ``axis``: every element combined by ``fn`` with all before it, or with all after it where ``reverse``.
+    """Scan along an axis: every element combined by a function with all before it.
 
-    ``elems`` is a tree of arrays with one size, which may be 0 and need not be known, along ``axis``. ``fn(a, b)``
-    takes two trees of slices, whose axis has the size 1, and gives another of their shapes and dtypes; it has to be
-    associative. With ``reverse``, ``a`` is what follows ``b``, as in JAX.
+    The program goes from element to element, n - 1 calls of ``fn`` in all, in the order of a loop: a tree of partial
+    results, as JAX has it, would compute twice as much or more, and has nothing to give where the elements of one step
+    are as many as a core can take.
 
-    The program goes from element to element, n - 1 calls of ``fn`` in all: a tree of partial results would compute
-    twice as much or more, and has nothing to give where the elements of one step are as many as a core can take. The
-    order of the calls is therefore that of a loop. Raises ArgumentError where there is no array, ShapeError for an axis
-    that is not there and for sizes that differ, TraceError where ``fn`` gives something of another form.
+    Args:
+        fn: associative function of two trees of slices, whose axis has the size 1, that gives another of their shapes
+            and dtypes.
+        elems: tree of arrays with one size along the axis, which may be 0 and need not be known.
+        reverse: whether it goes from the end: the first argument of ``fn`` is what follows the second, as in JAX.
+        axis: axis to go along.
+
+    Returns:
+        A tree of arrays like ``elems``.
+
+    Raises:
+        ArgumentError: if there is no array, or ``fn`` is no function.
+        ShapeError: if the axis is not there, or sizes differ, at the call at the latest.
+        TraceError: if ``fn`` gives something of another form.
+
+    Example:
+        >>> lax.associative_scan(lambda a, b: a * b, np.array([1, 2, 3, 4]))
+        array([ 1,  2,  6, 24])
     """
     if not callable(fn):
         raise ArgumentError(
@@ -189,31 +203,116 @@ def _running(what: str, combine: str, operand: Any, axis: int, reverse: bool) ->
 
 @raw
 def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """The sum of each element and all before it (after it, where ``reverse``), in the operand's dtype."""
+    """Running sum along an axis.
+
+    Args:
+        operand: array of any dtype but bool.
+        axis: axis to go along; its size may be symbolic.
+        reverse: whether each element is summed with those after it.
+
+    Returns:
+        An array of the shape and dtype of ``operand``.
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``operand``.
+        UnsupportedOpError: if ``operand`` has another dtype.
+
+    Example:
+        >>> lax.cumsum(np.array([1, 2, 3]), reverse=True)
+        array([6, 5, 3])
+    """
     return _running("cumsum", "add", operand, axis, reverse)
 
 
 @raw
 def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """The product of each element and all before it (after it, where ``reverse``), in the operand's dtype."""
+    """Running product along an axis.
+
+    Args:
+        operand: array of any dtype but bool.
+        axis: axis to go along; its size may be symbolic.
+        reverse: whether each element is multiplied with those after it.
+
+    Returns:
+        An array of the shape and dtype of ``operand``.
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``operand``.
+        UnsupportedOpError: if ``operand`` has another dtype.
+
+    Example:
+        >>> lax.cumprod(np.array([1, 2, 3]))
+        array([1, 2, 6])
+    """
     return _running("cumprod", "multiply", operand, axis, reverse)
 
 
 @raw
 def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """The greatest of each element and all before it (after it, where ``reverse``); NaN from the first NaN on."""
+    """Running maximum along an axis; NaN from the first NaN on.
+
+    Args:
+        operand: array of any real dtype.
+        axis: axis to go along; its size may be symbolic.
+        reverse: whether each element is compared with those after it.
+
+    Returns:
+        An array of the shape and dtype of ``operand``.
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``operand``.
+        UnsupportedOpError: if ``operand`` has another dtype.
+
+    Example:
+        >>> lax.cummax(np.array([1, 3, 2]))
+        array([1, 3, 3])
+    """
     return _running("cummax", "maximum", operand, axis, reverse)
 
 
 @raw
 def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """The least of each element and all before it (after it, where ``reverse``); NaN from the first NaN on."""
+    """Running minimum along an axis; NaN from the first NaN on.
+
+    Args:
+        operand: array of any real dtype.
+        axis: axis to go along; its size may be symbolic.
+        reverse: whether each element is compared with those after it.
+
+    Returns:
+        An array of the shape and dtype of ``operand``.
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``operand``.
+        UnsupportedOpError: if ``operand`` has another dtype.
+
+    Example:
+        >>> lax.cummin(np.array([3, 1, 2]))
+        array([3, 1, 1])
+    """
     return _running("cummin", "minimum", operand, axis, reverse)
 
 
 @raw
 def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """``log(cumsum(exp(x)))`` of floats without overflow in between, along ``axis``."""
+    """``log(cumsum(exp(x)))`` along an axis, without overflow in between.
+
+    Args:
+        operand: array of any float dtype.
+        axis: axis to go along; its size may be symbolic.
+        reverse: whether it goes from the end.
+
+    Returns:
+        An array of the shape and dtype of ``operand``.
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``operand``.
+        UnsupportedOpError: if ``operand`` has another dtype.
+
+    Example:
+        >>> lax.cumlogsumexp(np.array([0.0, 0.0]))
+        array([0.        , 0.69314718])
+    """
     trace, value, number = _operand("cumlogsumexp", operand, axis)
     if value.dtype.kind is not Kind.FLOAT:
         raise UnsupportedOpError(

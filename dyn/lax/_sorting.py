@@ -29,12 +29,27 @@ Comparator = Callable[..., Any]
 def sort(
     operand: ArrayLike | Sequence[ArrayLike], dimension: int = -1, is_stable: bool = True, num_keys: int = 1
 ) -> Array | tuple[Array, ...]:
-    """The elements in order along ``dimension``, as in ``jax.lax.sort``.
+    """Elements in order along an axis, of one array or of several in the order of the first, as in ``jax.lax.sort``.
 
-    Of a sequence of arrays of one shape the first ``num_keys`` are the keys, the first of them the most significant
-    one, and all are put in their order, in a tuple. NaN is more than any number, and zeros of both signs are equal.
-    Complex numbers are ordered by their real parts, and equal ones by their imaginary parts. Equal elements keep their
-    order, with ``is_stable`` or without. Shapes that differ are a ShapeError.
+    NaN is more than any number, and zeros of both signs are equal. Complex numbers are ordered by their real parts, and
+    equal ones by their imaginary parts.
+
+    Args:
+        operand: array, or a sequence of arrays of one shape; its size along the axis may be symbolic, or 0.
+        dimension: axis to sort along.
+        is_stable: whether equal elements keep their order, which they do in any case.
+        num_keys: how many of several arrays are keys, the first the most significant; the others go along.
+
+    Returns:
+        An array, or a tuple of them where a sequence is given, of their shapes and dtypes.
+
+    Raises:
+        ArgumentError: if there is no array, or not one for each key.
+        ShapeError: if shapes differ, at the call at the latest, or the axis is not there.
+
+    Example:
+        >>> lax.sort((np.array([2, 1, 2]), np.array([3, 2, 1])), num_keys=2)
+        (array([1, 2, 2]), array([2, 1, 3]))
     """
     several = isinstance(operand, tuple | list)
     given: list[Any] = [*operand] if isinstance(operand, tuple | list) else [operand]
@@ -76,7 +91,24 @@ def _sorted(trace: Trace, values: list[Value], axis: int, num_keys: int) -> list
 def sort_key_val(
     keys: ArrayLike, values: ArrayLike, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Array, Array]:
-    """``keys`` in order along ``dimension``, and ``values`` in the order of the keys."""
+    """Keys in order along an axis, and values in the order of the keys.
+
+    Args:
+        keys: array of any dtype.
+        values: array of the same shape, of any dtype.
+        dimension: axis to sort along.
+        is_stable: whether equal elements keep their order, which they do in any case.
+
+    Returns:
+        A pair of arrays.
+
+    Raises:
+        ShapeError: if shapes differ, at the call at the latest, or the axis is not there.
+
+    Example:
+        >>> lax.sort_key_val(np.array([3, 1, 2]), np.array([10, 20, 30]))
+        (array([1, 2, 3]), array([20, 30, 10]))
+    """
     ordered, carried = sort((keys, values), dimension=dimension, is_stable=is_stable, num_keys=1)
     return ordered, carried
 
@@ -84,14 +116,30 @@ def sort_key_val(
 def sort_by(
     operands: ArrayLike | Sequence[ArrayLike], comparator: Comparator, dimension: int = -1, is_stable: bool = True
 ) -> Array | tuple[Array, ...]:
-    """Arrays of one shape in an order of one's own along ``dimension``: StableHLO's sort.
+    """Elements in an order of one's own along an axis: StableHLO's sort.
 
-    ``comparator(l0, r0, l1, r1, …)`` takes scalars, two of each operand, and says whether the left ones go before the
-    right ones: an order, in which what goes before neither way is equal. Equal elements keep their order, with
-    ``is_stable`` or without. A comparator that compares one expression of both sides, and of equal ones another, is
-    recognised, and costs what ``sort`` does; any other is called some log(n)**2 / 2 times for each element.
+    A comparator that compares one expression of both sides, and of equal ones another, is recognised, and costs what
+    :func:`sort` does; any other is called some log(n)**2 / 2 times for each element.
 
-    It computes with its arguments, Python numbers and dims: an array from outside is an UnsupportedOpError.
+    Args:
+        operands: array, or a sequence of arrays of one shape.
+        comparator: function of scalars, two of each array, ``comparator(l0, r0, l1, r1, …)``: whether the left ones go
+            before the right ones. It computes with its arguments, Python numbers and dims. What goes before neither way
+            is equal.
+        dimension: axis to sort along.
+        is_stable: whether equal elements keep their order, which they do in any case.
+
+    Returns:
+        An array, or a tuple of them where a sequence is given, of their shapes and dtypes.
+
+    Raises:
+        ArgumentError: if there is no array.
+        UnsupportedOpError: if the comparator reads an array from outside.
+        ShapeError: if shapes differ, at the call at the latest, or the axis is not there.
+
+    Example:
+        >>> lax.sort_by(np.array([3, -5, 1]), lambda a, b: abs(a) < abs(b))
+        array([ 1,  3, -5])
     """
     several = isinstance(operands, tuple | list)
 
@@ -113,10 +161,26 @@ def sort_by(
 
 @raw
 def top_k(operand: ArrayLike, k: Size, *, axis: int = -1) -> tuple[Array, Array]:
-    """The ``k`` greatest elements along ``axis``, and where they stand, as int32; as in ``jax.lax.top_k``.
+    """Greatest elements along an axis and their places, as in ``jax.lax.top_k``.
 
-    The greatest comes first, and of equal ones the first. Floats are ordered as by IEEE 754's totalOrder: NaN is more
-    than inf, 0.0 more than -0.0. ``k`` may be a dimension; one that is more than there are elements is a ShapeError.
+    Floats are ordered as by IEEE 754's totalOrder: NaN is more than inf, 0.0 more than -0.0.
+
+    Args:
+        operand: array of any real dtype.
+        k: how many: an int, a dimension, or a traced integer, whose size is found out when the program runs.
+        axis: axis to go along.
+
+    Returns:
+        The elements, the greatest first and of equal ones the first, and their places, int32; the axis has ``k``
+        elements.
+
+    Raises:
+        ShapeError: if ``k`` is more than there are, at the call at the latest.
+        UnsupportedOpError: if ``operand`` is complex.
+
+    Example:
+        >>> lax.top_k(np.array([1, 5, 3]), 2)
+        (array([5, 3]), array([1, 2], dtype=int32))
     """
     trace = trace_of(operand, k)
     (x,) = _arrays("top_k", trace, [operand])

@@ -31,7 +31,25 @@ def _symmetrized(what: str, x: Array) -> Tracer:
 
 @raw
 def cholesky(a: Array, *, symmetrize_input: bool = True) -> Array:
-    """The lower triangular L with ``L L^H == a``, or of ``(a + a^H) / 2`` with ``symmetrize_input``."""
+    """Cholesky factors of Hermitian, positive definite matrices.
+
+    Args:
+        a: array of shape (..., n, n), of float32, float64, complex64 or complex128; n may be symbolic, or 0.
+        symmetrize_input: whether ``(a + a^H) / 2`` is taken, rather than the lower triangle.
+
+    Returns:
+        The lower triangular L with ``L L^H == a``, of the shape and dtype of ``a``; NaN for a matrix that is not
+        definite.
+
+    Raises:
+        ShapeError: if matrices are not square, at the call at the latest.
+        UnsupportedOpError: if ``a`` has another dtype, and is not made a float by being made symmetric.
+
+    Example:
+        >>> lax.linalg.cholesky(np.array([[4.0, 0.0], [0.0, 9.0]]))
+        array([[2., 0.],
+               [0., 3.]])
+    """
     if symmetrize_input:
         a = _symmetrized("cholesky", a)
     return emitted("cholesky", "cholesky", [a], lower=True)[0]
@@ -39,9 +57,23 @@ def cholesky(a: Array, *, symmetrize_input: bool = True) -> Array:
 
 @raw
 def eigh(x: Array, *, lower: bool = True, symmetrize_input: bool = True) -> tuple[Array, Array]:
-    """The eigenvectors of Hermitian matrices, in columns, and the eigenvalues from the least to the greatest.
+    """Eigenvectors and eigenvalues of Hermitian matrices.
 
-    Without ``symmetrize_input`` one triangle is read: the lower one, or the upper.
+    Args:
+        x: array of shape (..., n, n), of float32, float64, complex64 or complex128; n may be symbolic, or 0.
+        lower: whether the lower triangle is read rather than the upper one, where it is not made symmetric.
+        symmetrize_input: whether ``(x + x^H) / 2`` is taken.
+
+    Returns:
+        The vectors, in the columns of (..., n, n), and the values from the least to the greatest, (..., n), real.
+
+    Raises:
+        ShapeError: if matrices are not square, at the call at the latest.
+        UnsupportedOpError: if ``x`` has another dtype.
+
+    Example:
+        >>> lax.linalg.eigh(np.array([[2.0, 0.0], [0.0, 1.0]]))[1]
+        array([1., 2.])
     """
     if symmetrize_input:
         x = _symmetrized("eigh", x)
@@ -51,10 +83,23 @@ def eigh(x: Array, *, lower: bool = True, symmetrize_input: bool = True) -> tupl
 
 @raw
 def lu(x: Array) -> tuple[Array, Array, Array]:
-    """The factors of (..., m, n) with rows exchanged, pivots and permutation.
+    """LU factors of matrices with rows exchanged.
 
-    U stands in the upper triangle, and L without its ones below; ``pivots`` (..., min(m, n)) say which row each step
-    exchanged its own with, and ``permutation`` (..., m) the order that rows are in then; both are int32.
+    Args:
+        x: array of shape (..., m, n), of float32, float64, complex64 or complex128; sizes may be symbolic, or 0.
+
+    Returns:
+        The factors in one array: U in the upper triangle, L without its ones below; ``pivots`` (..., min(m, n)), int32:
+        which row each step exchanged its own with; ``permutation`` (..., m), int32: the order that rows are in then.
+
+    Raises:
+        ShapeError: if ``x`` has fewer than two axes.
+        UnsupportedOpError: if ``x`` has another dtype.
+
+    Example:
+        >>> lax.linalg.lu(np.array([[0.0, 2.0], [1.0, 3.0]]))
+        (array([[1., 3.],
+               [0., 2.]]), array([1, 1], dtype=int32), array([1, 0], dtype=int32))
     """
     factors, pivots, permutation = emitted("lu", "lu", [x])
     return factors, pivots, permutation
@@ -62,14 +107,43 @@ def lu(x: Array) -> tuple[Array, Array, Array]:
 
 @raw
 def qr(x: Array, *, full_matrices: bool = True) -> tuple[Array, Array]:
-    """Q with orthonormal columns, m of (..., m, n) with ``full_matrices``, else min(m, n); and R, upper triangular."""
+    """QR factors of matrices.
+
+    Args:
+        x: array of shape (..., m, n), of float32, float64, complex64 or complex128; sizes may be symbolic, or 0.
+        full_matrices: whether Q is square.
+
+    Returns:
+        Q with orthonormal columns, m of them or ``min(m, n)``, and R, upper triangular.
+
+    Raises:
+        ShapeError: if ``x`` has fewer than two axes.
+        UnsupportedOpError: if ``x`` has another dtype.
+    """
     q, r = emitted("qr", "qr", [x], full_matrices=full_matrices)
     return q, r
 
 
 @raw
 def svd(x: Array, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
-    """``U``, the singular values from the greatest to the least, and ``V^H``; those alone without ``compute_uv``."""
+    """Singular value decomposition of matrices.
+
+    Args:
+        x: array of shape (..., m, n), of float32, float64, complex64 or complex128; sizes may be symbolic, or 0.
+        full_matrices: whether U and V^H are square.
+        compute_uv: whether vectors are computed.
+
+    Returns:
+        U, the singular values from the greatest to the least, and V^H; or the values alone.
+
+    Raises:
+        ShapeError: if ``x`` has fewer than two axes.
+        UnsupportedOpError: if ``x`` has another dtype.
+
+    Example:
+        >>> lax.linalg.svd(np.array([[3.0, 0.0], [0.0, 4.0]]), compute_uv=False)
+        array([4., 3.])
+    """
     if not compute_uv:
         return emitted("svd", "svd", [x], full_matrices=False, vectors=False)[0]
     u, s, vh = emitted("svd", "svd", [x], full_matrices=full_matrices, vectors=True)
@@ -87,10 +161,31 @@ def triangular_solve(
     conjugate_a: bool = False,
     unit_diagonal: bool = False,
 ) -> Array:
-    """``X`` of ``op(a) X == b`` with ``left_side``, else of ``X op(a) == b``; ``a`` is triangular.
+    """Solutions of systems whose matrices are triangular: ``op(a) X == b``, or ``X op(a) == b``.
 
-    ``op`` transposes, and conjugates what is transposed. What is on the other side of ``a`` is not read, nor its
-    diagonal with ``unit_diagonal``. Of a zero on the diagonal inf and NaN.
+    What is on the other side of ``a`` is not read. Of a zero on the diagonal there come inf and NaN.
+
+    Args:
+        a: array of shape (..., n, n), of float32, float64, complex64 or complex128; n may be symbolic, or 0.
+        b: array of the same dtype, (..., n, k) with ``left_side``, else (..., k, n); axes in front are equal.
+        left_side: whether ``a`` is on the left.
+        lower: whether ``a`` is lower triangular.
+        transpose_a: whether ``op`` transposes.
+        conjugate_a: whether ``op`` conjugates.
+        unit_diagonal: whether the diagonal is taken for ones, and not read.
+
+    Returns:
+        X, of the shape and dtype of ``b``.
+
+    Raises:
+        ShapeError: if sizes do not fit, at the call at the latest, or dtypes differ.
+        UnsupportedOpError: if the dtype is another one.
+
+    Example:
+        >>> a, b = np.array([[2.0, 0.0], [1.0, 4.0]]), np.array([[2.0], [9.0]])
+        >>> lax.linalg.triangular_solve(a, b, left_side=True, lower=True)
+        array([[1.],
+               [2.]])
     """
     if conjugate_a and not transpose_a and dtypes.dtype(a.dtype).kind is Kind.COMPLEX:
         (real,), (imag,) = (emitted("triangular_solve", part, [a]) for part in ("real", "imag"))

@@ -23,53 +23,146 @@ def _float(what: str, x: ArrayLike) -> Array:
 
 @public
 def relu(x: ArrayLike, /) -> Array:
-    """``max(x, 0)``, in the dtype of ``x``."""
+    """``max(x, 0)``, element by element.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        An array of the shape and dtype of ``x``; of booleans int64.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> nn.relu(np.array([-1.0, 2.0]))
+        array([0., 2.])
+    """
     return dnp.maximum(x, 0)
 
 
 @public
 def relu6(x: ArrayLike, /) -> Array:
-    """``min(max(x, 0), 6)``."""
+    """``min(max(x, 0), 6)``, element by element.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        An array of the shape and dtype of ``x``; of booleans int64.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+    """
     return dnp.minimum(dnp.maximum(x, 0), 6)
 
 
 @public
 def leaky_relu(x: ArrayLike, /, negative_slope: ArrayLike = 0.01) -> Array:
-    """``x`` where it is at least 0, else ``negative_slope * x``."""
+    """``x`` where it is at least 0, else ``negative_slope * x``, element by element.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        negative_slope: factor below 0, a number or an array that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+
+    Example:
+        >>> nn.leaky_relu(np.array([-1.0, 2.0]))
+        array([-0.01,  2.  ])
+    """
     value = _float("leaky_relu", x)
     return dnp.where(value >= 0, value, value * negative_slope)
 
 
 @public
 def elu(x: ArrayLike, /, alpha: ArrayLike = 1.0) -> Array:
-    """``x`` above 0, else ``alpha * (exp(x) - 1)``."""
+    """``x`` above 0, else ``alpha * (exp(x) - 1)``, element by element (https://arxiv.org/abs/1511.07289).
+
+    Args:
+        x: array of any real dtype, of any shape.
+        alpha: factor below 0, a number or an array that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+    """
     value = _float("elu", x)
     return dnp.where(value > 0, value, alpha * dnp.expm1(dnp.minimum(value, 0)))
 
 
 @public
 def celu(x: ArrayLike, /, alpha: ArrayLike = 1.0) -> Array:
-    """``x`` above 0, else ``alpha * (exp(x / alpha) - 1)``."""
+    """``x`` above 0, else ``alpha * (exp(x / alpha) - 1)``, element by element (https://arxiv.org/abs/1704.07483).
+
+    Args:
+        x: array of any real dtype, of any shape.
+        alpha: a number other than 0, or an array that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+    """
     value = _float("celu", x)
     return dnp.maximum(value, 0) + alpha * dnp.expm1(dnp.minimum(value, 0) / alpha)
 
 
 @public
 def sigmoid(x: ArrayLike, /) -> Array:
-    """``1 / (1 + exp(-x))``."""
+    """``1 / (1 + exp(-x))``, element by element, without overflow.
+
+    Args:
+        x: array of any dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Example:
+        >>> nn.sigmoid(np.array([0.0, 100.0]))
+        array([0.5, 1. ])
+    """
     value = _float("sigmoid", x)
     return emit("logistic", value)
 
 
 @public
 def log_sigmoid(x: ArrayLike, /) -> Array:
-    """``log(sigmoid(x))`` without overflow."""
+    """``log(sigmoid(x))``, element by element, without overflow.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+    """
     return -softplus(-_float("log_sigmoid", x))
 
 
 @public
 def silu(x: ArrayLike, /) -> Array:
-    """``x * sigmoid(x)``."""
+    """``x * sigmoid(x)``, element by element, also called swish (https://arxiv.org/abs/1606.08415).
+
+    Args:
+        x: array of any dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Example:
+        >>> nn.silu(np.array([-1.0, 1.0]))
+        array([-0.26894142,  0.73105858])
+    """
     value = _float("silu", x)
     return emit("multiply", value, emit("logistic", value))
 
@@ -79,7 +172,17 @@ swish = silu
 
 @public
 def softplus(x: ArrayLike, /) -> Array:
-    """``log(1 + exp(x))`` without overflow."""
+    """``log(1 + exp(x))``, element by element, without overflow.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+    """
     value = _float("softplus", x)
     tail = emit("log_plus_one", emit("exponential", emit("negate", emit("abs", value))))
     return emit("add", emit("maximum", value, filled(value, 0)), tail)
@@ -87,42 +190,96 @@ def softplus(x: ArrayLike, /) -> Array:
 
 @public
 def squareplus(x: ArrayLike, /, b: ArrayLike = 4) -> Array:
-    """``(x + sqrt(x * x + b)) / 2`` (https://arxiv.org/abs/2112.11687)."""
+    """``(x + sqrt(x * x + b)) / 2``, element by element (https://arxiv.org/abs/2112.11687).
+
+    Args:
+        x: array of any dtype, of any shape.
+        b: smoothness, a number or an array that broadcasts with ``x``.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+    """
     value = _float("squareplus", x)
     return (value + dnp.sqrt(value * value + b)) * 0.5
 
 
 @public
 def soft_sign(x: ArrayLike, /) -> Array:
-    """``x / (|x| + 1)``."""
+    """``x / (|x| + 1)``, element by element.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+    """
     value = _float("soft_sign", x)
     return value / (dnp.abs(value) + 1)
 
 
 @public
 def hard_tanh(x: ArrayLike, /) -> Array:
-    """``x`` held between -1 and 1."""
+    """``x`` held between -1 and 1, element by element.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+    """
     return dnp.clip(x, -1, 1)
 
 
 @public
 def hard_sigmoid(x: ArrayLike, /) -> Array:
-    """``relu6(x + 3) / 6``."""
+    """``relu6(x + 3) / 6``, element by element.
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+    """
     return relu6(_float("hard_sigmoid", x) + 3.0) / 6.0
 
 
 @public
 def hard_swish(x: ArrayLike, /) -> Array:
-    """``x * hard_sigmoid(x)``."""
+    """``x * hard_sigmoid(x)``, element by element (https://arxiv.org/abs/1905.02244).
+
+    Args:
+        x: array of any real dtype, of any shape.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+    """
     value = _float("hard_swish", x)
     return value * hard_sigmoid(value)
 
 
 @public
 def gelu(x: ArrayLike, /, approximate: bool = True) -> Array:
-    """``x`` times the normal distribution's probability of less (https://arxiv.org/abs/1606.08415).
+    """``x`` times the normal distribution's probability of less, element by element (https://arxiv.org/abs/1606.08415).
 
-    By default the approximation with tanh, as in JAX; with ``approximate=False`` the exact form with erf.
+    Args:
+        x: array of any real dtype, of any shape.
+        approximate: True, as in JAX: the formula with tanh; False: the exact one with erf, as PyTorch's default is.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Example:
+        >>> nn.gelu(np.array([-1.0, 1.0]))
+        array([-0.15880801,  0.84119199])
     """
     value = _float("gelu", x)
     if approximate:
@@ -135,9 +292,21 @@ def gelu(x: ArrayLike, /, approximate: bool = True) -> Array:
 
 @public
 def glu(x: ArrayLike, /, axis: int = -1) -> Array:
-    """The first half of ``x`` along an axis times the sigmoid of the second (https://arxiv.org/abs/1612.08083).
+    """First half of an axis times the sigmoid of the second (https://arxiv.org/abs/1612.08083).
 
-    Raises ShapeError where the axis is not even.
+    Args:
+        x: array of any dtype.
+        axis: axis to halve; its size may be symbolic.
+
+    Returns:
+        An array in the dtype of ``x``, of integers in the default float dtype, whose axis has half the size.
+
+    Raises:
+        ShapeError: if the size is odd: at once where that is proved, otherwise when called.
+
+    Example:
+        >>> nn.glu(np.array([1.0, 2.0, 0.0, 0.0]))
+        array([0.5, 1. ])
     """
     left, right = dnp.split(_float("glu", x), 2, axis)
     return left * sigmoid(right)

@@ -25,13 +25,30 @@ def dot_product_attention(
     query: ArrayLike, key: ArrayLike, value: ArrayLike, /, bias: ArrayLike | None = None,
     mask: ArrayLike | None = None, *, scale: ArrayLike | None = None, is_causal: bool = False,
 ) -> Array:  # fmt: skip
-    """``softmax(query @ key * scale + bias) @ value`` for each head (https://arxiv.org/abs/1706.03762).
+    """Attention ``softmax(query @ key * scale + bias) @ value`` for each head (https://arxiv.org/abs/1706.03762).
 
-    ``query`` is ``[b, t, n, h]`` or ``[t, n, h]``; ``key`` and ``value`` are ``[b, s, k, h]``, whose k heads each
-    serve n / k heads of the query. ``bias`` is added to the scores ``[b, n, t, s]`` and ``mask`` says where they
-    count; both broadcast. ``is_causal`` leaves out keys behind the query. ``scale`` is ``h ** -0.5`` by default. The
-    softmax is computed in float32 at least. As in JAX, masked scores become a large negative number, so a row that is
-    masked altogether is the mean of all values.
+    The softmax is computed in float32 at least. As in JAX, masked scores become a large negative number, so a row that
+    is masked altogether is the mean of all values. All sizes may be symbolic, or 0.
+
+    Args:
+        query: array ``[b, t, n, h]`` or ``[t, n, h]``, of any real dtype.
+        key: array ``[b, s, k, h]``, or without ``b``: each of the k heads serves n / k heads of the query.
+        value: array like ``key``.
+        bias: array that broadcasts to the scores ``[b, n, t, s]``, and is added to them.
+        mask: array of booleans that broadcasts to the scores: which of them count.
+        scale: factor of the scores; None: ``h ** -0.5``.
+        is_causal: whether keys behind the query are left out.
+
+    Returns:
+        An array of the shape of ``query``, in the dtype that the three promote to.
+
+    Raises:
+        ShapeError: if arrays have other numbers of axes, heads cannot be shared, or sizes differ, at the call at the
+            latest.
+
+    Example:
+        >>> nn.dot_product_attention(*(np.ones((1, 2, 1, 4), np.float32),) * 3, is_causal=True).shape
+        (1, 2, 1, 4)
     """
     q, k, v = promote("dot_product_attention", query, key, value)
     if q.ndim == 3 and k.ndim == 3 and v.ndim == 3:

@@ -30,14 +30,37 @@ def conv(
     lhs_dilation: int | Sequence[int] | None = None, rhs_dilation: int | Sequence[int] | None = None,
     dimension_numbers: Any = None, feature_group_count: Size = 1, batch_group_count: Size = 1,
 ) -> Array:  # fmt: skip
-    """The image ``lhs`` convolved with the kernel ``rhs``: for each place the sum of the products with its window.
+    """Convolution of an image with a kernel: for each place the sum of the products with its window.
 
-    Arguments are those of ``jax.lax.conv_general_dilated``, its name here too. ``dimension_numbers`` names the axes of
-    image, kernel and result, for example ``("NHWC", "HWIO", "NHWC")``; by default ``("NCHW", "OIHW", "NCHW")`` with as
-    many spatial axes as there are. ``padding`` is ``"VALID"``, ``"SAME"`` (results for every ``stride``-th element,
-    with an odd element of padding behind), ``"SAME_LOWER"`` (in front) or ``(low, high)`` for each spatial axis;
-    negative numbers cut off. An image smaller than the window gives no places, not an error. Raises ShapeError where
-    features and groups do not fit: at once where that is proved, otherwise when called.
+    Arguments are those of ``jax.lax.conv_general_dilated``, its name here too. Batch, places, features and padding may
+    be symbolic. An image smaller than the window gives no places, not an error.
+
+    Args:
+        lhs: image of any dtype but bool.
+        rhs: kernel of as many axes.
+        window_strides: distance of windows, an int or one for each spatial axis.
+        padding: ``"VALID"``; ``"SAME"``: results for every ``stride``-th element, with an odd element of padding
+            behind; ``"SAME_LOWER"``: in front; or ``(low, high)`` for each spatial axis, of which negative ones cut
+            off.
+        lhs_dilation: distance of the image's elements, between which there are zeros; None: 1.
+        rhs_dilation: distance of the kernel's elements; None: 1.
+        dimension_numbers: axes of image, kernel and result, such as ``("NHWC", "HWIO", "NHWC")``; None:
+            ``("NCHW", "OIHW", "NCHW")`` with as many spatial axes as there are.
+        feature_group_count: how many groups features are in, an int or a dimension; as many as features: a depthwise
+            convolution.
+        batch_group_count: how many groups the batch is in.
+
+    Returns:
+        An image in the dtype that both promote to.
+
+    Raises:
+        ShapeError: if features and groups do not fit: at once where that is proved, otherwise when called; if numbers
+            of axes differ, or ``dimension_numbers`` do not name them.
+        UnsupportedOpError: if ``padding`` is another name, or a name beside ``lhs_dilation``.
+
+    Example:
+        >>> nn.conv(np.arange(4.0).reshape(1, 1, 4), np.ones((1, 1, 2)))
+        array([[[1., 3., 5.]]])
     """
     image, kernel = promote("conv", lhs, rhs)
     specs = _specs("conv", image, kernel, dimension_numbers)
@@ -67,12 +90,30 @@ def conv_transpose(
     lhs: ArrayLike, rhs: ArrayLike, /, strides: int | Sequence[int] = 1, padding: Padding = "SAME",
     rhs_dilation: int | Sequence[int] | None = None, dimension_numbers: Any = None, transpose_kernel: bool = False,
 ) -> Array:  # fmt: skip
-    """A convolution of the image with ``strides - 1`` holes between its elements: it makes images larger.
+    """Convolution of an image with holes between its elements, which makes it larger, as in ``jax.lax.conv_transpose``.
 
-    As in ``jax.lax.conv_transpose``: ``dimension_numbers`` are ``("NHWC", "HWIO", "NHWC")`` by default, ``"SAME"``
-    gives ``size * stride`` places and ``"VALID"`` ``size * stride + max(window - stride, 0)``, and with
-    ``transpose_kernel`` the kernel is that of the convolution whose gradient this is: turned around, its features
-    exchanged.
+    Args:
+        lhs: image of any dtype but bool; sizes may be symbolic.
+        rhs: kernel of as many axes.
+        strides: distance of the image's elements, an int or one for each spatial axis.
+        padding: ``"SAME"``: ``size * stride`` places; ``"VALID"``: ``size * stride + max(window - stride, 0)``; or a
+            pair for each spatial axis.
+        rhs_dilation: distance of the kernel's elements; None: 1.
+        dimension_numbers: axes of image, kernel and result; None: ``("NHWC", "HWIO", "NHWC")``.
+        transpose_kernel: whether the kernel is that of the convolution whose gradient this is: turned around, its
+            features exchanged.
+
+    Returns:
+        An image in the dtype that both promote to.
+
+    Raises:
+        ShapeError: if features do not fit: at once where that is proved, otherwise when called; if numbers of axes
+            differ, or ``dimension_numbers`` do not name them.
+        UnsupportedOpError: if ``padding`` is another name.
+
+    Example:
+        >>> nn.conv_transpose(np.ones((1, 2, 1)), np.ones((2, 1, 1)), 2).shape
+        (1, 4, 1)
     """
     image, kernel = promote("conv_transpose", lhs, rhs)
     spatial = image.ndim - 2

@@ -16,11 +16,26 @@ __all__ = ["softmax_cross_entropy_with_integer_labels"]
 def softmax_cross_entropy_with_integer_labels(
     logits: ArrayLike, labels: ArrayLike, /, axis: int = -1, *, where: ArrayLike | None = None
 ) -> Array:
-    """``-log_softmax(logits)`` at the label, without overflow: one number a row, in the dtype of the logits.
+    """Cross entropy ``-log_softmax(logits)`` at the label, without overflow: one number a row.
 
-    ``labels`` are integers of the shape of ``logits`` without ``axis``. As in Optax (there from a gather), the loss of
-    a label whose logit is -inf is inf, and classes that ``where`` leaves out count as -inf. A label that is no class
-    gives NaN.
+    As in Optax (there from a gather), the loss of a label whose logit is -inf is inf, and classes that ``where`` leaves
+    out count as -inf.
+
+    Args:
+        logits: array of any real dtype.
+        labels: array of integers, of the shape of ``logits`` without ``axis``. A label that is no class gives NaN.
+        axis: axis of the classes; its size may be symbolic, or 0.
+        where: array of booleans that broadcasts with ``logits``: which classes there are; None: all.
+
+    Returns:
+        An array of the shape of ``labels``, in the dtype of ``logits``, of integers in the default float dtype.
+
+    Raises:
+        ShapeError: if the labels have another shape: at once where that is proved, otherwise when called.
+
+    Example:
+        >>> nn.softmax_cross_entropy_with_integer_labels(np.array([[0.0, 0.0]]), np.array([1]))
+        array([0.69314718])
     """
     (value,) = promote("softmax_cross_entropy_with_integer_labels", logits, choose=to_float)
     number = one_axis("softmax_cross_entropy_with_integer_labels", axis, value.ndim)

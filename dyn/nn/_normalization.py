@@ -28,10 +28,25 @@ def _float(what: str, x: ArrayLike) -> Array:
 
 @public
 def softmax(x: ArrayLike, /, axis: Axis = -1, *, where: ArrayLike | None = None) -> Array:
-    """``exp(x)`` over its sum along ``axis``, without overflow.
+    """``exp(x)`` over its sum along axes, without overflow; of nothing nothing.
 
-    Elements that ``where`` leaves out count as -inf and give 0, also where it leaves out a whole row. Without ``where``
-    a row of -inf alone gives NaN, as in JAX.
+    Args:
+        x: array of any real dtype, of any shape.
+        axis: axis or axes of a row; their sizes may be symbolic, or 0.
+        where: array of booleans that broadcasts with ``x``: elements that it leaves out count as -inf, and give 0, also
+            where a whole row is left out.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype. Without
+        ``where`` a row of -inf alone gives NaN, as in JAX.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+        ShapeError: if an axis is not one of ``x``.
+
+    Example:
+        >>> nn.softmax(np.array([0.0, np.log(3.0)]))
+        array([0.25, 0.75])
     """
     value = _float("softmax", x)
     if where is not None:
@@ -46,7 +61,24 @@ def softmax(x: ArrayLike, /, axis: Axis = -1, *, where: ArrayLike | None = None)
 
 @public
 def log_softmax(x: ArrayLike, /, axis: Axis = -1, *, where: ArrayLike | None = None) -> Array:
-    """``log(softmax(x))``, precise where the softmax is small; -inf for elements that ``where`` leaves out."""
+    """``log(softmax(x))`` along axes, precise where the softmax is small.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        axis: axis or axes of a row; their sizes may be symbolic, or 0.
+        where: array of booleans that broadcasts with ``x``: elements that it leaves out give -inf.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+        ShapeError: if an axis is not one of ``x``.
+
+    Example:
+        >>> nn.log_softmax(np.array([0.0, 0.0]))
+        array([-0.69314718, -0.69314718])
+    """
     value = _float("log_softmax", x)
     if where is not None:
         value = dnp.where(where, value, -dnp.inf)
@@ -57,7 +89,24 @@ def log_softmax(x: ArrayLike, /, axis: Axis = -1, *, where: ArrayLike | None = N
 
 @public
 def logsumexp(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """``log(sum(exp(x)))`` without overflow; -inf of nothing."""
+    """``log(sum(exp(x)))`` along axes, without overflow.
+
+    Args:
+        x: array of any real dtype, of any shape.
+        axis: axis or axes to reduce; None: all.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array of the shape of ``x`` without the axes; -inf of nothing.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+        ShapeError: if an axis is not one of ``x``.
+
+    Example:
+        >>> nn.logsumexp(np.array([1000.0, 1000.0]))
+        array(1000.69314718)
+    """
     value = _float("logsumexp", x)
     high = dnp.max(value, axis, True, initial=-dnp.inf)
     # An infinite greatest element would make NaN of a difference.
@@ -81,7 +130,23 @@ def _scaled(value: Array, weight: ArrayLike | None, bias: ArrayLike | None, dtyp
 
 @public
 def standardize(x: ArrayLike, /, axis: Axis = -1, *, epsilon: float = 1e-5) -> Array:
-    """``x`` less its mean, over the square root of its variance plus ``epsilon``, along ``axis``."""
+    """Rows of mean 0 and variance 1: :func:`layer_norm` without factors.
+
+    Args:
+        x: array of any dtype, of any shape.
+        axis: axis or axes of a row; their sizes may be symbolic, or 0.
+        epsilon: what is added to the variance, a Python number.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``.
+
+    Example:
+        >>> nn.standardize(np.array([1.0, 3.0]))
+        array([-0.999995,  0.999995])
+    """
     return layer_norm(x, axis=axis, epsilon=epsilon)
 
 
@@ -90,10 +155,27 @@ def layer_norm(
     x: ArrayLike, /, weight: ArrayLike | None = None, bias: ArrayLike | None = None, axis: Axis = -1, *,
     epsilon: float = 1e-5,
 ) -> Array:  # fmt: skip
-    """Layer normalisation (https://arxiv.org/abs/1607.06450): rows of mean 0 and variance 1, scaled and shifted.
+    """Layer normalisation: rows of mean 0 and variance 1, scaled and shifted (https://arxiv.org/abs/1607.06450).
 
-    Mean and variance are taken in two passes along ``axis``, of 16-bit floats in float32. ``weight`` and ``bias``
-    broadcast with ``x``.
+    Mean and variance are taken in two passes, of 16-bit floats in float32.
+
+    Args:
+        x: array of any dtype, of any shape.
+        weight: factors, which broadcast with ``x``; None: 1.
+        bias: summands, which broadcast with ``x``; None: 0.
+        axis: axis or axes of a row; their sizes may be symbolic, or 0.
+        epsilon: what is added to the variance, a Python number.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype. Wider factors
+        make it wider.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or factors do not broadcast, at the call at the latest.
+
+    Example:
+        >>> nn.layer_norm(np.array([[1.0, 3.0]]), np.array([2.0, 2.0]), np.array([1.0, 1.0]))
+        array([[-0.99999,  2.99999]])
     """
     given = _float("layer_norm", x)
     value: Array = cast(given, given.element_type.wide)
@@ -104,7 +186,25 @@ def layer_norm(
 
 @public
 def rms_norm(x: ArrayLike, /, weight: ArrayLike | None = None, axis: Axis = -1, *, epsilon: float = 1e-6) -> Array:
-    """``x`` over its root mean square along ``axis``, scaled (https://arxiv.org/abs/1910.07467)."""
+    """Rows over their root mean square, scaled (https://arxiv.org/abs/1910.07467).
+
+    Args:
+        x: array of any dtype, of any shape.
+        weight: factors, which broadcast with ``x``; None: 1.
+        axis: axis or axes of a row; their sizes may be symbolic, or 0.
+        epsilon: what is added to the mean square, a Python number.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype. Wider factors
+        make it wider.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``, or factors do not broadcast, at the call at the latest.
+
+    Example:
+        >>> nn.rms_norm(np.array([3.0, 4.0]))
+        array([0.8485281, 1.1313708])
+    """
     given = _float("rms_norm", x)
     value: Array = cast(given, given.element_type.wide)
     mean_square = dnp.mean(value * value, axis, None, True)
@@ -118,8 +218,27 @@ def batch_norm(
 ) -> Array:  # fmt: skip
     """Batch normalisation with statistics that are given, as at inference (https://arxiv.org/abs/1502.03167).
 
-    ``(x - mean) / sqrt(variance + epsilon) * weight + bias``, with vectors along ``axis`` (``[features]``), as one
-    multiplication and one addition an element.
+    ``(x - mean) / sqrt(variance + epsilon) * weight + bias``, as one multiplication and one addition an element.
+
+    Args:
+        x: array of any dtype, of any shape.
+        mean: vector ``[features]``.
+        variance: vector ``[features]``.
+        weight: vector ``[features]`` of factors; None: 1.
+        bias: vector ``[features]`` of summands; None: 0.
+        axis: axis of the features; its size may be symbolic.
+        epsilon: what is added to the variance, a Python number.
+
+    Returns:
+        An array of the shape of ``x``, in the dtype that all promote to, of 16-bit floats in theirs.
+
+    Raises:
+        ShapeError: if vectors do not broadcast with the axis, at the call at the latest.
+
+    Example:
+        >>> nn.batch_norm(np.array([[1.0], [3.0]]), np.array([2.0]), np.array([1.0]))
+        array([[-0.999995],
+               [ 0.999995]])
     """
     given = _float("batch_norm", x)
     value: Array = cast(given, given.element_type.wide)
@@ -140,10 +259,26 @@ def group_norm(
     x: ArrayLike, /, groups: Size, weight: ArrayLike | None = None, bias: ArrayLike | None = None, axis: int = -1, *,
     epsilon: float = 1e-5,
 ) -> Array:  # fmt: skip
-    """Group normalisation (https://arxiv.org/abs/1803.08494): of each image, all places and neighbouring features.
+    """Group normalisation: of each image, all places and neighbouring features (https://arxiv.org/abs/1803.08494).
 
-    ``x`` is ``[batch, ..., features]`` with the features along ``axis``, which ``groups`` shares out; ``weight`` and
-    ``bias`` are ``[features]``. Raises ShapeError where features cannot be shared out so.
+    Args:
+        x: array ``[batch, ..., features]`` of any dtype.
+        groups: how many groups share the features, an int or a dimension.
+        weight: vector ``[features]`` of factors; None: 1.
+        bias: vector ``[features]`` of summands; None: 0.
+        axis: axis of the features; its size may be symbolic.
+        epsilon: what is added to the variance, a Python number.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype. Wider factors
+        make it wider.
+
+    Raises:
+        ShapeError: if features cannot be shared out so: at once where that is proved, otherwise when called.
+
+    Example:
+        >>> nn.group_norm(np.array([[1.0, 3.0, 2.0, 6.0]]), 2)
+        array([[-0.999995  ,  0.999995  , -0.99999875,  0.99999875]])
     """
     given = _float("group_norm", x)
     number = one_axis("group_norm", axis, given.ndim)
@@ -160,9 +295,21 @@ def instance_norm(
     x: ArrayLike, /, weight: ArrayLike | None = None, bias: ArrayLike | None = None, axis: int = -1, *,
     epsilon: float = 1e-5,
 ) -> Array:  # fmt: skip
-    """Instance normalisation (https://arxiv.org/abs/1607.08022): of each image and feature, all places.
+    """Instance normalisation: of each image and feature, all places (https://arxiv.org/abs/1607.08022).
 
-    ``x`` is ``[batch, ..., features]`` with the features along ``axis``; ``weight`` and ``bias`` are ``[features]``.
+    Args:
+        x: array ``[batch, ..., features]`` of any dtype.
+        weight: vector ``[features]`` of factors; None: 1.
+        bias: vector ``[features]`` of summands; None: 0.
+        axis: axis of the features; its size may be symbolic.
+        epsilon: what is added to the variance, a Python number.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype. Wider factors
+        make it wider.
+
+    Raises:
+        ShapeError: if ``axis`` is not one of ``x``, or vectors do not broadcast with it, at the call at the latest.
     """
     given = _float("instance_norm", x)
     number = one_axis("instance_norm", axis, given.ndim)

@@ -26,12 +26,30 @@ def max_pool(
     x: ArrayLike, /, window_shape: int | Sequence[int], strides: int | Sequence[int] | None = None,
     padding: Padding = "VALID", *, window_dilation: int | Sequence[int] = 1, dimension_numbers: str | None = None,
 ) -> Array:  # fmt: skip
-    """The greatest element of each window; NaN where there is one.
+    """Greatest element of each window of an image; NaN where there is one.
 
-    ``x`` is an image ``[batch, *places, features]``, or as ``dimension_numbers`` says: ``"NCHW"`` has the features
-    second. As in Flax, ``strides`` are 1 by default (PyTorch: the window) and ``padding`` is ``"VALID"``, ``"SAME"`` or
-    pairs. Padding never wins: a window of padding alone gives -inf, or the least integer. An image smaller than the
-    window has no windows.
+    Padding never wins: a window of padding alone gives -inf, or the least integer. An image smaller than the window has
+    no windows, and the result no places.
+
+    Args:
+        x: image ``[batch, *places, features]`` of any real dtype, or as ``dimension_numbers`` says; sizes may be
+            symbolic.
+        window_shape: size of a window, an int or one for each spatial axis.
+        strides: distance of windows, an int or one for each spatial axis; None: 1, as in Flax (PyTorch: the window).
+        padding: ``"VALID"``, ``"SAME"``, ``"SAME_LOWER"``, or a pair for each spatial axis.
+        window_dilation: distance of a window's elements, an int or one for each spatial axis.
+        dimension_numbers: order of the axes, such as ``"NCHW"``; None: the features are last.
+
+    Returns:
+        An image in the dtype of ``x``.
+
+    Raises:
+        ShapeError: if ``x`` is no image, or there is not a positive number for each spatial axis.
+        UnsupportedOpError: if ``padding`` is another name.
+
+    Example:
+        >>> nn.max_pool(np.arange(4.0).reshape(1, 4, 1), 2, 2).ravel()
+        array([1., 3.])
     """
     return _pool("max_pool", "maximum", operand("max_pool", x), window_shape, strides, padding, window_dilation,
                  dimension_numbers)  # fmt: skip
@@ -42,7 +60,24 @@ def min_pool(
     x: ArrayLike, /, window_shape: int | Sequence[int], strides: int | Sequence[int] | None = None,
     padding: Padding = "VALID", *, window_dilation: int | Sequence[int] = 1, dimension_numbers: str | None = None,
 ) -> Array:  # fmt: skip
-    """The least element of each window; see :func:`max_pool`."""
+    """Least element of each window of an image; see :func:`max_pool`.
+
+    Args:
+        x: image ``[batch, *places, features]`` of any real dtype, or as ``dimension_numbers`` says; sizes may be
+            symbolic.
+        window_shape: size of a window, an int or one for each spatial axis.
+        strides: distance of windows, an int or one for each spatial axis; None: 1, as in Flax (PyTorch: the window).
+        padding: ``"VALID"``, ``"SAME"``, ``"SAME_LOWER"``, or a pair for each spatial axis.
+        window_dilation: distance of a window's elements, an int or one for each spatial axis.
+        dimension_numbers: order of the axes, such as ``"NCHW"``; None: the features are last.
+
+    Returns:
+        An image in the dtype of ``x``.
+
+    Raises:
+        ShapeError: if ``x`` is no image, or there is not a positive number for each spatial axis.
+        UnsupportedOpError: if ``padding`` is another name.
+    """
     return _pool("min_pool", "minimum", operand("min_pool", x), window_shape, strides, padding, window_dilation,
                  dimension_numbers)  # fmt: skip
 
@@ -52,10 +87,28 @@ def avg_pool(
     x: ArrayLike, /, window_shape: int | Sequence[int], strides: int | Sequence[int] | None = None,
     padding: Padding = "VALID", *, count_include_pad: bool = True, dimension_numbers: str | None = None,
 ) -> Array:  # fmt: skip
-    """The mean of each window, of 16-bit floats in float32; axes, strides and padding as in :func:`max_pool`.
+    """Mean of each window of an image, of 16-bit floats in float32.
 
-    With ``count_include_pad``, the default in Flax and in PyTorch, padding counts as zeros; without, it does not count,
-    and a window of padding alone gives NaN.
+    Args:
+        x: image ``[batch, *places, features]`` of any real dtype, or as ``dimension_numbers`` says; sizes may be
+            symbolic.
+        window_shape: size of a window, an int or one for each spatial axis.
+        strides: distance of windows, an int or one for each spatial axis; None: 1, as in Flax (PyTorch: the window).
+        padding: ``"VALID"``, ``"SAME"``, ``"SAME_LOWER"``, or a pair for each spatial axis.
+        count_include_pad: whether padding counts as zeros, the default in Flax and PyTorch; else it does not count, and
+            a window of padding alone gives NaN.
+        dimension_numbers: order of the axes, such as ``"NCHW"``; None: the features are last.
+
+    Returns:
+        An image in the dtype of ``x``, of integers in the default float dtype.
+
+    Raises:
+        ShapeError: if ``x`` is no image, or there is not a positive number for each spatial axis.
+        UnsupportedOpError: if ``padding`` is another name.
+
+    Example:
+        >>> nn.avg_pool(np.arange(4.0).reshape(1, 4, 1), 2, 2).ravel()
+        array([0.5, 2.5])
     """
     (given,) = promote("avg_pool", x, choose=to_float)
     half = given.element_type.is_narrow
@@ -76,14 +129,40 @@ def avg_pool(
 
 @public
 def global_max_pool(x: ArrayLike, /, *, keepdims: bool = False, dimension_numbers: str | None = None) -> Array:
-    """The greatest element of each feature of each image: ``[batch, features]``. Raises ShapeError for no places."""
+    """Greatest element of each feature of each image.
+
+    Args:
+        x: image ``[batch, *places, features]`` of any real dtype, or as ``dimension_numbers`` says; sizes may be
+            symbolic.
+        keepdims: whether the spatial axes stay, with size 1.
+        dimension_numbers: order of the axes, such as ``"NCHW"``; None: the features are last.
+
+    Returns:
+        An array ``[batch, features]`` in the dtype of ``x``.
+
+    Raises:
+        ShapeError: if ``x`` is no image; when called, if it has no places.
+    """
     value = operand("global_max_pool", x)
     return dnp.max(value, _places("global_max_pool", value, dimension_numbers), keepdims)
 
 
 @public
 def global_avg_pool(x: ArrayLike, /, *, keepdims: bool = False, dimension_numbers: str | None = None) -> Array:
-    """The mean of each feature of each image: ``[batch, features]``; NaN of no places."""
+    """Mean of each feature of each image.
+
+    Args:
+        x: image ``[batch, *places, features]`` of any real dtype, or as ``dimension_numbers`` says; sizes may be
+            symbolic.
+        keepdims: whether the spatial axes stay, with size 1.
+        dimension_numbers: order of the axes, such as ``"NCHW"``; None: the features are last.
+
+    Returns:
+        An array ``[batch, features]`` in the dtype of ``x``, of integers in the default float dtype; NaN of no places.
+
+    Raises:
+        ShapeError: if ``x`` is no image.
+    """
     value = operand("global_avg_pool", x)
     return dnp.mean(value, _places("global_avg_pool", value, dimension_numbers), None, keepdims)
 

@@ -25,10 +25,25 @@ def rotary_embedding(
 ) -> Array:
     """Rotate pairs of features by an angle that grows with the position (https://arxiv.org/abs/2104.09864).
 
-    ``x`` is ``[..., length, heads, width]``; ``positions`` is ``[length]`` or ``[..., length]`` and counts from 0 by
-    default: with a cache of earlier keys pass ``past + arange(length)``. Pair i turns by ``base ** (-2 i / width)`` a
-    position. A pair is features i and i + width / 2, as in GPT-NeoX and Llama; with ``interleaved`` features 2 i and
-    2 i + 1, as in GPT-J. Angles are computed in float32 at least. An odd width is a ShapeError.
+    Pair i turns by ``base ** (-2 i / width)`` a position. Angles are computed in float32 at least.
+
+    Args:
+        x: array ``[..., length, heads, width]`` of any real dtype; sizes may be symbolic.
+        positions: array ``[length]`` or ``[..., length]``; None: from 0 on. With a cache of earlier keys pass
+            ``past + dnp.arange(length)``.
+        base: wavelengths' base, a Python number.
+        interleaved: False: a pair is features i and i + width / 2, as in GPT-NeoX and Llama; True: 2 i and 2 i + 1, as
+            in GPT-J.
+
+    Returns:
+        An array of the shape of ``x``, in its dtype; of integers in the default float dtype.
+
+    Raises:
+        ShapeError: if ``x`` has fewer than three axes, or an odd width, at the call at the latest.
+
+    Example:
+        >>> nn.rotary_embedding(np.ones((2, 1, 4), np.float32)).shape
+        (2, 1, 4)
     """
     (value,) = promote("rotary_embedding", x, choose=to_float)
     if value.ndim < 3:

@@ -27,9 +27,29 @@ _TAILS = (
 
 @public
 def binomial(key: Key, n: ArrayLike, p: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
-    """Draw binomial numbers: successes of ``n`` trials with probability ``p``, as floats; NaN of invalid parameters.
+    """Successes of a number of trials with a given probability.
 
-    The shape is what ``n`` and ``p`` broadcast to unless it is given.
+    By waiting times where they are few, else by transformed rejection (W. Hörmann, "The generation of binomial random
+    variates", 1993).
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        n: number of trials; of fractions the whole part counts.
+        p: probability of success.
+        shape: sizes of the result, ints or dimensions, to which the parameters broadcast; None: what they broadcast to.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype: floats, as in JAX; NaN of invalid parameters.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+
+    Example:
+        >>> dyn.random.binomial(dyn.random.key(7), 5, 1.0, (2,))
+        array([5., 5.], dtype=float32)
     """
     value, chosen = one_key("binomial", key, n, p, shape), float_dtype("binomial", dtype)
     chance = tracer(value._trace, p, "binomial")

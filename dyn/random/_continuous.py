@@ -41,7 +41,24 @@ _PARTS = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
 def normal(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
     """Floats from the normal distribution of mean 0 and variance 1: the inverse of erf, of uniform floats.
 
-    Of a complex dtype real and imaginary part have the variance 1/2 each.
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        shape: sizes of the result, ints or dimensions, which may be 0.
+        dtype: float or complex dtype, of which real and imaginary part have the variance 1/2 each; None: the default
+            float dtype.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, or ``dtype`` no float one.
+        ShapeError: if ``key`` is not one key, or a size is negative.
+
+    Example:
+        >>> dyn.random.normal(dyn.random.key(7), (2, 3)).shape
+        (2, 3)
+        >>> dyn.jit(lambda key, x: x + dyn.random.normal(key, x.shape))(dyn.random.key(7), np.zeros((0, 3), "f4")).shape
+        (0, 3)
     """
     value = one_key("normal", key, shape)
     chosen = float_dtype("normal", dtype, complexes=True)
@@ -67,7 +84,23 @@ def _scaled_inverse(u: Tracer) -> Tracer:
 def truncated_normal(
     key: Key, lower: ArrayLike, upper: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None
 ) -> Array:
-    """Floats from the normal distribution between two bounds, which they never are. The shape is the bounds'."""
+    """Floats from the normal distribution between two bounds, which they never are.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        lower: lower bounds.
+        upper: upper bounds, no less.
+        shape: sizes of the result, ints or dimensions, to which the parameters broadcast; None: what they broadcast to.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+    """
     value = one_key("truncated_normal", key, lower, upper, shape)
     chosen, trace = float_dtype("truncated_normal", dtype), value._trace
     low, high = (parameter(trace, v, "truncated_normal", chosen) for v in (lower, upper))
@@ -79,7 +112,24 @@ def truncated_normal(
 
 @public
 def exponential(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
-    """Floats of the density ``exp(-x)``, x >= 0."""
+    """Floats of the density ``exp(-x)``, x >= 0.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        shape: sizes of the result, ints or dimensions, which may be 0.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, or ``dtype`` no float one.
+        ShapeError: if ``key`` is not one key, or a size is negative.
+
+    Example:
+        >>> dyn.random.exponential(dyn.random.key(7), (2,)).shape
+        (2,)
+    """
     value = one_key("exponential", key, shape)
     return exponential_floats(value, shape_in(value._trace, shape, "exponential"), float_dtype("exponential", dtype))
 
@@ -90,7 +140,21 @@ def exponential_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> Tra
 
 @public
 def gumbel(key: Key, shape: Shape = (), dtype: DTypeLike = None, mode: str | None = None) -> Array:
-    """Floats of the density ``exp(-x - exp(-x))``. With ``mode="high"`` of twice as many bits, for the far tail."""
+    """Floats of the density ``exp(-x - exp(-x))``.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        shape: sizes of the result, ints or dimensions, which may be 0.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+        mode: ``"low"``, or ``"high"`` for twice as many bits, for the far tail; None: ``"low"``.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, or ``dtype`` no float one.
+        ShapeError: if ``key`` is not one key, or a size is negative.
+    """
     value = one_key("gumbel", key, shape)
     dims, chosen = shape_in(value._trace, shape, "gumbel"), float_dtype("gumbel", dtype)
     return gumbel_floats(value, dims, chosen, checked_mode("gumbel", mode))
@@ -113,7 +177,20 @@ def _double_log(log: Tracer) -> Tracer:
 
 @public
 def laplace(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
-    """Floats of the density ``exp(-|x|) / 2``."""
+    """Floats of the density ``exp(-|x|) / 2``.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        shape: sizes of the result, ints or dimensions, which may be 0.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, or ``dtype`` no float one.
+        ShapeError: if ``key`` is not one key, or a size is negative.
+    """
     value, chosen = one_key("laplace", key, shape), float_dtype("laplace", dtype)
     low = -1 + 2.0 ** -(MANTISSA[chosen] + 1)
     u = floats_from(value, shape_in(value._trace, shape, "laplace"), chosen, low, 1.0)
@@ -122,7 +199,20 @@ def laplace(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
 
 @public
 def logistic(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
-    """Floats whose distribution function is ``1 / (1 + exp(-x))``."""
+    """Floats whose distribution function is ``1 / (1 + exp(-x))``.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        shape: sizes of the result, ints or dimensions, which may be 0.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, or ``dtype`` no float one.
+        ShapeError: if ``key`` is not one key, or a size is negative.
+    """
     value, chosen = one_key("logistic", key, shape), float_dtype("logistic", dtype)
     u = floats_from(value, shape_in(value._trace, shape, "logistic"), chosen, TINY[chosen], 1.0)
     return emit("subtract", emit("log", u), emit("log_plus_one", emit("negate", u)))
@@ -130,7 +220,20 @@ def logistic(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
 
 @public
 def cauchy(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
-    """Floats of the density ``1 / (pi * (1 + x*x))``."""
+    """Floats of the density ``1 / (pi * (1 + x*x))``.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        shape: sizes of the result, ints or dimensions, which may be 0.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, or ``dtype`` no float one.
+        ShapeError: if ``key`` is not one key, or a size is negative.
+    """
     value, chosen = one_key("cauchy", key, shape), float_dtype("cauchy", dtype)
     low = 2.0 ** -MANTISSA[chosen]
     u = floats_from(value, shape_in(value._trace, shape, "cauchy"), chosen, low, 1.0)
@@ -139,7 +242,22 @@ def cauchy(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
 
 @public
 def pareto(key: Key, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
-    """Floats of the density ``b / x**(b + 1)``, x >= 1. The shape is that of ``b`` unless it is given."""
+    """Floats of the density ``b / x**(b + 1)``, x >= 1.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        b: shape of the distribution, of more than 0.
+        shape: sizes of the result, ints or dimensions, to which the parameters broadcast; None: what they broadcast to.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+    """
     value, chosen = one_key("pareto", key, b, shape), float_dtype("pareto", dtype)
     power = parameter(value._trace, b, "pareto", chosen)
     dims = shape_for("pareto", value._trace, shape, [power])
@@ -150,7 +268,22 @@ def pareto(key: Key, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike 
 
 @public
 def lognormal(key: Key, sigma: ArrayLike = 1.0, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
-    """``exp(sigma * x)`` of normally distributed x. The shape is that of ``sigma`` unless it is given."""
+    """``exp(sigma * x)`` of normally distributed x.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        sigma: deviation of the logarithms.
+        shape: sizes of the result, ints or dimensions, to which the parameters broadcast; None: what they broadcast to.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+    """
     value, chosen = one_key("lognormal", key, sigma, shape), float_dtype("lognormal", dtype)
     scale = parameter(value._trace, sigma, "lognormal", chosen)
     dims = shape_for("lognormal", value._trace, shape, [scale])

@@ -26,9 +26,25 @@ __all__ = [
 
 @public
 def geometric(key: Key, p: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
-    """Draw geometric numbers: trials until one succeeds, each with probability ``p``; int32 unless ``dtype`` differs.
+    """Trials until one succeeds, each with a given probability.
 
-    The shape is that of ``p`` unless it is given.
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        p: probability of success, of more than 0.
+        shape: sizes of the result, ints or dimensions, to which the parameters broadcast; None: what they broadcast to.
+        dtype: integer dtype; None: int32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no integer one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+
+    Example:
+        >>> dyn.random.geometric(dyn.random.key(7), 1.0, (2,))
+        array([1, 1], dtype=int32)
     """
     value = one_key("geometric", key, p, shape)
     chance = tracer(value._trace, p, "geometric")
@@ -48,7 +64,22 @@ def _array(x: Tracer) -> Array:
 
 @public
 def rayleigh(key: Key, scale: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
-    """Floats of the density ``x * exp(-x*x / 2)``, x >= 0, times ``scale``; of its shape unless another is given."""
+    """Floats of the density ``x * exp(-x*x / 2)``, x >= 0, times a scale.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        scale: factor of the numbers.
+        shape: sizes of the result, ints or dimensions, to which the parameters broadcast; None: what they broadcast to.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+    """
     value, chosen = one_key("rayleigh", key, scale, shape), float_dtype("rayleigh", dtype)
     width = parameter(value._trace, scale, "rayleigh", chosen)
     dims = shape_for("rayleigh", value._trace, shape, [width])
@@ -62,7 +93,20 @@ def weibull_min(
 ) -> Array:
     """Floats whose distribution function is ``1 - exp(-(x / scale)**concentration)``.
 
-    Drawn are numbers of ``shape``, with which the parameters broadcast.
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        scale: factor of the numbers.
+        concentration: shape of the distribution, of more than 0.
+        shape: sizes of what is drawn, with which the parameters broadcast.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of the shape that ``shape`` and the parameters broadcast to.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
     """
     value, chosen = one_key("weibull_min", key, scale, concentration, shape), float_dtype("weibull_min", dtype)
     width, power = (_array(parameter(value._trace, v, "weibull_min", chosen)) for v in (scale, concentration))
@@ -75,9 +119,23 @@ def triangular(
     key: Key, left: ArrayLike, mode: ArrayLike, right: ArrayLike, shape: Shape | None = None,
     dtype: DTypeLike = None,
 ) -> Array:  # fmt: skip
-    """Floats between ``left`` and ``right``, whose density rises to ``mode`` and falls behind it, in straight lines.
+    """Floats between two bounds, whose density rises to a mode and falls behind it, in straight lines.
 
-    The shape is what the three broadcast to unless it is given.
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        left: least numbers.
+        mode: likeliest numbers.
+        right: greatest numbers.
+        shape: sizes of the result, ints or dimensions, to which the parameters broadcast; None: what they broadcast to.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
     """
     value, chosen = one_key("triangular", key, left, mode, right, shape), float_dtype("triangular", dtype)
     given = [parameter(value._trace, v, "triangular", chosen) for v in (left, mode, right)]
@@ -106,7 +164,20 @@ def _signs(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> Tracer:
 
 @public
 def maxwell(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
-    """Floats of the density ``sqrt(2 / pi) * x*x * exp(-x*x / 2)``, x >= 0."""
+    """Floats of the density ``sqrt(2 / pi) * x*x * exp(-x*x / 2)``, x >= 0.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        shape: sizes of the result, ints or dimensions, which may be 0.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, or ``dtype`` no float one.
+        ShapeError: if ``key`` is not one key, or a size is negative.
+    """
     value, chosen = one_key("maxwell", key, shape), float_dtype("maxwell", dtype)
     return _lengths(value, shape_in(value._trace, shape, "maxwell"), chosen)
 
@@ -115,9 +186,22 @@ def maxwell(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
 def double_sided_maxwell(
     key: Key, loc: ArrayLike, scale: ArrayLike, shape: Shape = (), dtype: DTypeLike = None
 ) -> Array:
-    """``loc`` and ``scale`` times a number of :func:`maxwell`, to either side.
+    """Numbers of :func:`maxwell` to either side of a place.
 
-    The shape is ``shape``, the parameters' if that is (), followed by what the parameters broadcast to, as in JAX.
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        loc: the place.
+        scale: factor of the distances.
+        shape: sizes in front of those that the parameters broadcast to; ``()``: those once more, as in JAX.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of the shape ``shape``, followed by what the parameters broadcast to.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
     """
     what = "double_sided_maxwell"
     value, chosen = one_key(what, key, loc, scale, shape), float_dtype(what, dtype)
@@ -131,9 +215,23 @@ def double_sided_maxwell(
 
 @public
 def wald(key: Key, mean: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
-    """Floats of the inverse Gaussian distribution with this mean; of its shape unless another is given.
+    """Floats of the inverse Gaussian distribution.
 
     By the transformation of J. R. Michael, W. R. Schucany and R. W. Haas, The American Statistician 30 (1976).
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        mean: mean of the distribution, of more than 0.
+        shape: sizes of the result, ints or dimensions, to which the parameters broadcast; None: what they broadcast to.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
     """
     value, chosen = one_key("wald", key, mean, shape), float_dtype("wald", dtype)
     centre = parameter(value._trace, mean, "wald", chosen)
@@ -152,9 +250,22 @@ def wald(key: Key, mean: ArrayLike, shape: Shape | None = None, dtype: DTypeLike
 
 @public
 def f(key: Key, dfnum: ArrayLike, dfden: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
-    """The quotient of two numbers of :func:`chisquare`, each over its degrees of freedom.
+    """Quotients of two numbers of :func:`chisquare`, each over its degrees of freedom.
 
-    The shape is what the parameters broadcast to unless it is given.
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        dfnum: degrees of freedom of the numerator.
+        dfden: degrees of freedom of the denominator.
+        shape: sizes of the result, ints or dimensions, to which the parameters broadcast; None: what they broadcast to.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
     """
     value, chosen = one_key("f", key, dfnum, dfden, shape), float_dtype("f", dtype)
     degrees = [parameter(value._trace, v, "f", chosen) for v in (dfnum, dfden)]
@@ -177,7 +288,22 @@ def _generalized(key: Tracer, p: Array, shape: tuple[Dim, ...]) -> Array:
 
 @public
 def generalized_normal(key: Key, p: ArrayLike, shape: Shape = (), dtype: DTypeLike = None) -> Array:
-    """Floats of the density ``exp(-|x|**p)`` over its integral."""
+    """Floats of the density ``exp(-|x|**p)`` over its integral.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        p: exponent, a number: 2 is a normal distribution, 1 Laplace's.
+        shape: sizes of the result, ints or dimensions, which may be 0.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+    """
     what = "generalized_normal"
     value, chosen = one_key(what, key, p, shape), float_dtype(what, dtype)
     power = parameter(value._trace, p, what, chosen)
@@ -186,7 +312,30 @@ def generalized_normal(key: Key, p: ArrayLike, shape: Shape = (), dtype: DTypeLi
 
 @public
 def ball(key: Key, d: Size, p: ArrayLike = 2, shape: Shape = (), dtype: DTypeLike = None) -> Array:
-    """Points of ``d`` coordinates, spread evenly over the ball of radius 1 in the norm of order ``p``."""
+    r"""Points spread evenly over the ball of radius 1 in a norm.
+
+    By F. Barthe, O. Guédon, S. Mendelson and A. Naor, "A probabilistic approach to the geometry of the l_p^n-ball",
+    2005, as in JAX.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        d: number of coordinates, an int or a dimension.
+        p: order of the norm, a number.
+        shape: sizes of the result, ints or dimensions, which may be 0.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of shape (\*shape, d).
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+
+    Example:
+        >>> dyn.random.ball(dyn.random.key(7), 3, shape=(2,)).shape
+        (2, 3)
+    """
     value, chosen = one_key("ball", key, d, p, shape), float_dtype("ball", dtype)
     power: Array = parameter(value._trace, p, "ball", chosen)
     dims = shape_in(value._trace, shape, "ball")

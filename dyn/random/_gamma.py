@@ -32,13 +32,50 @@ def drawn(what: str, key: Tracer, a: Tracer, shape: tuple[Dim, ...], *, log_spac
 
 @public
 def gamma(key: Key, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
-    """Floats of the density ``x**(a - 1) * exp(-x)`` over its integral; of the shape of ``a`` unless it is given."""
+    """Floats of the density ``x**(a - 1) * exp(-x)`` over its integral, by rejection.
+
+    G. Marsaglia and W. W. Tsang, "A simple method for generating gamma variables", 2000, in the order of JAX's draws.
+    The gradient by ``a`` is that of the number that keeps its place in the distribution.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        a: shape of the distribution, of more than 0.
+        shape: sizes of the result, ints or dimensions, to which the parameters broadcast; None: what they broadcast to.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+
+    Example:
+        >>> dyn.random.gamma(dyn.random.key(7), 2.0, (3,)).shape
+        (3,)
+    """
     return _gamma("gamma", key, a, shape, dtype, log_space=False)
 
 
 @public
 def loggamma(key: Key, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
-    """The logarithms of what ``gamma`` draws, exact where that is next to 0."""
+    """Logarithms of what :func:`gamma` draws, exact where that is next to 0.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        a: shape of the distribution, of more than 0.
+        shape: sizes of the result, ints or dimensions, to which the parameters broadcast; None: what they broadcast to.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+    """
     return _gamma("loggamma", key, a, shape, dtype, log_space=True)
 
 
@@ -51,7 +88,23 @@ def _gamma(what: str, key: Key, a: ArrayLike, shape: Shape | None, dtype: DTypeL
 
 @public
 def beta(key: Key, a: ArrayLike, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
-    """Floats of the density ``x**(a - 1) * (1 - x)**(b - 1)`` over its integral, 0 <= x <= 1."""
+    """Floats of the density ``x**(a - 1) * (1 - x)**(b - 1)`` over its integral, 0 <= x <= 1.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        a: first parameter, of more than 0.
+        b: second parameter, of more than 0.
+        shape: sizes of the result, ints or dimensions, to which the parameters broadcast; None: what they broadcast to.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+    """
     value, chosen = one_key("beta", key, a, b, shape), float_dtype("beta", dtype)
     first, second = (parameter(value._trace, v, "beta", chosen) for v in (a, b))
     dims = shape_for("beta", value._trace, shape, [first, second])
@@ -65,7 +118,23 @@ def beta(key: Key, a: ArrayLike, b: ArrayLike, shape: Shape | None = None, dtype
 def dirichlet(key: Key, alpha: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
     """Probabilities along the last axis, of the density ``prod(x**(alpha - 1))`` over its integral.
 
-    The shape is ``shape`` and the last axis of ``alpha``; without ``shape`` that of ``alpha``.
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        alpha: array of one axis or more: parameters of more than 0 along the last.
+        shape: sizes in front of the last axis; None: those of ``alpha``.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of these sizes and the last one of ``alpha``, whose rows add up to 1.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+
+    Example:
+        >>> dyn.random.dirichlet(dyn.random.key(7), np.ones(3), (2,)).shape
+        (2, 3)
     """
     value, chosen = one_key("dirichlet", key, alpha, shape), float_dtype("dirichlet", dtype)
     power = parameter(value._trace, alpha, "dirichlet", chosen)
@@ -81,7 +150,22 @@ def dirichlet(key: Key, alpha: ArrayLike, shape: Shape | None = None, dtype: DTy
 
 @public
 def chisquare(key: Key, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
-    """Sums of the squares of ``df`` normally distributed numbers. The shape is that of ``df`` unless it is given."""
+    """Sums of the squares of normally distributed numbers.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        df: degrees of freedom: how many numbers.
+        shape: sizes of the result, ints or dimensions, to which the parameters broadcast; None: what they broadcast to.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+    """
     value, half, dims = _half_degrees("chisquare", key, df, shape, float_dtype("chisquare", dtype))
     log = drawn("chisquare", value, half, dims, log_space=True)
     return emit("multiply", emit("exponential", log), filled(log, 2))
@@ -89,7 +173,22 @@ def chisquare(key: Key, df: ArrayLike, shape: Shape | None = None, dtype: DTypeL
 
 @public
 def t(key: Key, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
-    """Student's t with ``df`` degrees of freedom. The shape is that of ``df`` unless it is given."""
+    """Floats from Student's t distribution.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        df: degrees of freedom, of more than 0.
+        shape: sizes of the result, ints or dimensions, to which the parameters broadcast; None: what they broadcast to.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+    """
     chosen = float_dtype("t", dtype)
     value, half, dims = _half_degrees("t", key, df, shape, chosen)
     first, second = keys_of(value, 2)
@@ -107,9 +206,27 @@ def _half_degrees(
 
 @public
 def poisson(key: Key, lam: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None) -> Array:
-    """Integers k of the probability ``lam**k * exp(-lam) / k!``, int32 unless ``dtype`` says otherwise.
+    """Integers k of the probability ``lam**k * exp(-lam) / k!``.
 
-    The shape is that of ``lam`` unless it is given. Of a rate that is negative, infinite or NaN it is -1.
+    D. Knuth's method below a rate of 10, and W. Hörmann's transformed rejection from there on, as in JAX.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        lam: rate, an array of real numbers.
+        shape: sizes of the result, ints or dimensions, to which ``lam`` broadcasts; None: those of ``lam``.
+        dtype: integer dtype; None: int32.
+
+    Returns:
+        An array of that shape and dtype; -1 of a rate that is negative, infinite or NaN.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no integer one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+
+    Example:
+        >>> dyn.random.poisson(dyn.random.key(7), 0.0, (2,))
+        array([0, 0], dtype=int32)
     """
     value = one_key("poisson", key, lam, shape)
     trace = value._trace

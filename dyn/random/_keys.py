@@ -38,18 +38,47 @@ def _check_impl(what: str, impl: Any) -> None:
 
 
 def key(seed: int | ArrayLike, *, impl: str | None = None, dtype: str | None = None) -> Array:
-    """The key of an integer seed: uint32 of shape (2,), the upper and the lower half of 64 bits.
+    """Key of an integer seed: the upper and the lower half of its 64 bits.
 
     A Python number counts with all its 64 bits, as in JAX with ``jax_enable_x64``; JAX without it drops the upper half.
-    An array of fewer bits has no upper half. Raises UnsupportedOpError for what is no integer, and ShapeError for
-    several: use ``dyn.vmap``.
+    An array of fewer bits has no upper half.
+
+    Args:
+        seed: a Python integer, a NumPy integer, or an integer array without axes, traced or not.
+        impl: ``"threefry2x32"``, the only generator there is, or None.
+        dtype: the same by JAX's other name.
+
+    Returns:
+        An array of uint32, of shape (2,).
+
+    Raises:
+        UnsupportedOpError: if ``seed`` is no integer, or has more than 64 bits.
+        ShapeError: if it has axes: use ``dyn.vmap`` for several.
+        NotYetError: for another generator.
+
+    Example:
+        >>> dyn.random.key(7)
+        array([0, 7], dtype=uint32)
     """
     _check_impl("key", impl if impl is not None else dtype)
     return _key("key", seed)
 
 
 def PRNGKey(seed: int | ArrayLike, *, impl: str | None = None) -> Array:
-    """A key, by JAX's older name for ``key``."""
+    """Key of an integer seed, by JAX's older name for :func:`key`.
+
+    Args:
+        seed: a Python integer, a NumPy integer, or an integer array without axes, traced or not.
+        impl: ``"threefry2x32"``, the only generator there is, or None.
+
+    Returns:
+        An array of uint32, of shape (2,).
+
+    Raises:
+        UnsupportedOpError: if ``seed`` is no integer, or has more than 64 bits.
+        ShapeError: if it has axes.
+        NotYetError: for another generator.
+    """
     _check_impl("PRNGKey", impl)
     return _key("PRNGKey", seed)
 
@@ -95,19 +124,51 @@ def _from_array(seed: ArrayLike) -> Array:
 
 @public
 def wrap_key_data(key_bits_array: ArrayLike, *, impl: str | None = None, dtype: str | None = None) -> Array:
-    """The words of keys as keys, which they are already: uint32 of shape (…, 2)."""
+    """Words of keys as keys, which they are already.
+
+    Args:
+        key_bits_array: array of uint32, of shape (..., 2).
+        impl: ``"threefry2x32"``, the only generator there is, or None.
+        dtype: the same by JAX's other name.
+
+    Returns:
+        The array.
+
+    Raises:
+        UnsupportedOpError: if it is not uint32.
+        ShapeError: if its last axis has not two elements, at the call at the latest.
+        NotYetError: for another generator.
+    """
     _check_impl("wrap_key_data", impl if impl is not None else dtype)
     return key_words("wrap_key_data", key_bits_array)
 
 
 @public
 def key_data(keys: ArrayLike) -> Array:
-    """The words of keys, which are what keys are: uint32 of shape (…, 2)."""
+    """Words of keys, which are what keys are.
+
+    Args:
+        keys: array of uint32, of shape (..., 2).
+
+    Returns:
+        The array.
+
+    Raises:
+        UnsupportedOpError: if it is not uint32.
+        ShapeError: if its last axis has not two elements, at the call at the latest.
+    """
     return key_words("key_data", keys)
 
 
 def key_impl(keys: ArrayLike) -> str:
-    """The name of the generator."""
+    """Name of the generator of keys.
+
+    Args:
+        keys: array of uint32, of shape (..., 2).
+
+    Returns:
+        ``"threefry2x32"``.
+    """
     return _IMPL
 
 
@@ -116,14 +177,46 @@ def key_impl(keys: ArrayLike) -> str:
 
 @public
 def split(key: Key, num: Shape = 2) -> Array:
-    """New keys from one: uint32 of shape (num, 2), or (…, 2) for a tuple ``num``. Sizes may be dimensions."""
+    r"""New keys from one, whose numbers have nothing to do with each other.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        num: how many, an int or a dimension, or a tuple of sizes.
+
+    Returns:
+        An array of uint32, of shape (num, 2), or (\*num, 2) of a tuple.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32.
+        ShapeError: if ``key`` is not one key, or a size is negative.
+
+    Example:
+        >>> dyn.random.split(dyn.random.key(7)).shape
+        (2, 2)
+    """
     value = one_key("split", key, num)
     return split_key(value, shape_in(value._trace, num, "split"))
 
 
 @public
 def fold_in(key: Key, data: int | ArrayLike) -> Array:
-    """A new key from one and an integer, of which 32 bits count. Raises UnsupportedOpError for what is no integer."""
+    """New key from one and an integer, such as the number of a step.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        data: integer, traced or not, of which 32 bits count.
+
+    Returns:
+        An array of uint32, of shape (2,).
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, or ``data`` no integer.
+        ShapeError: if ``key`` is not one key, or ``data`` has axes.
+
+    Example:
+        >>> dyn.random.fold_in(dyn.random.key(7), 1).shape
+        (2,)
+    """
     value = one_key("fold_in", key, data)
     number = tracer(value._trace, data, "fold_in")
     if number.element_type.kind not in (Kind.INT, Kind.UINT):

@@ -27,11 +27,27 @@ def multivariate_normal(
     key: Key, mean: ArrayLike, cov: ArrayLike, shape: Shape | None = None, dtype: DTypeLike = None,
     method: str = "cholesky",
 ) -> Array:  # fmt: skip
-    """Vectors of the normal distribution with the mean ``mean`` (…, n) and the covariances ``cov`` (…, n, n).
+    r"""Normally distributed vectors with given means and covariances.
 
-    The result has the shape (\\*shape, n), where ``shape`` is what the leading axes broadcast to unless it is given,
-    and the dtype of ``mean``. ``method`` is how a factor of ``cov`` is found: ``"cholesky"``, or ``"eigh"`` or
-    ``"svd"``, which take singular ones too.
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        mean: array of shape (..., n).
+        cov: array of shape (..., n, n), symmetric.
+        shape: sizes in front of ``n``; None: what the leading axes of both broadcast to.
+        dtype: dtype of the result, a float one; None: the one that both promote to.
+        method: how a factor of ``cov`` is found: ``"cholesky"``, or ``"eigh"`` or ``"svd"``, which take singular ones
+            too.
+
+    Returns:
+        An array of shape (\*shape, n).
+
+    Raises:
+        ShapeError: if sizes do not fit, at the call at the latest, or axes are missing; if ``key`` is not one key.
+        UnsupportedOpError: if ``key`` is not uint32, or ``method`` another one.
+
+    Example:
+        >>> dyn.random.multivariate_normal(dyn.random.key(7), np.zeros(2), np.eye(2), (5,)).shape
+        (5, 2)
     """
     if method not in _METHODS:
         raise UnsupportedOpError(
@@ -75,11 +91,29 @@ def _factor(matrix: Any, method: str) -> Any:
 
 
 def orthogonal(key: Key, n: Size, shape: Shape = (), dtype: DTypeLike = None, m: Size | None = None) -> Array:
-    """Matrices (\\*shape, n, m) with orthonormal columns, or rows where there are fewer of them, spread evenly among
-    all such (F. Mezzadri, "How to generate random matrices from the classical compact groups", 2007).
+    r"""Matrices with orthonormal columns, or rows where there are fewer of them, spread evenly among all such.
 
-    ``m`` is ``n`` unless it is given; unitary ones of a complex dtype. UndecidedDimError where which of two dims is the
-    greater is not known.
+    By the factor Q of normally distributed numbers, whose signs are set by R (F. Mezzadri, "How to generate random
+    matrices from the classical compact groups", 2007).
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        n: number of rows, an int or a dimension.
+        shape: sizes of the result, ints or dimensions, which may be 0. The matrices stand behind them.
+        dtype: float or complex dtype, of which matrices are unitary; None: the default float dtype.
+        m: number of columns; None: ``n``.
+
+    Returns:
+        An array of shape (\*shape, n, m).
+
+    Raises:
+        UndecidedDimError: if which of two dimensions is the greater is not known.
+        UnsupportedOpError: if ``key`` is not uint32, or ``dtype`` no float one.
+        ShapeError: if ``key`` is not one key, or a size is negative.
+
+    Example:
+        >>> dyn.random.orthogonal(dyn.random.key(7), 3, (2,)).shape
+        (2, 3, 3)
     """
     if m is None:
         return _square(key, n, shape, dtype)

@@ -39,9 +39,27 @@ _MOST_PLACES = 2**31 - 1
 
 @public
 def permutation(key: Key, x: Size | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
-    """The slices of ``x`` along ``axis`` in random order; of an int or dimension ``x``, of ``arange(x)`` as int32.
+    """Slices of an array in random order, or a random order of numbers.
 
-    With ``independent`` every line along the axis has an order of its own.
+    Where the number of elements is symbolic three rounds of sorting by random bits are made, as many as the greatest
+    size needs; the numbers are those of JAX for each size.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        x: array of any dtype, of one axis or more; or a size, an int or a dimension: the numbers below it.
+        axis: axis of the slices.
+        independent: whether every line along the axis has an order of its own.
+
+    Returns:
+        An array of the shape and dtype of ``x``; of a size a vector of int32.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32.
+        ShapeError: if ``key`` is not one key, or ``x`` an array without axes.
+
+    Example:
+        >>> dnp.sort(dyn.random.permutation(dyn.random.key(7), 4))
+        array([0, 1, 2, 3], dtype=int32)
     """
     value = one_key("permutation", key, x)
     if _is_size(x):
@@ -127,11 +145,30 @@ def choice(
     axis: int = 0,
     mode: str | None = None,
 ) -> Array:
-    """Slices of ``a`` along ``axis``, or places of a size ``a`` as int32, chosen at random.
+    """Slices of an array, or places below a size, chosen at random.
 
-    The axis is replaced by ``shape``. ``p`` are the probabilities of the slices, else they are equally likely; without
-    ``replace`` none is chosen twice. With ``replace`` and ``p`` the time is the product of both sizes. Raises
-    ShapeError, when called at the latest, where there is nothing to choose from, or too little without ``replace``.
+    With ``replace`` and ``p`` the time is the product of both sizes.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        a: array of any dtype, of one axis or more; or a size, an int or a dimension: int32 below it.
+        shape: sizes that the axis is replaced by, ints or dimensions.
+        replace: whether a slice may be chosen again.
+        p: vector with the probability of each slice; None: they are equally likely.
+        axis: axis of the slices.
+        mode: ``"low"`` or ``"high"``: how many bits are drawn without ``replace`` and with ``p``; None: ``"low"``.
+
+    Returns:
+        An array in the dtype of ``a``; of a size int32.
+
+    Raises:
+        ShapeError: if there is nothing to choose from, too little without ``replace``, or not a probability for each,
+            at the call at the latest; if ``key`` is not one key.
+        UnsupportedOpError: if ``key`` is not uint32, ``p`` no real vector, or ``mode`` another one.
+
+    Example:
+        >>> dyn.random.choice(dyn.random.key(7), np.array([5, 5]), (3,))
+        array([5, 5, 5])
     """
     value = one_key("choice", key, a, shape, p)
     trace = value._trace
@@ -213,10 +250,31 @@ def categorical(
     replace: bool = True,
     mode: str | None = None,
 ) -> Array:
-    """Places along ``axis`` as int32, each as likely as the exponential of its logit (https://arxiv.org/abs/1611.01144).
+    """Places along an axis, each as likely as the exponential of its logit (https://arxiv.org/abs/1611.01144).
 
-    ``shape`` ends in the shape of ``logits`` without the axis, or in one that that broadcasts to; what stands in front
-    is how many are drawn of each. Without ``replace`` those are different.
+    Without ``replace`` they are those of the greatest noisy logits (https://arxiv.org/abs/1903.06059).
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        logits: array of any real dtype.
+        axis: axis of the classes; its size may be symbolic.
+        shape: sizes that end in those of ``logits`` without the axis, or in what these broadcast to; what stands in
+            front is how many are drawn of each. None: one.
+        replace: whether a class may be drawn again.
+        mode: ``"low"`` or ``"high"``: how many bits are drawn; None: ``"low"``.
+
+    Returns:
+        An array of int32.
+
+    Raises:
+        ArgumentError: if ``shape`` has too few sizes.
+        ShapeError: if sizes do not fit, or there are too few classes without ``replace``, at the call at the latest; if
+            ``key`` is not one key.
+        UnsupportedOpError: if ``key`` is not uint32, or ``mode`` another one.
+
+    Example:
+        >>> dyn.random.categorical(dyn.random.key(7), np.array([0.0, -np.inf]), shape=(3,))
+        array([0, 0, 0], dtype=int32)
     """
     value = one_key("categorical", key, logits, shape)
     trace = value._trace

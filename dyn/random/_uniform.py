@@ -46,7 +46,24 @@ def random_bits(key: Tracer, width: int, shape: tuple[Dim, ...]) -> Tracer:
 
 @public
 def bits(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
-    """Random bits as unsigned integers, of 32 bits unless ``dtype`` says otherwise."""
+    """Random bits, as unsigned integers.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        shape: sizes of the result, ints or dimensions, which may be 0.
+        dtype: unsigned integer dtype; None: uint32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, or ``dtype`` not an unsigned integer's.
+        ShapeError: if ``key`` is not one key, or a size is negative.
+
+    Example:
+        >>> dyn.random.bits(dyn.random.key(7), (2,)).dtype
+        dtype('uint32')
+    """
     value = one_key("bits", key, shape)
     chosen = integer_dtype("bits", dtype, dtypes.uint32)
     return random_bits(value, chosen.bits, shape_in(value._trace, shape, "bits"))
@@ -88,7 +105,28 @@ def floats_from(key: Tracer, shape: tuple[Dim, ...], dtype: DType, low: float, h
 def uniform(
     key: Key, shape: Shape = (), dtype: DTypeLike = None, minval: ArrayLike = 0.0, maxval: ArrayLike = 1.0
 ) -> Array:
-    """Floats in [minval, maxval), each equally likely; the two broadcast to ``shape``, and have gradients."""
+    """Floats in [minval, maxval), each equally likely.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        shape: sizes of the result, ints or dimensions, which may be 0.
+        dtype: float dtype of the result; None: the default float dtype, float32.
+        minval: least number, which broadcasts to ``shape``, and has a gradient.
+        maxval: bound that no number reaches, likewise.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no float one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+
+    Example:
+        >>> x = dyn.random.uniform(dyn.random.key(7), (1000,))
+        >>> bool((x >= 0).all() and (x < 1).all())
+        True
+    """
     value = one_key("uniform", key, shape, minval, maxval)
     chosen, trace = float_dtype("uniform", dtype), value._trace
     dims = shape_in(trace, shape, "uniform")
@@ -103,11 +141,29 @@ def uniform(
 
 @public
 def randint(key: Key, shape: Shape, minval: ArrayLike, maxval: ArrayLike, dtype: DTypeLike = None) -> Array:
-    """Integers in [minval, maxval), which broadcast to ``shape``; ``minval`` where that is empty.
+    """Integers in [minval, maxval).
 
-    They are int32 unless ``dtype`` says otherwise, as in JAX as it comes: other dtypes draw other numbers. As there,
-    integers are remainders of random bits, so that some are likelier than others by ``span / 2**bits`` at most; 8 and
-    16 bits are drawn as 32.
+    As in JAX they are remainders of random bits, so that some are likelier than others by ``span / 2**bits`` at most; 8
+    and 16 bits are drawn as 32. Other dtypes draw other numbers.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        shape: sizes of the result, ints or dimensions, which may be 0.
+        minval: least integer, which broadcasts to ``shape``; of floats the whole part.
+        maxval: integer behind the greatest, likewise.
+        dtype: integer dtype; None: int32, as in JAX as it comes.
+
+    Returns:
+        An array of that shape and dtype; ``minval`` where there is nothing between the bounds.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``dtype`` no integer one, or a parameter complex.
+        ShapeError: if ``key`` is not one key, a size is negative, or parameters do not broadcast, at the call at the
+            latest.
+
+    Example:
+        >>> dyn.random.randint(dyn.random.key(7), (3,), 0, 1)
+        array([0, 0, 0], dtype=int32)
     """
     value = one_key("randint", key, shape, minval, maxval)
     chosen, trace = integer_dtype("randint", dtype, dtypes.int32), value._trace
@@ -183,9 +239,24 @@ def keys_of(key: Tracer, count: int) -> list[Tracer]:
 
 @public
 def bernoulli(key: Key, p: ArrayLike = 0.5, shape: Shape | None = None, mode: str = "low") -> Array:
-    """True with the probability ``p``, of the shape of ``p`` unless another is given.
+    """True with a given probability.
 
-    ``p`` is a float, and drawn are floats of its dtype: with ``mode="high"`` twice as many bits, for very small ``p``.
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        p: probability, a float or an array of floats, of whose dtype floats are drawn to compare with.
+        shape: sizes of the result, to which ``p`` broadcasts; None: those of ``p``.
+        mode: ``"low"``, or ``"high"`` for twice as many bits, for very small probabilities.
+
+    Returns:
+        An array of booleans.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, ``p`` no float, or ``mode`` another one.
+        ShapeError: if ``key`` is not one key, or ``p`` does not broadcast, at the call at the latest.
+
+    Example:
+        >>> dyn.random.bernoulli(dyn.random.key(7), 1.0, (2,))
+        array([ True,  True])
     """
     value = one_key("bernoulli", key, p, shape)
     trace = value._trace
@@ -230,7 +301,24 @@ def two_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> tuple[Trace
 
 @public
 def rademacher(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
-    """-1 or 1, each half of the time, as int32 unless ``dtype`` says otherwise."""
+    """-1 or 1, each half of the time.
+
+    Args:
+        key: key, uint32 of shape (2,), as :func:`key` makes it.
+        shape: sizes of the result, ints or dimensions, which may be 0.
+        dtype: signed dtype; None: int32.
+
+    Returns:
+        An array of that shape and dtype.
+
+    Raises:
+        UnsupportedOpError: if ``key`` is not uint32, or ``dtype`` has no -1.
+        ShapeError: if ``key`` is not one key, or a size is negative.
+
+    Example:
+        >>> abs(dyn.random.rademacher(dyn.random.key(7), (3,)))
+        array([1, 1, 1], dtype=int32)
+    """
     value = one_key("rademacher", key, shape)
     chosen = dtypes.int32 if dtype is None else _signed(dtype)
     unit = unit_floats(value, shape_in(value._trace, shape, "rademacher"), default_float())

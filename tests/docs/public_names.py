@@ -11,6 +11,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -122,6 +123,9 @@ def faults(name: PublicName) -> list[str]:
 
 def _faults_of_class(cls: type, sections: dict[str, list[str]]) -> list[str]:
     """A class says how it is made (``Args``), or what its fields are, where users only read it."""
+    if issubclass(cls, Enum):
+        members, told = list(cls.__members__), sections.get("Attributes", [])
+        return [] if members == told else [f"Attributes has {told}, the enumeration {members}"]
     if issubclass(cls, BaseException) or "Attributes" in sections:
         missing = [a for a in sections.get("Attributes", ()) if not _has_attribute(cls, a)]
         return [f"Attributes names {a}, which the class does not have" for a in missing]

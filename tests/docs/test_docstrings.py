@@ -16,6 +16,9 @@ from tests.docs.public_names import PublicName, faults, public_names, sections_o
 #: Modules all of whose public names are documented, with what has to be installed for them.
 NAMESPACES: dict[str, tuple[str, ...]] = {
     "dyn.numpy": (),
+    "dyn.lax.linalg": (),
+    "dyn.nn": (),
+    "dyn.random": (),
 }
 #: What examples may use without an import, as the first page of the documentation says.
 NAMES = {"np": np, "dyn": dyn, "dnp": dyn.numpy, "lax": dyn.lax, "nn": dyn.nn}
