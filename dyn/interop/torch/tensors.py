@@ -34,6 +34,9 @@ from dyn.trace.tracer import Tracer
 
 _VERSIONS = itertools.count(1)
 
+#: What views ask of sizes is asked by the operation that the user calls.
+ASKS_FOR_OTHERS = True
+
 #: Where memory comes from that the program does not allocate: an argument or a captured tensor, by number.
 Origin = tuple[Literal["argument", "captured"], int]
 

@@ -116,36 +116,37 @@ def outcome(
     info, sample = operators()[name], samples(name, dtype, stage)[number]
     call = ((sample.input, *sample.args), sample.kwargs)
     what = _DETERMINED.get(info.aten_name, lambda results: results)
+    of = sample.output_process_fn_grad
     try:
-        wanted = _ran(info.op, call, 0)
+        wanted = _ran(info.op, call, 0, of)
         with unittest.mock.patch.object(torch, "manual_seed"):  # some operators seed themselves
             is_determined = (
                 name not in UNWRITTEN
                 and (name, dtype) not in _UNSTABLE
-                and all(compared(wanted, _ran(info.op, call, seed), _EXACT) is None for seed in _SEEDS)
+                and all(compared(wanted, _ran(info.op, call, seed, of), _EXACT) is None for seed in _SEEDS)
             )
     except Exception as error:
         return REFUSED_BY_PYTORCH, f"{type(error).__name__}: {_line(str(error))}"
     try:
-        found = _ran(function, call, 0)  # with the same cotangents
+        found = _ran(function, call, 0, of)  # with the same cotangents
     except Exception as error:
         return _refusal(error)
     difference = compared(wanted, found, None)
     if difference is None and is_determined:
         wanted, found = (((what(results)), *rest) for results, *rest in (wanted, found))
         difference = compared(wanted, found, tolerance(info, getattr(torch, dtype)))
-        if difference is not None and _is_as_near(info, call, wanted, found):
+        if difference is not None and _is_as_near(info, call, wanted, found, of):
             difference = None
     return difference or (PASSED, "")
 
 
-def _is_as_near(info: Any, call: Any, wanted: Any, found: Any) -> bool:
+def _is_as_near(info: Any, call: Any, wanted: Any, found: Any, of: Callable[[Any], Any]) -> bool:
     """Whether results are as near to those of float64 as PyTorch's are, where these are further off than tolerances.
 
     As near is within four times their greatest error, of each result: sums have other orders.
     """
     try:
-        exact, *rest = _ran(info.op, tree_map(_in_float64, call), 0)
+        exact, *rest = _ran(info.op, tree_map(_in_float64, call), 0, of)
     except Exception:
         return False
     what = _DETERMINED.get(info.aten_name, lambda results: results)
@@ -191,15 +192,19 @@ _DETERMINED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _ran(function: Callable[..., Any], call: Any, seed: int) -> Any:
-    """The results of a call, and the arguments afterwards: operations in place write there."""
+def _ran(function: Callable[..., Any], call: Any, seed: int, of: Callable[[Any], Any] = lambda results: results) -> Any:
+    """The results of a call, and the arguments afterwards: operations in place write there.
+
+    Gradients are those ``of`` the results: PyTorch's samples say what of them is determined, as signs of singular
+    vectors are not.
+    """
     args, kwargs = tree_map(_copied, call)
     inputs = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     _seed(seed)
     with torch.set_grad_enabled(bool(inputs)), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = function(*args, **kwargs)
-        gradients = _gradients(results, inputs)
+        gradients = _gradients(of(results) if inputs else results, inputs)
     return _detached(results), args, kwargs, gradients
 
 

@@ -145,6 +145,15 @@ def test_numbers_are_arguments_of_graphs() -> None:
     assert runs(lambda x, s: x * (s * 2 + 1), floats, dynamic=True) == 1
 
 
+def test_sizes_that_are_arguments_may_be_left_open() -> None:
+    """A program that was made for sizes is not taken where one of them is -1, which stands for what is left."""
+    x = torch.arange(12.0)
+    views = ((2, 6), (3, 4), (4, -1), (6, -1), (-1, 2), (12, 1), (6, 2), (-1, 12))
+    runs(lambda x, n, m: x.view(n, m) * 2, [(x, *sizes) for sizes in views], dynamic=True)
+    repeated = ((12, 6), (12, 3), (-1, 5), (12, -1), (-1, -1), (12, 4))
+    runs(lambda x, n, m: x[:, None].expand(n, m) + 1, [(x, *sizes) for sizes in repeated], dynamic=True)
+
+
 def test_numbers_in_both_directions() -> None:
     weight = torch.ones(3, 3, requires_grad=True)
     compiled = torch.compile(lambda x, n: (x @ weight) * n, backend="dyn", dynamic=True)

@@ -117,10 +117,10 @@ def _segments(name: str, method: str, nothing: Any) -> None:
 _segments("UnsortedSegmentSum", "add", lambda dtype: 0)
 _segments("UnsortedSegmentProd", "multiply", lambda dtype: 1)
 _segments(
-    "UnsortedSegmentMax", "max", lambda dtype: dnp.finfo(dtype).min if dtype.kind == "f" else dnp.iinfo(dtype).min
+    "UnsortedSegmentMax", "max", lambda dtype: dnp.iinfo(dtype).min if dtype.kind in "iu" else dnp.finfo(dtype).min
 )
 _segments(
-    "UnsortedSegmentMin", "min", lambda dtype: dnp.finfo(dtype).max if dtype.kind == "f" else dnp.iinfo(dtype).max
+    "UnsortedSegmentMin", "min", lambda dtype: dnp.iinfo(dtype).max if dtype.kind in "iu" else dnp.finfo(dtype).max
 )
 
 

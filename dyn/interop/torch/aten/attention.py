@@ -1,4 +1,7 @@
-"""Scaled dot-product attention, which PyTorch keeps whole."""
+"""Scaled dot-product attention, which PyTorch keeps whole.
+
+As there, narrow floats are computed with in float32 from the operands to the results.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,19 @@ def attention(
     """The result, and the logarithms of the sums of the exponentials, which the derivative reads."""
     if dropout_p > 0:
         raise NotYetError("attention with dropout.", loc=user_loc(), remedy="call it under model.eval().")
-    key, value = _repeated(key, query), _repeated(value, query)
+    dtype = query.dtype
+    query, key, value = _wide(query), _wide(_repeated(key, query)), _wide(_repeated(value, query))
     scores = _scores(query, key, is_causal, attn_mask, scale)
     most = dnp.max(scores, axis=-1, keepdims=True)
     most = dnp.where(most == -float("inf"), dnp.zeros_like(most), most)  # a row whose every place is masked
     powers = dnp.exp(scores - most)
     total = dnp.sum(powers, axis=-1, keepdims=True)
     result = dnp.matmul(dnp.where(total == 0, dnp.zeros_like(powers), powers / total), value)
-    return result, (most + dnp.log(total))[..., 0]
+    return result.astype(dtype), (most + dnp.log(total))[..., 0]
+
+
+def _wide(part: Tracer) -> Tracer:
+    return part.astype(part.element_type.wide.np)
 
 
 def _shared_by(part: Tracer, query: Tracer) -> Any:
@@ -75,7 +83,7 @@ def _scale(query: Tracer, scale: float | None) -> Any:
 def _scores(query: Tracer, key: Tracer, is_causal: bool, mask: Tracer | None, scale: float | None) -> Tracer:
     scores = dnp.matmul(dnp.multiply(query, _scale(query, scale)), dnp.swapaxes(key, -1, -2))
     if mask is not None:
-        scores = dnp.add(scores, mask)
+        scores = dnp.add(scores, mask.astype(scores.dtype))
     if is_causal:
         rows, columns = dnp.arange(query.shape[-2])[:, None], dnp.arange(key.shape[-2])[None, :]
         scores = dnp.where(rows >= columns, scores, dnp.asarray(-float("inf"), dtype=scores.dtype))
@@ -91,7 +99,8 @@ def attention_backward(
 
     As in FlashAttention-2 (Dao, 2023), section 3.1, in one block.
     """
-    sums = logsumexp[..., None]
+    sums, dtype = logsumexp[..., None], query.dtype
+    cotangent, query, key, value, result = (_wide(one) for one in (cotangent, query, key, value, result))
     keys, values = _repeated(key, query), _repeated(value, query)
     scores = _scores(query, keys, is_causal, attn_mask, scale)
     weights = dnp.where(sums == -float("inf"), dnp.zeros_like(scores), dnp.exp(scores - sums))
@@ -100,4 +109,5 @@ def attention_backward(
     total = dnp.sum(dnp.multiply(cotangent, result), axis=-1, keepdims=True)
     of_scores = dnp.multiply(weights * (of_weights - total), _scale(query, scale))
     of_key = dnp.matmul(dnp.swapaxes(of_scores, -1, -2), query)
-    return dnp.matmul(of_scores, keys), _summed(of_key, key, query), _summed(of_value, value, query)
+    made = dnp.matmul(of_scores, keys), _summed(of_key, key, query), _summed(of_value, value, query)
+    return made[0].astype(dtype), made[1].astype(dtype), made[2].astype(dtype)

@@ -20,17 +20,21 @@ from dyn.source import user_loc
 from dyn.trace.dims import max_dim, min_dim
 from dyn.trace.tracer import Tracer
 
+#: How a matrix lies in memory is asked for the user, as PyTorch asks it.
+ASKS_FOR_OTHERS = True
+
 
 def columns(rank: int) -> Order:
     """The order of matrices that lie in columns."""
     return (*range(rank - 2), rank - 1, rank - 2)
 
 
-def _ordered(*outputs: bool) -> Any:
-    """The orders of results: in columns where it says so."""
+def _ordered(*outputs: bool, stacks: int = 1) -> Any:
+    """The orders of results: in columns where it says so. They have the axes of the first ``stacks`` arguments."""
 
     def order(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        orders = [columns(args[0].ndim) if own else None for own in outputs]
+        rank = max(one.ndim for one in args[:stacks])
+        orders = [columns(rank) if own else None for own in outputs]
         return orders if len(orders) > 1 else orders[0]
 
     return order
@@ -101,7 +105,7 @@ def _cholesky(a: Tracer, upper: bool) -> Tracer:
     return _adjoint(made) if upper else made
 
 
-@converts("cholesky_solve.default", order=_ordered(True))
+@converts("cholesky_solve.default", order=_ordered(True, stacks=2))
 def cholesky_solve(b: Tracer, factor: Tracer, upper: bool = False) -> Tracer:
     factor, b = _one_stack(_adjoint(factor) if upper else factor, b)
     half = lax.linalg.triangular_solve(factor, b, left_side=True, lower=True)
@@ -114,13 +118,13 @@ def cholesky_inverse(factor: Tracer, upper: bool = False) -> Tracer:
     return cholesky_solve(dnp.eye(factor.shape[-1], dtype=factor.dtype), factor, upper)
 
 
-@converts("linalg_solve_triangular.default", order=_ordered(True))
+@converts("linalg_solve_triangular.default", order=_ordered(True, stacks=2))
 def solve_triangular(a: Tracer, b: Tracer, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tracer:
     a, b = _one_stack(a, b)
     return lax.linalg.triangular_solve(a, b, left_side=left, lower=not upper, unit_diagonal=unitriangular)
 
 
-@converts("triangular_solve.default", order=_ordered(True, True))
+@converts("triangular_solve.default", order=_ordered(True, True, stacks=2))
 def triangular_solve(
     b: Tracer, a: Tracer, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[Tracer, Tracer]:
@@ -172,11 +176,15 @@ def _exchanged(pivots: Tracer, rows: Any) -> Tracer:
     """The order of rows after exchanging each with its pivot, one after the other."""
     start = dnp.broadcast_to(dnp.arange(rows), (*pivots.shape[:-1], rows))
 
+    def element(a: Tracer, at: Any) -> Any:
+        """An element of the last axis, which may have none: the loop takes no steps then."""
+        return dnp.sum(dnp.where(dnp.arange(a.shape[-1]) == at, a, 0), axis=-1, keepdims=True)
+
     def exchange(i: Any, order: Tracer) -> Tracer:
-        other = dnp.take(pivots, i, axis=-1)[..., None].astype("int64") - 1
-        own, its = dnp.take(order, i, axis=-1)[..., None], dnp.take_along_axis(order, other, axis=-1)
+        other = element(pivots.astype("int64"), i) - 1
         places = dnp.arange(rows)
-        return dnp.where(places == i, its, dnp.where(places == other, own, order))
+        swapped = dnp.where(places == other, element(order, i), order)
+        return dnp.where(places == i, element(order, other), swapped)
 
     return lax.fori_loop(0, pivots.shape[-1], exchange, start)
 
@@ -192,7 +200,7 @@ def lu_unpack(
 
 def _solved_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Columns, or rows where the unknown is on the left."""
-    return columns(args[0].ndim) if kwargs.get("left", args[3] if len(args) > 3 else True) else None
+    return columns(max(args[0].ndim, args[2].ndim)) if kwargs.get("left", args[3] if len(args) > 3 else True) else None
 
 
 @converts("linalg_lu_solve.default", order=_solved_order)
@@ -222,16 +230,22 @@ def inv_ex(a: Tracer, check_errors: bool = False) -> tuple[Tracer, Tracer]:
     return dnp.linalg.inv(a), _checked(info, "linalg.inv", a) if check_errors else info
 
 
-@converts("_linalg_det.default", order=_ordered(False, True, False))
-def det(a: Tracer) -> tuple[Tracer, Tracer, Tracer]:
-    factors, pivots, _ = _factored(a)
-    return dnp.linalg.det(a), factors, pivots
+@takes_call("_linalg_det.default", order=_ordered(False, True, False))
+def det(tracing: Tracing, a: Any) -> tuple[Tracer, Tracer, Tracer]:
+    return dnp.linalg.det(tracing.value(a)), *_factors_of_determinant(tracing, a)
 
 
-@converts("_linalg_slogdet.default", order=_ordered(False, False, True, False))
-def slogdet(a: Tracer) -> tuple[Tracer, Tracer, Tracer, Tracer]:
-    factors, pivots, _ = _factored(a)
-    return (*dnp.linalg.slogdet(a), factors, pivots)
+@takes_call("_linalg_slogdet.default", order=_ordered(False, False, True, False))
+def slogdet(tracing: Tracing, a: Any) -> tuple[Tracer, Tracer, Tracer, Tracer]:
+    sign, size = dnp.linalg.slogdet(tracing.value(a))
+    return sign, size, *_factors_of_determinant(tracing, a)
+
+
+def _factors_of_determinant(tracing: Tracing, a: Any) -> tuple[Tracer, Tracer]:
+    """LU factors and pivots: of the transpose where real rows are contiguous. PyTorch's derivatives ask that again."""
+    value = tracing.value(a)
+    is_turned = not a.is_complex() and a.is_contiguous()
+    return _factored(_transposed(value) if is_turned else value)[:2]
 
 
 def _solve_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

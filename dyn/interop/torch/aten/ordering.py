@@ -73,7 +73,7 @@ def _median(a: Tracer, dim: int, keepdim: bool, ignored: bool) -> tuple[Tracer, 
     values, places = _sorted(a, dim)
     size = a.shape[dim]
     at = dnp.full((), (size - 1) // 2, dtype="int64")
-    if a.dtype.kind == "f":
+    if a.element_type.is_float:
         numbers = dnp.sum(~dnp.isnan(a), axis=dim, keepdims=True)
         if ignored:
             at = dnp.maximum((numbers - 1) // 2, 0)
@@ -128,8 +128,8 @@ def _running(a: Tracer, dim: int, is_later: Any) -> tuple[Tracer, Tracer]:
 
     def later(x: Any, y: Any) -> Any:
         (a, i), (b, j) = x, y
-        second = is_later(b, a) | dnp.isnan(b) if b.dtype.kind == "f" else is_later(b, a)
-        if b.dtype.kind == "f":
+        second = is_later(b, a) | dnp.isnan(b) if a.element_type.is_float else is_later(b, a)
+        if a.element_type.is_float:
             second = second & (~dnp.isnan(a) | dnp.isnan(b))
         return dnp.where(second, b, a), dnp.where(second, j, i)
 

@@ -35,10 +35,22 @@ def _reshaped_back(whole: Tracer, new: Tracer, *rest: Any, **named: Any) -> Trac
 
 @view("view.default", "_unsafe_view.default", "_reshape_alias.default", write=_reshaped_back, in_rows=True)
 def reshape(a: Tracer, sizes: Sequence[Any], strides: Any = None) -> Tracer:
-    given = [size for size in sizes if not (isinstance(size, int) and size == -1)]
+    sizes = [-1 if _is_left_open(size) else size for size in sizes]
+    given = [size for size in sizes if not isinstance(size, int) or size != -1]
     if len(given) < len(sizes):
         _require_elements(given)
     return dnp.reshape(a, tuple(sizes))
+
+
+def _is_left_open(size: Any) -> bool:
+    """Whether a size is -1, which stands for what the others leave.
+
+    It is asked of a number that is an argument, as PyTorch asks it; one of the running program's is a size, as there.
+    """
+    dim, trace = unwrap_dim(size), current_trace()
+    if dim is None or trace is None or conditions.is_measured(dim, trace):
+        return False
+    return conditions.decide(conditions.equal(dim, -1), trace)
 
 
 def _require_elements(sizes: Sequence[Any]) -> None:
@@ -224,7 +236,7 @@ def select(a: Tracer, axis: int, at: Any) -> Tracer:
 @view("expand.default")
 def expand(a: Tracer, sizes: Sequence[Any], implicit: bool = False) -> Tracer:
     new = len(sizes) - a.ndim
-    whole = [a.shape[i - new] if isinstance(size, int) and size == -1 else size for i, size in enumerate(sizes)]
+    whole = [a.shape[i - new] if _is_left_open(size) else size for i, size in enumerate(sizes)]
     return dnp.broadcast_to(a, tuple(whole))
 
 

@@ -1,0 +1,53 @@
+"""Functions of bfloat16 and float16: NaN count as those of float32 do, and results are as near as PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+import dyn.interop.torch as dyn_torch  # noqa: E402
+from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
+
+NARROW = (torch.bfloat16, torch.float16)
+NAN = float("nan")
+ORDERS: dict[str, Callable[[Any], Any]] = {
+    "median": lambda x: torch.median(x, 1)[0], "nanmedian": lambda x: torch.nanmedian(x, 1)[0],
+    "nanmedian of all": torch.nanmedian, "cummax": lambda x: torch.cummax(x, 1), "cummin": lambda x: torch.cummin(x, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_nan_among_ordered_numbers(dtype: Any, name: str) -> None:
+    compiled = dyn_torch.jit(ORDERS[name], strict=True)
+    x = torch.tensor([[3.0, NAN, 1, 2, NAN], [NAN] * 5, [5.0, 4, 3, 2, 1], [NAN, 1, 2, 3, 0]], dtype=dtype)
+    for given in (x, x[:, :1], x[2:3], x[:, 1:4]):
+        same(ORDERS[name](given), compiled(given))
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_scores_of_attention_are_not_rounded(dtype: Any, is_causal: bool) -> None:
+    """Results and gradients, for scores in the hundreds, are within twice PyTorch's own error."""
+    attention = torch.nn.functional.scaled_dot_product_attention
+    compiled = dyn_torch.jit(lambda q, k, v: attention(q, k, v, is_causal=is_causal), strict=True)
+    torch.manual_seed(0)
+    for shape in ((2, 3, 7, 8), (1, 1, 1, 4), (2, 2, 0, 8)):
+        given = [(torch.randn(shape) * 6).to(dtype) for _ in range(3)]
+        cotangent = torch.randn(shape).to(dtype)
+
+        def run(function: Any, wide: Any, given: Any = given, cotangent: Any = cotangent) -> list[Any]:
+            inputs = [x.to(wide).requires_grad_() for x in given]
+            result = function(*inputs)
+            return [result.detach(), *torch.autograd.grad(result, inputs, cotangent.to(wide))]
+
+        exact = run(lambda q, k, v: attention(q, k, v, is_causal=is_causal), torch.float64)
+        theirs = run(lambda q, k, v: attention(q, k, v, is_causal=is_causal), dtype)
+        for mine, other, true in zip(run(compiled, dtype), theirs, exact, strict=True):
+            assert mine.dtype == other.dtype
+            own, its = ((one.double() - true).abs().max().item() if true.numel() else 0.0 for one in (mine, other))
+            assert own <= 2 * its + torch.finfo(dtype).eps
