@@ -72,6 +72,10 @@ def install_dialects(dialects: Mapping[str, Callable[[Any], str]]) -> None:
     _Hook.dialects = MappingProxyType(dict(dialects))
 
 
+#: So many of the latest programs of a function's relatives are looked at for one whose code serves.
+_MOST_RELATED = 2
+
+
 class CacheInfo(NamedTuple):
     """Counts of a jitted function: programs compiled, calls that found one, guards recorded, seconds of compiling."""
 
@@ -118,6 +122,8 @@ class Jitted(NativeCallable):
         #: What was traced, for calls from outside and in other traces, and what of that was compiled.
         self._traces: Table[TracedFunction] = Table()
         self._versions: Table[Version] = Table()
+        #: Functions of the same arguments, whose programs make calls of this one where they compute the same.
+        self.relatives: Callable[[], Iterable[Jitted]] = tuple
         self._hits = 0
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -309,9 +315,13 @@ class Jitted(NativeCallable):
             traced, _ = self._traces.get(
                 self._key(bound, leaves), lambda traced: traced.matches(arrays), lambda: self._trace(bound, leaves)
             )
-            version = build_beside(known, traced.ended(), arrays, time.perf_counter() - start, placement)
+            related = [v for one in self.relatives() for v in one._versions.of(key) if v.code_of is None]
+            version = build_beside(
+                [*related[-_MOST_RELATED:], *known], traced.ended(), arrays, time.perf_counter() - start, placement
+            )
             if version.code_of is not None:
-                because += "; but an earlier program computes the same there, and its code runs"
+                because += "; but " if because else "another trace; but "
+                because += "an earlier program computes the same there, and its code runs"
             version.made_for, version.because = made_for, because
             return version
 

@@ -100,7 +100,8 @@ def _serving_both_halves(general: TracedFunction, special: TracedFunction) -> Tr
 
 def _served(general: TracedFunction, special: TracedFunction, env: _Env) -> TracedFunction:
     guards = [guard.substituted(env.back) for guard in special.guards]
-    return replace(special, function=general.function, guards=(*guards, *_unchecked(general)), joint=None)
+    each_once = tuple(dict.fromkeys([*guards, *_unchecked(general)]))
+    return replace(special, function=general.function, guards=each_once, joint=None)
 
 
 def _agree(general: Function, special: Function, guards: Sequence[Relation], there: Mapping[Symbol, Dim]) -> bool:

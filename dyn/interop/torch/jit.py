@@ -335,6 +335,15 @@ class TorchJitted(NativeCallable):
             self._programs[state] = (*self._programs.get(state, ()), program)
             return program
 
+    def _siblings(self, program: TensorProgram) -> Sequence[TensorProgram]:
+        """The programs for tensors like those of one, made for other static arguments or attributes of modules."""
+        found = {one: state for state, known in list(self._programs.items()) for one in known}
+        own = found.pop(program, None)
+        if own is None:  # forgotten since
+            return []
+        by_state = sorted(found.items(), key=lambda pair: pair[1] == own)  # those of the same arguments last
+        return [one for one, (_, _, *rest) in by_state if rest == [*own[2:]]]
+
     def _in_parts(self, error: DistributedModuleError, failure: Failure) -> Failure:
         """Compile the parts of the modules that calls of a distributed module lead through; ``failure`` says so."""
         modules = [one for one in reached(self._function) if isinstance(one, torch.nn.Module)]
@@ -428,7 +437,7 @@ class TorchJitted(NativeCallable):
         """What was traced, assumed, proved, stitched and generated, for each way in which it was called."""
         parts: list[str] = []
         for program in self._in_order():
-            if program.jitted.cache_info().compiles:
+            if program.jitted.cache_info().compile_seconds:
                 parts.append(str(program.jitted.explain()))
             parts += [pieces_text(pieces) for pieces in program.pieces if pieces]
         parts += [part.explain() for part in self._parts]

@@ -75,6 +75,10 @@ class Owner(Protocol):
     def _forget_calls(self) -> None:
         """Have Python make the calls again."""
 
+    def _siblings(self, program: TensorProgram) -> Sequence[TensorProgram]:
+        """The programs for tensors like those of one, made for other static arguments or attributes of modules."""
+        ...
+
 
 @record(eq=False)
 class _Compiled:
@@ -152,6 +156,8 @@ class TensorProgram:
             function = api.jit(traced, shapes=axes, dims=self.declared.dims, device=device)
         else:
             function = api.jit(traced, shapes=shapes or None, device=device)
+        # A call may set what it has read, as transformers' models do: what is traced next may compute the same.
+        function.relatives = lambda: [one.jitted for one in self.owner._siblings(self)]
         compiled = _Compiled(function, hidden, types)
         return compiled
 

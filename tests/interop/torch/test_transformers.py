@@ -132,6 +132,16 @@ def whisper() -> Any:
     return hf.WhisperForConditionalGeneration(config)
 
 
+def roberta() -> Any:
+    """A classifier whose first call decides ``config.problem_type``, which later ones read."""
+    config = hf.RobertaConfig(**{**SMALL, "num_hidden_layers": 1, "max_position_embeddings": 40}, num_attention_heads=2)
+    return hf.RobertaForSequenceClassification(config)
+
+
+def labelled(batch: int, length: int) -> dict[str, Any]:
+    return {**text(batch, length), "use_cache": None, "labels": torch.randint(2, (batch,))}
+
+
 def opt() -> Any:
     config = hf.OPTConfig(
         vocab_size=WORDS, hidden_size=32, num_hidden_layers=1, ffn_dim=64, num_attention_heads=2,
@@ -163,6 +173,7 @@ MODELS = {
     "mixtral": Model(mixtral, text),
     "t5": Model(t5, pair, ((2, 7, 4), (1, 5, 3), (7, 1, 1), (3, 9, 1), (1, 1, 5))),
     "whisper": Model(whisper, sound),
+    "roberta with labels": Model(roberta, labelled),
     "opt": Model(opt, text),
     "vit": Model(vit, picture, ((2,), (1,), (5,))),
     "resnet": Model(resnet, picture, ((2, 32, 32), (1, 32, 40), (3, 24, 16))),
@@ -272,6 +283,19 @@ def test_generate(make: Callable[[], Any], programs: int) -> None:
         assert torch.equal(model.generate(ids, **options), again.generate(ids, **options))
     # One for the text and one for the words that follow; T5 has them for a batch of 1, too.
     assert compiled.cache_info().compiles <= programs
+
+
+def test_generate_with_a_static_cache() -> None:
+    """Caches of several lengths, which are numbers in them: what follows a text is one program for all of them."""
+    model = made(llama)
+    model.generation_config.eos_token_id = None
+    again = copy.deepcopy(model)
+    again.forward = compiled = dyn_torch.jit(again.forward, strict=True)
+    options = {"max_new_tokens": 4, "do_sample": False, "cache_implementation": "static"}
+    for batch, length in ((2, 5), (1, 3), (3, 4)):
+        ids = words(batch, length)
+        assert torch.equal(model.generate(ids, **options), again.generate(ids, **options))
+    assert compiled.cache_info().compiles == 2
 
 
 @pytest.mark.parametrize("is_reentrant", [False, True])
