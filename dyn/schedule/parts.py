@@ -30,7 +30,7 @@ from dyn.schedule.elements import Elements, Index
 from dyn.schedule.forms import Schedule
 from dyn.schedule.kernel import Buffer, Expr, Ref, Stmt, Store
 from dyn.schedule.launch import Condition, Launch, Variant
-from dyn.schedule.loops import Folded, Loops, Memory, Phase
+from dyn.schedule.loops import Folded, Loops, Memory, Phase, Unstretched
 from dyn.schedule.nest import Nest, Reduction, Stage, Write
 from dyn.schedule.nests import loop, present, row_write, stitch_nest, stretched_stage, sweep_stage
 from dyn.schedule.one_pass import one_pass_variance
@@ -86,7 +86,7 @@ class _State:
 
 class Parts:
     """A group of reductions in parts; of at ``least`` so many results, or of one, where the sizes of kept axes are
-    those in ``one``."""
+    those in ``one``; for sizes that ``agree``, or for those that do not agree as in ``apart``."""
 
     def __init__(
         self,
@@ -96,10 +96,12 @@ class Parts:
         order: Order | None = None,
         one: Mapping[Symbol, Dim] | None = None,
         least: int = 0,
+        agree: Unstretched | None = None,
+        apart: Unstretched | None = None,
     ) -> None:
         self.plan, self.group, self.cuts, self.order = plan, group, cuts, order
         self.one = {} if one is None else one
-        self.least = least
+        self.least, self.agree, self.apart = least, agree, apart
         space, self.reduced = group.space, sorted(group.reduced)
         self.size = product(space[a] for a in self.reduced)
         kept = [substitute(space[a], self.one) for a in range(len(space)) if a not in group.reduced]
@@ -127,6 +129,10 @@ class Parts:
         if self.one:
             results = product(d for a, d in enumerate(self.group.space) if a not in self.group.reduced)
             return Condition(dim_min(self.size - cuts.part - 1, 1 - results, results - 1), 0, None)
+        if self.agree is not None:
+            return Condition(dim_min(self.size - cuts.part - 1, -self.agree.condition.dim), 0, None)
+        if self.apart is not None:
+            return Condition(dim_min(self.size - cuts.part - 1, self.apart.condition.dim - 1), 0, None)
         if most is None:
             return Condition(self.size, cuts.part + 1, None)
         least = cuts.part + 1 if self.by_rows else cuts.many_rows
@@ -233,7 +239,8 @@ class Parts:
             loaded[value] = memory, lambda index: linearize(index, self.group.space)
         folded = [Folded(state.reduction, state.whole, place) for state in self.states]
         nest = Nest(self.plan, self.group, present(shared), stages, self.order)
-        return Loops(nest, equal=self.one, loaded=loaded, folded=folded)
+        equal = self.one if self.agree is None else self.agree.equal
+        return Loops(nest, equal=equal, aligned=self.agree is not None, loaded=loaded, folded=folded)
 
     def _parts(
         self,
@@ -246,6 +253,8 @@ class Parts:
         # Of more rows, which are not cut, no memory is taken.
         most = self._most_kept()
         kept_room = self.kept if most is None else self.kept * dim_max(0, dim_min(1, most + 1 - self.kept))
+        if self.agree is not None:  # nor where sizes do not agree
+            kept_room = kept_room * dim_max(0, 1 - self.agree.condition.dim)
         room = (self.size * kept_room,)
         memory = {value: Value(TensorType(value.dtype, room)) for value in kept}
         place = linearize(stage.index, self.group.space)

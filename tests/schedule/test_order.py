@@ -141,6 +141,28 @@ def test_launches_in_parts_fold_as_one_kernel_does(name: str) -> None:
         assert alone == in_parts, shape
 
 
+@pytest.mark.parametrize("name", ["sum", "minimum"])
+def test_a_result_of_sizes_that_agree_folds_as_a_single_run_does(name: str) -> None:
+    """Few elements, one more than a part, many parts; axes that are stretched; nothing at all."""
+    sides = [(2, 7), (1, 32768), (64, 513), (300, 1100), (2100, 1100), (3, 40_000), (0, 5)]
+    cases = [(shape, shape) for shape in sides]
+    cases += [(shape, small) for shape in sides for small in ((1, shape[1]), (shape[0], 1), (1, 1)) if small != shape]
+    cases += [((300, 1), (1, 1100)), ((1, 1), (1, 1))]
+
+    def program(x: Any, y: Any) -> Any:
+        return dnp.sum(x * y) if name == "sum" else dnp.min(dnp.minimum(x, y), initial=1)
+
+    found: list[list[bytes]] = []
+    for when in ("none", "all"):
+        with dyn.config.override(variants=when):
+            run = dyn.jit(program)
+            found.append([bits(run(draw(*a), draw(*b))) for a, b in cases])
+    for case, alone, in_parts in zip(cases, *found, strict=True):
+        assert alone == in_parts, case
+    declared = dyn.jit(program, shapes="n m, n m")
+    assert [bits(declared(draw(*a), draw(*b))) for a, b in cases[: len(sides)]] == found[0][: len(sides)]
+
+
 def test_one_column_none_and_several() -> None:
     """A column alone is a row, of which there are kernels of their own; no column is nothing to read."""
     programs: tuple[Callable[[Any], Any], ...] = (

@@ -9,6 +9,7 @@ from dyn.schedule.join import join_launches
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nests import loop_nest, stitch_nest
+from dyn.schedule.order import Order
 from dyn.schedule.parts import InParts, Parts, cut_in_turn, in_parts
 from dyn.schedule.running import Running
 from dyn.schedule.scatter import scatter_launch
@@ -216,12 +217,7 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
             forms.insert(0, Form("one by one", few, lambda: Loops(nest), one_by_one))
         return (launch_nest(general, schedule, forms, note),)
     if by_rows:
-        parts = Parts(plan, group, sizes, order)
-        schedule, choice = along_rows(), parts.choice()
-        forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside - loops.spread_inside)
-        whole = launch_nest(general, schedule, forms, note)
-        alike = parts.one_by_one(whole, keep, along_rows(parts.elements)) if choice.undecided else None
-        return in_parts(whole, choice, alike)
+        return _along_rows(plan, group, order, general, note)
     one = _one_column(group)
     parts = Parts(plan, group, sizes, order, least=2 if one else 0)
     choice = parts.choice()
@@ -237,6 +233,27 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
     whole, *made = in_parts(whole, choice, whole.variants[-1])
     alone = column.one_by_one(whole, keep, along_rows(column.elements)) if column.choice().undecided else None
     return (*in_parts(whole, column.choice(), alone), *made)
+
+
+def _along_rows(plan: Plan, group: Group, order: Order | None, general: Loops, note: str) -> tuple[Launch, ...]:
+    """The launches of reductions of rows.
+
+    Where an undecided broadcast keeps the axes of one result apart, sizes that agree are folded as the single run that
+    they are then, in parts of their own.
+    """
+    sizes, keep = SIZES, general.keep
+    parts = Parts(plan, group, sizes, order)
+    schedule, choice = along_rows(), parts.choice()
+    agree = general.unstretched() if parts.alone and parts.simple and choice.undecided else None
+    of_agreed = schedule if agree is None else along_rows(parts.elements)
+    forms = unstretched_forms(general, of_agreed, lambda loops: loops.fused_inside - loops.spread_inside)
+    whole = launch_nest(general, schedule, forms, note)
+    made: list[Launch] = []
+    if agree is not None and len(whole.variants) > 1 and not whole.variants[0].deferred:
+        choice = Parts(plan, group, sizes, order, apart=agree).choice()
+        whole, *made = in_parts(whole, Parts(plan, group, sizes, order, agree=agree).choice(), whole.variants[0])
+    alike = parts.one_by_one(whole, keep, along_rows(parts.elements)) if choice.undecided else None
+    return (*in_parts(whole, choice, alike), *made)
 
 
 def _one_column(group: Group) -> dict[Symbol, Dim]:
