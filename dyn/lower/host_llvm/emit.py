@@ -123,6 +123,7 @@ class HostEmitter:
             f"  %values = alloca [{max(self._values, 1)} x i64], align 16",
             *self.launches.stack(),
             *self.zones.stack(),
+            *self.memory.stack(),
             *(f"  %variable{number} = alloca ptr, align 8" for number in range(self.program.variables)),
             *(f"  %steps{number} = alloca i64, align 8" for number in range(len(self.program.loops))),
             "  %site = alloca i32, align 4",

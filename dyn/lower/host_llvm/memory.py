@@ -10,8 +10,11 @@ from dyn.lower.host_llvm.red_zones import RedZones
 from dyn.lower.host_llvm.regions import Regions
 from dyn.lower.host_llvm.sizes import Sizes
 from dyn.lower.host_llvm.text import TENSOR, HostText
-from dyn.lower.layout import Place
+from dyn.lower.layout import ALIGNMENT, Place
 from dyn.shapes import free_symbols
+
+#: So many bytes of a segment lie on the stack: asking for memory, and giving it back, takes as long as a small kernel.
+_ON_STACK = 2048
 
 
 class Memory:
@@ -84,11 +87,46 @@ class Memory:
                 offset = self.sizes.checked("sadd", offset, str(self.zones.bytes))
         self.sizes.refuse_nonsense()
         if slots:
-            arena = self.text.value(f"call ptr {self.text.runtime(ALLOC)}(ptr %rt, i64 {offset})")
-            self.text.fault(Fault.NO_MEMORY, self.text.value(f"icmp eq ptr {arena}, null"))
-            self.text.emit(f"store ptr {arena}, ptr %arena{segment}, align 8")
+            arena = self._block(segment, offset)
             scope.arenas[segment] = arena, offset
             self.zones.arena(segment, arena, offset, ends)
+
+    def _block(self, segment: int, size: str) -> str:
+        """So many bytes for a segment: on the stack where they are few, or else of the runtime's memory.
+
+        A profile's table sees every segment.
+        """
+        text = self.text
+        ask = f"call ptr {text.runtime(ALLOC)}(ptr %rt, i64 {size})"
+        if not self._may_be_on_stack:
+            block = text.value(ask)
+            text.fault(Fault.NO_MEMORY, text.value(f"icmp eq ptr {block}, null"))
+            text.emit(f"store ptr {block}, ptr %arena{segment}, align 8")
+            return block
+        before, many, asked, placed = (text.fresh(name) for name in ("before", "many", "asked", "placed"))
+        few = text.value(f"icmp ule i64 {size}, {_ON_STACK}")
+        few = text.value(f"and i1 {few}, {text.value('icmp eq ptr %rt, %table')}")
+        text.emit(f"br label %{before}")
+        text.label(before)
+        text.emit(f"br i1 {few}, label %{placed}, label %{many}")
+        text.label(many)
+        block = text.value(ask)
+        text.fault(Fault.NO_MEMORY, text.value(f"icmp eq ptr {block}, null"))
+        text.emit(f"store ptr {block}, ptr %arena{segment}, align 8")
+        text.emit(f"br label %{asked}")
+        text.label(asked)
+        text.emit(f"br label %{placed}")
+        text.label(placed)
+        return text.value(f"phi ptr [ %few{segment}, %{before} ], [ {block}, %{asked} ]")
+
+    def stack(self) -> list[str]:
+        """Stack for segments of few bytes."""
+        segments = self.segments() if self._may_be_on_stack else []
+        return [f"  %few{segment} = alloca [{_ON_STACK} x i8], align {ALIGNMENT}" for segment in segments]
+
+    @property
+    def _may_be_on_stack(self) -> bool:
+        return self.program.space is Space.HOST and not self.zones.bytes
 
     def _take(self, output: int, input: int, allocate: str) -> str:
         """The memory of an output: the input's where the caller says so, else what ``allocate`` gives."""
@@ -138,7 +176,17 @@ class Memory:
         for segment in segments:
             if segment in self.sizes.scope.arenas:
                 arena, size = self.sizes.scope.arenas[segment]
-                self.text.emit(f"call void {self.text.runtime(FREE)}(ptr %rt, ptr {arena}, i64 {size})")
+                give = f"call void {self.text.runtime(FREE)}(ptr %rt, ptr {arena}, i64 {size})"
+                if self._may_be_on_stack:
+                    asked, given = self.text.fresh("asked"), self.text.fresh("given")
+                    few = self.text.value(f"icmp eq ptr {arena}, %few{segment}")
+                    self.text.emit(f"br i1 {few}, label %{given}, label %{asked}")
+                    self.text.label(asked)
+                    self.text.emit(give)
+                    self.text.emit(f"br label %{given}")
+                    self.text.label(given)
+                else:
+                    self.text.emit(give)
                 self.text.emit(f"store ptr null, ptr %arena{segment}, align 8")
                 self.zones.forget(segment)
 
