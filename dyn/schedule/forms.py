@@ -100,8 +100,8 @@ def unstretched_forms(
     general: Loops, schedule: Schedule, gain: Callable[[Loops], int], most_ones: int = 0
 ) -> list[Form]:
     """The forms for cases of undecided broadcasts: for sizes that agree; and with ``most_ones`` for those of the first
-    call that were 1 where the others agree, and at most so many for one that is; for loops that are better then, as
-    ``gain`` counts it.
+    call that were 1 where the others agree, and unless those are several at most so many for one that is; for loops that
+    are better then, as ``gain`` counts it.
 
     An axis that may be stretched is read as quickly as one that may not, but in tiles, and but for what it takes to
     spread the one element anew for each row.
@@ -111,7 +111,7 @@ def unstretched_forms(
     sizes = dict.fromkeys(size for (size, _), rank in general.elements.stretched.items() if rank > 1)
     symbols = {size: size.is_symbol for size in sizes if isinstance(size, SymExpr)} if most_ones else {}
     first = tuple([size for size, symbol in symbols.items() if symbol in general.nest.plan.ones])
-    ones = [(size,) for size, symbol in symbols.items() if symbol is not None][:most_ones]
+    ones = [(size,) for size, symbol in symbols.items() if symbol is not None and len(first) < 2][:most_ones]
     for case in dict.fromkeys([(), first, *ones]):
         found = general.unstretched(*case)
         if found is not None:

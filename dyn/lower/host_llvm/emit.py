@@ -54,6 +54,7 @@ that demands something of the dims is a failure where that region is about to ru
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dyn.lower.abi import BEGIN, END, FAIL
@@ -187,7 +188,10 @@ class HostEmitter:
         if measured is None:
             self.regions.compute(self.program.launches)
         self.sizes.refuse_nonsense()
-        costs = [variant.cost for launch in self.regions.kernels for variant in launch.variants]
+        # What one variant alone asks for, where it is chosen, is estimated there.
+        variants = [(launch, variant) for launch in self.regions.kernels for variant in launch.variants]
+        times = Counter(variant.cost for _, variant in variants)
+        costs = [v.cost for la, v in variants if times[v.cost] > 1 or (v.condition is None and la.when is None)]
         self.sizes.estimates([cost for cost in costs if scope.is_due(free_symbols(cost), measured)])
 
     def _needed(self) -> Iterator[Dim]:

@@ -222,7 +222,7 @@ class Launches:
             text.emit(f"store i64 {value}, ptr {slot}, align 8")
         arguments = (
             f"ptr %rt, ptr {kernel}, i64 {dim(variant.grid)}, ptr %dims, ptr %buffers, i64 {dim(scratch)}, "
-            f"i64 {self.sizes.scope.estimates[variant.cost].name}, i64 {dispatch}"
+            f"i64 {self.sizes.estimate(variant.cost)}, i64 {dispatch}"
         )
         status = text.value(f"call i32 {text.runtime(LAUNCH)}({arguments})")
         text.fault(self.memory.failed, text.value(f"icmp ne i32 {status}, 0"))

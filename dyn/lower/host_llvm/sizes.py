@@ -70,6 +70,14 @@ class Sizes:
             made = {dim: Estimate(self.compute(dim)) for dim in dims}
         self.scope.estimates |= made
 
+    def estimate(self, dim: Dim) -> str:
+        """The name of an estimate, which is made here if it was not before."""
+        found = self.scope.estimates.get(dim)
+        if found is not None:
+            return found.name
+        with self.within(self.scope.inner()):
+            return self.compute(dim)
+
     def compute(self, dim: Dim) -> str:
         """The value of a dim, which nobody may rely on before :meth:`refuse_nonsense`."""
         if isinstance(dim, int):
