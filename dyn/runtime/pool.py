@@ -20,9 +20,7 @@ a futex. The number of sleepers is counted before the last look at the word, and
 the two at least one sees the other. Workers beyond the number of CPUs do not spin, for they would take the time of
 those that work.
 
-A system that looks for caches rather than idle CPUs wakes a worker on the CPU of the thread that wakes it, where it
-waits until that thread has done the work alone. So a worker keeps off the CPU of the latest publisher: before it sleeps
-it takes that one out of its affinity, which otherwise is the process's.
+Workers keep off the CPU of the latest publisher (``dyn.runtime.placement``).
 
 Workers block all signals, so that Python's handlers run in Python's threads; they compute with the floating-point modes
 of the thread that published the job, so that results do not depend on who took a piece. They are never joined: they
@@ -32,8 +30,9 @@ hold nothing that the end of the process would have to wait for.
 from __future__ import annotations
 
 from dyn.lower.abi import THREADS
-from dyn.lower.native import Function, Module, Var
+from dyn.lower.native import Function, Module
 from dyn.runtime.limits import MOST_THREADS
+from dyn.runtime.placement import add_placement, avoid, forget, register, see
 
 #: The bits of the word that count pieces; the others hold the job's number.
 _PIECE_BITS = 24
@@ -41,8 +40,6 @@ MOST_PIECES = (1 << _PIECE_BITS) - 1
 #: Pieces for each thread: more balance better, fewer cost less.
 PIECES_PER_THREAD = 4
 _STACK_BYTES = 1 << 20
-#: The bytes of a set of CPUs.
-_CPU_SET = 128
 #: How long a worker polls without giving way to other threads.
 _EAGER_NS = 5000
 
@@ -70,10 +67,6 @@ def add_pool(m: Module) -> None:
     m.variable("pool.spin", "i64")
     for name, result, arguments in (
         ("sched_yield", "i32", []),
-        ("sched_getcpu", "i32", []),
-        ("sched_getaffinity", "i32", ["i32", "i64", "ptr"]),
-        ("sched_setaffinity", "i32", ["i32", "i64", "ptr"]),
-        ("getpid", "i32", []),
         ("pthread_attr_init", "i32", ["ptr"]),
         ("pthread_attr_setstacksize", "i32", ["ptr", "i64"]),
         ("pthread_attr_setdetachstate", "i32", ["ptr", "i32"]),
@@ -86,11 +79,10 @@ def add_pool(m: Module) -> None:
         ("llvm.x86.sse.ldmxcsr", "void", ["ptr"]),
     ):
         m.declare(name, result, arguments)
-    m.declare("syscall", "i64", ["i64"], varargs=True)
+    add_placement(m)
     _configure(m)
     define_now(m, "pool.now")
     _help(m)
-    _place(m)
     _sleep(m)
     _worker(m)
     _recruit(m)
@@ -210,23 +202,6 @@ def _help(m: Module) -> None:
     f.ret("i64", taken.get())
 
 
-def _place(m: Module) -> None:
-    """Keep off a CPU, unless there is no other."""
-    f = m.function("pool.place", "void", [("i32", "cpu")], exported=False)
-    cpus = f.stack(f"[{_CPU_SET // 8} x i64]")
-    process = f.call("i32", "@getpid", [])
-    size = ("i64", str(_CPU_SET))
-    got = f.call("i32", "@sched_getaffinity", [("i32", process), size, ("ptr", cpus)])
-    cpu = f.cast("zext", "%cpu", "i32", "i64")
-    with f.if_(f.or_(f.icmp("ne", got, "0", "i32"), f.icmp("uge", cpu, str(_CPU_SET * 8)), "i1")):
-        f.ret()
-    word = f.at(cpus, f.binary("lshr", cpu, "6"), "i64")
-    others = f.binary("xor", f.binary("shl", "1", f.and_(cpu, "63")), "-1")
-    f.store("i64", f.and_(f.load("i64", word), others), word)
-    f.call("i32", "@sched_setaffinity", [("i32", "0"), size, ("ptr", cpus)])  # refuses a set of none
-    f.ret()
-
-
 def _sleep(m: Module) -> None:
     """Sleep until a job is published, unless there is one already."""
     f = m.function("pool.sleep", "void", [("i64", "worker")], exported=False)
@@ -245,7 +220,8 @@ def _worker(m: Module) -> None:
     f = m.function("pool.worker", "ptr", [("ptr", "argument")], exported=False)
     worker = f.cast("ptrtoint", "%argument", "ptr", "i64")
     avoided = f.var("i32", "-1")
-    _avoid(f, avoided)
+    register(f, worker)
+    avoid(f, _publisher(f), avoided, worker)
     since, polls = f.var("i64", f.call("i64", "@pool.now", [])), f.var("i64", "0")
     with f.loop():
         branch = f.if_else(f.icmp("ne", f.call("i64", "@pool.help", [("i64", worker)]), "0"))
@@ -255,12 +231,13 @@ def _worker(m: Module) -> None:
             f.call("void", "@llvm.x86.sse2.pause", [])
             polls.set(f.add(polls.get(), "1"))
             with f.if_(f.icmp("eq", f.and_(polls.get(), "15"), "0")):
+                see(f, worker)
                 idle = f.sub(f.call("i64", "@pool.now", []), since.get())
                 spare = f.icmp("slt", worker, f.load_atomic("i64", "@pool.cpus", "monotonic"))
                 spin = f.select(spare, f.load_atomic("i64", "@pool.spin", "monotonic"), "0")
                 deeper = f.if_else(f.icmp("sge", idle, spin))
                 with deeper.then():
-                    _avoid(f, avoided)
+                    avoid(f, _publisher(f), avoided, worker)
                     f.call("void", "@pool.sleep", [("i64", worker)])
                     since.set(f.call("i64", "@pool.now", []))
                 with deeper.otherwise(), f.if_(f.icmp("sgt", idle, str(_EAGER_NS))):
@@ -268,12 +245,9 @@ def _worker(m: Module) -> None:
     f.unreachable()
 
 
-def _avoid(f: Function, avoided: Var) -> None:
-    """Keep off the CPU of the latest publisher."""
-    cpu = _field(f, "i32", _CPU)
-    with f.if_(f.icmp("ne", cpu, avoided.get(), "i32")):
-        f.call("void", "@pool.place", [("i32", cpu)])
-        avoided.set(cpu)
+def _publisher(f: Function) -> str:
+    """The CPU of the latest publisher."""
+    return _field(f, "i32", _CPU)
 
 
 def _recruit(m: Module) -> None:
@@ -289,6 +263,7 @@ def _recruit(m: Module) -> None:
     with f.loop() as loop:
         number = f.add(f.load("i64", "@pool.workers"), "1")
         loop.break_if(f.icmp("sgt", number, "%wanted"))
+        forget(f, number)
         start = [("ptr", thread), ("ptr", attributes), ("ptr", "@pool.worker")]
         failed = f.call("i32", "@pthread_create", [*start, ("ptr", f.cast("inttoptr", number, "i64", "ptr"))])
         with f.if_(f.icmp("ne", failed, "0", "i32")):
@@ -305,7 +280,10 @@ def _publish(m: Module) -> None:
     """Write a job down, publish it, and wake workers for it."""
     params = [("ptr", "fn"), ("ptr", "ctx"), ("i64", "count"), ("i64", "pieces"), ("i64", "width")]
     f = m.function("pool.publish", "void", params, exported=False)
-    f.store_atomic("i32", f.call("i32", "@sched_getcpu", []), f.at("@pool.job", _CPU))
+    cpu = f.call("i32", "@sched_getcpu", [])
+    with f.if_(f.icmp("ne", cpu, _publisher(f), "i32")):
+        f.call("void", "@pool.disperse", [("i32", cpu)])
+        f.store_atomic("i32", cpu, f.at("@pool.job", _CPU))
     others, most = f.sub("%width", "1"), f.load("i64", "@pool.most")
     wanted = f.select(f.icmp("slt", others, most), others, most)
     with f.if_(f.icmp("slt", f.load("i64", "@pool.workers"), wanted)):
