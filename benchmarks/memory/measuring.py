@@ -29,6 +29,8 @@ from benchmarks.suites.dispatch import Case
 PEERS = ("jax", "torch", "numpy", "torchcompile")
 #: A call is not timed for much longer.
 _MOST_SECONDS = 2.0
+#: A process is at rest once its threads compute for less than this part of a pause, and is waited for so long at most.
+_AT_REST, _PAUSE_SECONDS, _MOST_PAUSES = 0.1, 1e-3, 50
 #: dyn with every dim declared as its integer.
 DECLARED = "declared"
 
@@ -115,7 +117,11 @@ def _row(program: Program, size: str, options: Options) -> Row:
 
 
 def _time(cases: list[Case], options: Options) -> None:
-    """Bursts in turn, each round from another one on: so each finds the caches as another has left them."""
+    """Bursts in turn, each round from another one on: so each finds the caches as another has left them.
+
+    Threads of the one before are waited for: OpenMP's look for work for milliseconds after a burst of PyTorch's, on the
+    CPU that the next one's threads need.
+    """
     counts: list[int] = []
     for case in cases:
         case.clock = time.process_time if options.cpu_time else time.perf_counter
@@ -130,7 +136,18 @@ def _time(cases: list[Case], options: Options) -> None:
         for number in range(len(cases)):
             at = (turn + number) % len(cases)
             if turn < rounds[at]:
+                if options.threads > 1:
+                    _wait_for_rest()
                 cases[at].burst(counts[at])
+
+
+def _wait_for_rest() -> None:
+    """Sleep until the threads of this process do."""
+    for _ in range(_MOST_PAUSES):
+        start, computed = time.perf_counter(), time.process_time()
+        time.sleep(_PAUSE_SECONDS)
+        if time.process_time() - computed < _AT_REST * (time.perf_counter() - start):
+            return
 
 
 def _right(program: Program, arrays: tuple[Any, ...], result: Any, expected: Any) -> bool:
