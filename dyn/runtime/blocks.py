@@ -9,15 +9,18 @@
     void dyn_block_limit(i64 bytes)   how many may wait
 
 Arenas, scratch and outputs come and go with every call, and touching fresh pages costs more than most kernels do: so
-blocks are kept for the next call. Sizes fall into four classes a power of two; a class keeps up to 16 idle blocks, each
-in a slot of its own. Taking a block is an exchange with null, giving one back a compare-and-swap: there are no locks,
-so nothing waits, a fork in the middle of it loses a block at most, and no ABA problem can arise.
+blocks are kept for the next call. Sizes fall into four classes a power of two; a class keeps up to 16 idle blocks, one
+of large blocks 256, each in a slot of its own. Taking a block is an exchange with null, giving one back a
+compare-and-swap: there are no locks, so nothing waits, a fork in the middle of it loses a block at most, and no ABA
+problem can arise.
 
 What is kept is bounded. Small blocks (below 256 KiB) are the C library's; all slots filled with them are 22 MiB. Large
 ones are mapped from the system, and unmapped when they were not taken again for a while: each block carries the time at
 which it was given back, counted in large allocations, and old ones are returned now and then, and whenever the system
-has to be asked for more. All idle ones together are at most half as much again as was lately in use at once. So memory
-follows the sizes of the recent calls rather than growing with every new one.
+has to be asked for more. A while is longer the more large blocks there are: a call that takes as many, as a training
+step that gives each weight a new array, comes to each of them once. All idle ones together are at most half as much
+again as was lately in use at once. So memory follows the sizes of the recent calls rather than growing with every new
+one.
 
 A block's header is the 64 bytes before it: its capacity, where its memory begins, the length of the mapping (0 if it is
 the C library's), its class and the time it became idle.
@@ -25,13 +28,16 @@ the C library's), its class and the time it became idle.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from dyn.lower.native import Function, Module
 
 #: The classes: 256 bytes, header included, then four a power of two up to 2^47.
 _FIRST_BITS = 8
 _LAST_BITS = 47
 _CLASSES = (_LAST_BITS - _FIRST_BITS) * 4 + 1
-_SLOTS = 16
+_SLOTS, _LARGE_SLOTS = 16, 256
 #: How many classes above its own a request looks through: blocks of up to twice its size.
 _REACH = 4
 _HEADER = 64
@@ -41,8 +47,8 @@ _FIRST_LARGE = (_LARGE_BITS - _FIRST_BITS) * 4
 #: Blocks from this size on start at a huge page, and ask for them.
 _HUGE = 4 << 20
 _HUGE_PAGE = 2 << 20
-#: After how many large allocations an idle block is old: when there is too much, when more is asked of the system, and
-#: at the look that is taken after every _PERIOD of them.
+#: After how many large allocations, and one more for each large block that there is, an idle block is old: when there
+#: is too much, when more is asked of the system, and at the look that is taken after every _PERIOD of them.
 _TOO_MUCH_OLD, _MORE_OLD, _EVER_OLD = 4, 16, 64
 _PERIOD = 32
 #: Idle memory that is always allowed.
@@ -54,7 +60,11 @@ _PROT_READ_WRITE, _MAP_PRIVATE_ANONYMOUS, _MADV_HUGEPAGE = 3, 0x22, 14
 
 def add_blocks(m: Module) -> None:
     """Put the allocator into a module."""
-    m.variable("blocks.slots", f"[{_CLASSES * _SLOTS} x ptr]", align=64)
+    slots = _CLASSES * _SLOTS + (_CLASSES - _FIRST_LARGE) * (_LARGE_SLOTS - _SLOTS)
+    m.variable("blocks.slots", f"[{slots} x ptr]", align=64)
+    # Of each class of large blocks, how many slots may be taken: where none is, none is looked at.
+    m.variable("blocks.kept", f"[{_CLASSES} x i64]", align=64)
+    m.variable("blocks.mapped", "i64", align=64)
     m.variable("blocks.idle", "i64", align=64)
     m.variable("blocks.used", "i64", align=64)
     m.variable("blocks.most_used", "i64")
@@ -106,6 +116,7 @@ def _release(m: Module) -> None:
     f = m.function("blocks.release", "void", [("ptr", "block")], exported=False)
     base, length = _field(f, "%block", "ptr", _BASE), _field(f, "%block", "i64", _LENGTH)
     with f.if_(f.icmp("ne", length, "0")):
+        f.rmw("sub", "i64", "@blocks.mapped", "1", "monotonic")
         f.call("i32", "@munmap", [("ptr", base), ("i64", length)])
         f.ret()
     f.call("void", "@free", [("ptr", base)])
@@ -121,13 +132,18 @@ def _put(m: Module) -> None:
     allowed = _larger(f, f.add(most, f.binary("ashr", most, "1")), str(_LEAST_IDLE))
     limit = f.load_atomic("i64", "@blocks.limit", "monotonic")
     with f.if_(f.and_(f.icmp("sle", idle, allowed), f.icmp("sle", idle, limit), "i1")):
-        first = f.mul(_field(f, "%block", "i64", _CLASS), str(_SLOTS))
-        with f.count(str(_SLOTS)) as i:
-            slot = f.at("@blocks.slots", f.add(first, i), "ptr")
+        number = _field(f, "%block", "i64", _CLASS)
+        large = f.icmp("sge", number, str(_FIRST_LARGE))
+        kept = f.at("@blocks.kept", number, "i64")
+        with f.if_(large):
+            f.rmw("add", "i64", kept, "1", "monotonic")
+        with _slots(f, number) as slot:
             with f.if_(f.is_null(f.load_atomic("ptr", slot, "monotonic"))):
                 _, done = f.cas("ptr", slot, "null", "%block")
                 with f.if_(done):
                     f.ret("i1", "true")
+        with f.if_(large):
+            f.rmw("sub", "i64", kept, "1", "monotonic")
     f.rmw("sub", "i64", "@blocks.idle", length)
     f.ret("i1", "false")
 
@@ -139,13 +155,11 @@ def _sweep(m: Module) -> None:
     """
     f = m.function("blocks.sweep", "void", [("i64", "first"), ("i64", "age")], exported=False)
     now = f.load_atomic("i64", "@blocks.clock", "monotonic")
-    start = f.mul("%first", str(_SLOTS))
-    with f.count(f.sub(str(_CLASSES * _SLOTS), start)) as i:
-        slot = f.at("@blocks.slots", f.add(start, i), "ptr")
-        block = _take(f, slot)
+    age = f.add("%age", f.load_atomic("i64", "@blocks.mapped", "monotonic"))
+    with f.count(f.sub(str(_CLASSES), "%first")) as i, _idle_blocks(f, f.add("%first", i)) as block:
         with f.if_(f.icmp("ne", block, "null", "ptr")):
             f.rmw("sub", "i64", "@blocks.idle", _field(f, block, "i64", _LENGTH))
-            old = f.icmp("sgt", f.sub(now, _field(f, block, "i64", _STAMP)), "%age")
+            old = f.icmp("sgt", f.sub(now, _field(f, block, "i64", _STAMP)), age)
             kept = f.var("i1", "false")
             with f.if_(f.icmp("eq", old, "false", "i1")):
                 kept.set(f.call("i1", "@blocks.put", [("ptr", block)]))
@@ -183,6 +197,8 @@ def _make(m: Module) -> None:
         with f.if_(f.icmp("eq", tries.get(), "0")):
             f.ret("ptr", "null")
         f.call("void", "@dyn_block_trim", [])  # what is idle may be what is missing
+    with f.if_(large):
+        f.rmw("add", "i64", "@blocks.mapped", "1", "monotonic")
     block = f.at(base.get(), _HEADER)
     for type, value, offset in (
         ("i64", f.sub("%bytes", str(_HEADER)), _CAPACITY),
@@ -226,11 +242,11 @@ def _alloc(m: Module) -> None:
     size = f.binary("shl", f.add(quarter, "1"), shift)
     with f.if_(f.and_("%ticks", f.icmp("sge", size, str(1 << _LARGE_BITS)), "i1")):
         f.call("void", "@blocks.tick", [])
-    start = f.mul(number, str(_SLOTS))
-    stop = f.add(start, str(_REACH * _SLOTS))
-    stop = f.select(f.icmp("sgt", stop, str(_CLASSES * _SLOTS)), str(_CLASSES * _SLOTS), stop)
-    with f.count(f.sub(stop, start)) as i:
-        block = _take(f, f.at("@blocks.slots", f.add(start, i), "ptr"))
+    more = f.sub(str(_CLASSES), number)
+    with (
+        f.count(f.select(f.icmp("sgt", more, str(_REACH)), str(_REACH), more)) as i,
+        _idle_blocks(f, f.add(number, i)) as block,
+    ):
         with f.if_(f.icmp("ne", block, "null", "ptr")):
             f.rmw("sub", "i64", "@blocks.idle", _field(f, block, "i64", _LENGTH))
             _count_used(f, block)
@@ -271,12 +287,32 @@ def _larger(f: Function, a: str, b: str) -> str:
     return f.select(f.icmp("sgt", a, b), a, b)
 
 
-def _take(f: Function, slot: str) -> str:
-    """Take the block out of a slot; null where there is none. Looking first keeps the cache line shared."""
-    found = f.var("ptr", f.load_atomic("ptr", slot, "monotonic"))
-    with f.if_(f.icmp("ne", found.get(), "null", "ptr")):
-        found.set(f.rmw("xchg", "ptr", slot, "null"))
-    return found.get()
+@contextmanager
+def _slots(f: Function, number: str) -> Iterator[str]:
+    """A loop over the slots of a class."""
+    beyond = f.sub(number, str(_FIRST_LARGE))
+    large = f.icmp("sge", beyond, "0")
+    first = f.add(f.mul(number, str(_SLOTS)), f.mul(f.select(large, beyond, "0"), str(_LARGE_SLOTS - _SLOTS)))
+    with f.count(f.select(large, str(_LARGE_SLOTS), str(_SLOTS))) as i:
+        yield f.at("@blocks.slots", f.add(first, i), "ptr")
+
+
+@contextmanager
+def _idle_blocks(f: Function, number: str) -> Iterator[str]:
+    """A loop that takes the blocks of a class out of their slots; null where one is empty.
+
+    Looking first keeps the cache line shared.
+    """
+    large = f.icmp("sge", number, str(_FIRST_LARGE))
+    kept = f.at("@blocks.kept", number, "i64")
+    none = f.icmp("sle", f.load_atomic("i64", kept, "monotonic"), "0")
+    with f.if_(f.icmp("eq", f.and_(large, none, "i1"), "false", "i1")), _slots(f, number) as slot:
+        found = f.var("ptr", f.load_atomic("ptr", slot, "monotonic"))
+        with f.if_(f.icmp("ne", found.get(), "null", "ptr")):
+            found.set(f.rmw("xchg", "ptr", slot, "null"))
+            with f.if_(f.and_(large, f.icmp("ne", found.get(), "null", "ptr"), "i1")):
+                f.rmw("sub", "i64", kept, "1", "monotonic")
+        yield found.get()
 
 
 def _field(f: Function, block: str, type: str, offset: int) -> str:

@@ -118,6 +118,22 @@ def test_sizes_that_never_come_back_are_forgotten() -> None:
     assert runtime.idle_bytes() <= 4 * size
 
 
+def test_as_many_blocks_as_a_training_step_takes_are_used_again() -> None:
+    """Each step gives a hundred weights new blocks, and the old ones back: no step after the second maps one."""
+    held = [alloc(_MIB // 4) for _ in range(100)]
+    seen: set[int | None] = set()
+    for step in range(5):
+        new = [alloc(_MIB // 4) for _ in range(100)]
+        if step >= 2:
+            assert seen.issuperset(new)
+        seen.update(new)
+        for block in held:
+            free(block)
+        held = new
+    for block in held:
+        free(block)
+
+
 def test_threads_get_blocks_of_their_own() -> None:
     """Each writes its number all over its blocks, and finds it there when it looks again."""
 
