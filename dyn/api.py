@@ -77,7 +77,14 @@ _MOST_RELATED = 2
 
 
 class CacheInfo(NamedTuple):
-    """Counts of a jitted function: programs compiled, calls that found one, guards recorded, seconds of compiling."""
+    """Counts of a jitted function.
+
+    Attributes:
+        compiles: programs compiled.
+        hits: calls that found one.
+        guards: guards recorded.
+        compile_seconds: seconds of compiling.
+    """
 
     compiles: int
     hits: int
@@ -112,7 +119,13 @@ class _Options:
 
 
 class Jitted(NativeCallable):
-    """A function that is compiled once for every shape. Made by :func:`jit`."""
+    """Function that is compiled once for every shape. Made by :func:`jit`.
+
+    Attributes:
+        function: the function that is compiled.
+        parameter_names: arguments that may be passed by position.
+        static_names: arguments that are static.
+    """
 
     def __init__(self, function: Callable[..., Any], signature: Signature, options: _Options) -> None:
         super().__init__()
@@ -142,7 +155,7 @@ class Jitted(NativeCallable):
 
     @property
     def declares(self) -> bool:
-        """Whether anything is declared of its arguments' dims and dtypes."""
+        """True where anything is declared of its arguments' dims and dtypes."""
         signature, declared = self._signature, self._options.declarations
         return bool(signature.shapes or signature.annotations or declared.dims or declared.constraints)
 
@@ -275,13 +288,37 @@ class Jitted(NativeCallable):
         return key if placement is None else (*key, placement)
 
     def version_of(self, *args: Any) -> Version:
-        """The program for NumPy arrays, made where there is none yet."""
+        """Program for NumPy arrays, made where there is none yet.
+
+        Args:
+            *args: arrays.
+
+        Returns:
+            The program with its code: a record of dyn's own.
+
+        Raises:
+            TraceError: if the function cannot be traced.
+        """
         bound = self._signature.bind(args, {})
         leaves = self._leaves(bound)
         return self._version(bound, leaves, self._arrays(leaves), self._placement(bound))[0]
 
     def is_compiled_for(self, *args: Any, **kwargs: Any) -> bool:
-        """Whether a call with these arrays would find its program, and trace nothing."""
+        """Tell whether a call with these arrays would find its program, and trace nothing.
+
+        Args:
+            *args: arguments of the call, by position.
+            **kwargs: arguments by name.
+
+        Returns:
+            A Python bool.
+
+        Example:
+            >>> f = dyn.jit(lambda x: x + 1)
+            >>> _ = f(np.zeros(3))
+            >>> f.is_compiled_for(np.zeros(5))
+            True
+        """
         viewed, _ = self._viewed(self._signature.bind(args, kwargs))
         leaves = self._leaves(viewed)
         arrays, key = self._arrays(leaves), self._key(viewed, leaves, self._placement(viewed))
@@ -381,7 +418,23 @@ class Jitted(NativeCallable):
         return trace_function(call, self._signature.name, specs, self._options.declarations, ends=False)
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
-        """The program for these arguments (arrays or :class:`ShapeDtypeStruct`), not yet optimised."""
+        """Program for some arguments, not yet optimised: the first of JAX's stages.
+
+        Args:
+            *args: arrays, or :class:`ShapeDtypeStruct` for arrays that are not there; static arguments as they are.
+            **kwargs: arguments by name.
+
+        Returns:
+            A :class:`Traced`.
+
+        Raises:
+            TraceError: if the function cannot be traced.
+            ArgumentError: if arguments do not fit.
+
+        Example:
+            >>> dyn.jit(lambda x: x + 1).trace(np.zeros(3)).as_text().splitlines()[0]
+            'func @lambda(%x: f64[x_0] "x") -> (f64[x_0] "result") {'
+        """
         bound = self._signature.bind(args, kwargs)
         leaves = self._leaves(bound)
         start = time.perf_counter()
@@ -389,7 +442,19 @@ class Jitted(NativeCallable):
         return Traced(self, bound, leaves, traced, time.perf_counter() - start)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """``trace(...).lower()``, as in JAX."""
+        """Program for some arguments, optimised: ``trace(...).lower()``, as in JAX.
+
+        Args:
+            *args: arrays, or :class:`ShapeDtypeStruct`; static arguments as they are.
+            **kwargs: arguments by name.
+
+        Returns:
+            A :class:`Lowered`.
+
+        Raises:
+            TraceError: if the function cannot be traced.
+            ArgumentError: if arguments do not fit.
+        """
         return self.trace(*args, **kwargs).lower()
 
     def prepare(self, shapes: Iterable[Any]) -> None:
@@ -408,6 +473,7 @@ class Jitted(NativeCallable):
             TraceError, ShapeError: and what else a call with such arguments would raise before it computes.
 
         Example:
+            >>> f = dyn.jit(lambda x, scale: x * scale)
             >>> f.prepare([(dyn.ShapeDtypeStruct((8, n), "float32"), 0.5) for n in (128, 1024)])
         """
         for args, kwargs in prepared_calls(shapes):
@@ -419,7 +485,19 @@ class Jitted(NativeCallable):
             self._version(viewed, leaves, arrays, self._placement(viewed))[0].prepare(arrays)
 
     def reference(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function on the NumPy oracle, op by op: slow, and independent of code generation."""
+        """Call of the function on the NumPy oracle, op by op: slow, and independent of code generation.
+
+        Args:
+            *args: arguments of the call, by position.
+            **kwargs: arguments by name.
+
+        Returns:
+            What the function gives.
+
+        Example:
+            >>> dyn.jit(lambda x: x + 1).reference(np.array([1, 2]))
+            array([2, 3])
+        """
         from dyn.backends.reference import run_reference
 
         bound = self._signature.bind(args, kwargs)
@@ -432,7 +510,16 @@ class Jitted(NativeCallable):
     # What there is --------------------------------------------------------------------------------------------
 
     def cache_info(self) -> CacheInfo:
-        """Counts so far: programs compiled, calls that found one, guards that tell programs apart, compile seconds."""
+        """Counts so far.
+
+        Returns:
+            A :class:`CacheInfo`.
+
+        Example:
+            >>> f = dyn.jit(lambda x: x + 1)
+            >>> f(np.zeros(3)), f(np.zeros(0)), f.cache_info().compiles
+            (array([1., 1., 1.]), array([], dtype=float64), 1)
+        """
         versions = self._versions.in_order
         seconds = sum(sum(v.record.seconds.values()) for v in versions)
         hits = self._hits + self._native_hits()
@@ -440,7 +527,11 @@ class Jitted(NativeCallable):
         return CacheInfo(compiles, hits, sum(len(v.guards) for v in versions), seconds)
 
     def explain(self) -> Explanation:
-        """Report on what was traced, assumed, proved, stitched and generated, and why: text, and HTML in Jupyter."""
+        """Report on what was traced, assumed, proved, stitched and generated, and why.
+
+        Returns:
+            A report: text when printed, and HTML in Jupyter.
+        """
         _import_explain()
         from dyn.explain.explanation import Explanation
         from dyn.explain.report import make_report
@@ -459,7 +550,13 @@ class Jitted(NativeCallable):
 
 @dataclass(eq=False)
 class Traced:
-    """A traced program. ``lower()`` optimises it."""
+    """Traced program, which ``lower()`` optimises.
+
+    Attributes:
+        function: the DHLO function.
+        out_tree: structure of the results.
+        seconds: seconds of tracing.
+    """
 
     jitted: Jitted
     bound: Bound
@@ -474,10 +571,15 @@ class Traced:
 
     @property
     def out_tree(self) -> TreeSpec:
+        """Structure of the results."""
         return self.traced.out_tree
 
     def as_text(self) -> str:
-        """The DHLO text."""
+        """DHLO of the program as it was traced.
+
+        Returns:
+            A string.
+        """
         from dyn.ir.printer import print_function
 
         return print_function(self.traced.function)
@@ -488,11 +590,22 @@ class Traced:
         return self.jitted._options.declarations
 
     def again(self, leaves: Sequence[Any]) -> list[Any]:
-        """The function of other array leaves, in a trace where their dims are declared: its results' leaves."""
+        """Function of other array leaves, in a trace where their dims are declared.
+
+        Args:
+            leaves: arrays or tracers, as many as the program has.
+
+        Returns:
+            The leaves of its results.
+        """
         return flatten(self.jitted._signature.call(self.bound, leaves, unflatten_sorted))[0]
 
     def lower(self) -> Lowered:
-        """Optimise and stitch. Kernels are generated once they are compiled or looked at."""
+        """Optimise and stitch. Kernels are generated once they are compiled or looked at.
+
+        Returns:
+            A :class:`Lowered`.
+        """
         program = make_program(self.traced, self.seconds, declared_placement(self.jitted._options.device))
         program.lower()
         return Lowered(self, program)
@@ -500,7 +613,13 @@ class Traced:
 
 @dataclass(eq=False)
 class Lowered:
-    """An optimised program with its kernels. ``compile()`` makes machine code."""
+    """Optimised program with its kernels, of which ``compile()`` makes machine code.
+
+    Attributes:
+        stage: the stage before.
+        optimized: the program after all passes, with its kernels and its host program.
+        record: record of this compilation so far, with passes, kernels and times.
+    """
 
     stage: Traced
     program: Program
@@ -516,9 +635,21 @@ class Lowered:
         return self.program.record
 
     def as_text(self, dialect: str = "dhlo") -> str:
-        """``"dhlo"``, the program after all passes, ``"stitch"``, its groups, ``"kernel"``, ``"host"``.
+        """Text of the program in one of its forms.
 
-        ``"stablehlo"`` is the program as it was traced (``dyn.interop.stablehlo.dump``).
+        Args:
+            dialect: ``"dhlo"``: after all passes; ``"stitch"``: its groups; ``"kernel"``: its kernels; ``"host"``: its
+                host program; ``"stablehlo"``: as it was traced (``dyn.interop.stablehlo.dump``).
+
+        Returns:
+            A string.
+
+        Raises:
+            ArgumentError: for another form.
+
+        Example:
+            >>> "stablehlo.add" in dyn.jit(lambda x: x + 1).lower(np.zeros(3)).as_text("stablehlo")
+            True
         """
         from dyn.ir.printer import print_function
         from dyn.schedule.kernel_text import kernel_text
@@ -539,14 +670,23 @@ class Lowered:
         raise ArgumentError(f"there is no dialect {dialect!r}.", remedy=f"use one of {names}.")
 
     def compile(self, target: str | None = None) -> Compiled:
-        """Machine code for this machine; or for a ``target`` that need not be here: ``"cuda:sm_90a"``,
-        ``"rocm:gfx90a"``, ``"x86:x86-64-v3"``.
+        """Machine code of the program, for this machine or for one that is not here.
 
         What is compiled for another machine can be looked at, and not called.
+
+        Args:
+            target: ``"cuda:sm_90a"``, ``"rocm:gfx90a"``, ``"x86:x86-64-v3"``, …; None: this machine.
+
+        Returns:
+            A :class:`Compiled`.
 
         Raises:
             ArgumentError: for a text that is no target.
             BackendUnavailableError: where the target's compiler is not installed.
+
+        Example:
+            >>> dyn.jit(lambda x: x + 1).lower(np.zeros(3)).compile()(np.array([1.0, 2.0]))
+            array([2., 3.])
         """
         shapes = [leaf.array.shape for leaf in self.stage.leaves if leaf.array is not None]
         known = shapes if len(shapes) == len(self.stage.leaves) else None
@@ -561,7 +701,12 @@ class Lowered:
 
 @dataclass(eq=False)
 class Compiled:
-    """A compiled program, called with arguments like those it was traced for."""
+    """Compiled program, called with arguments like those it was traced for, of any sizes.
+
+    Attributes:
+        stage: the traced program.
+        version: the program in memory.
+    """
 
     stage: Traced
     program: Program
@@ -614,20 +759,54 @@ class Compiled:
         return self.version.call(arrays, beside, any_order=any_order)
 
     def as_text(self, dialect: str = "dhlo") -> str:
-        """``"dhlo"``, ``"kernel"``, and what :meth:`Lowered.as_text` has; ``"llvm"`` and ``"asm"``, of a program for a
-        GPU those of the code around its kernels; and of its kernels ``"cuda"`` and ``"ptx"``, or ``"hip"``."""
+        """Text of the program, or of its code.
+
+        Args:
+            dialect: what :meth:`Lowered.as_text` has; ``"llvm"`` and ``"asm"``, of a program for a GPU those of the
+                code around its kernels; and of its kernels ``"cuda"`` and ``"ptx"``, or ``"hip"``.
+
+        Returns:
+            A string.
+
+        Raises:
+            ArgumentError: for another form.
+        """
         if dialect in ("llvm", "asm", "cuda", "ptx", "hip"):
             return self.program.as_text(dialect)
         return Lowered(self.stage, self.program).as_text(dialect)
 
     def memory_analysis(self) -> str:
-        """Bytes of intermediate memory as a formula over the dims."""
+        """Bytes of intermediate memory as a formula over the dims.
+
+        Returns:
+            A string.
+
+        Example:
+            >>> dyn.jit(lambda x: x + 1).lower(np.zeros(3)).compile().memory_analysis()
+            '0'
+        """
         return format_dim(self.program.optimized.host.arena)
 
     def cost_analysis(self) -> Any:
+        """Not there yet.
+
+        Returns:
+            Nothing.
+
+        Raises:
+            NotYetError: always.
+        """
         raise NotYetError("cost_analysis() comes later.")
 
     def save(self, path: str) -> None:
+        """Not there yet.
+
+        Args:
+            path: file to write.
+
+        Raises:
+            NotYetError: always.
+        """
         raise NotYetError("saved programs come later.")
 
 
@@ -658,37 +837,55 @@ def jit(
     """Compile a function once for every shape.
 
     Works bare (``@dyn.jit``) or with options. Every axis of every array argument is symbolic unless ``shapes`` or an
-    annotation (``x: dyn.f32["b", "s", 768]``) makes it static.
-
-    ``shapes`` declares dims: a string with a group of dims an argument (``"b s 768, 768 n"``), or such strings in a
-    list by position, a dict by name, or trees like the arguments. An integer makes an axis static; a name that is used
-    twice is an equality, checked at each call. ``dims`` gives ranges to names (``dyn.Dim("s", max=512)``),
-    ``constraints`` relates them (``"s <= 512, n == 2*s"``). Static arguments are compared by ``==`` and hashed; each
-    value has a program of its own. ``on_new_shape="error"`` raises instead of compiling a second program when a Python
-    branch on a dim goes another way.
-
-    Donated arguments (``donate_argnums``, ``donate_argnames``: all arrays of their trees) are given away: neither they
-    nor views of them may be used after the call, for a result of the same dtype and size may lie in their memory, and
-    what they hold is undefined even where the call runs out of memory. A result takes an argument's memory if it is
-    written when nothing reads the argument any more: after its last use, element by element with it (``w - 0.1 * g``),
-    or as the argument with some places updated, which then costs what is updated and not what there is. It is the
-    argument itself if it has its shape. As without donation, results are fresh where the argument is no writable,
-    row-major NumPy array in memory of NumPy's own or of another call's result, or shares memory with another array of
-    the call, and in calls with arrays of other libraries. A donated :class:`dyn.Array` that a result could take is used
-    up, whether that takes its memory or, as views of it are left, does not: it raises DonatedError after the call. A
-    UserWarning at compile time names arguments that no result could take. In another function's trace donation has no
-    effect.
+    annotation (``x: dyn.f32["b", "s", 768]``) makes it static; sizes 0 and 1 are sizes like others. A Python branch on
+    a dim is proved, or a guard: a call whose sizes go another way is traced again.
 
     Results are of the kind that the arrays among the arguments are, NumPy's, PyTorch's or JAX's; they are
     :class:`dyn.Array` where those are of several kinds or of another, and NumPy's where there are none. Arrays that the
     function closes over, and Python numbers, have no say. No argument's elements are copied unless it lies oddly
     (strided, misaligned, in another byte order).
 
-    ``device`` (``"cuda"``, ``"cuda:1"``, ``"rocm"``, …) has the function run on a GPU: NumPy's arrays are copied there
-    at each call, and results are :class:`dyn.Array` there. A function without one runs where its arguments are.
+    Donated arguments are given away: neither they nor views of them may be used after the call, for a result of the
+    same dtype and size may lie in their memory, and what they hold is undefined even where the call runs out of memory.
+    A result takes an argument's memory if it is written when nothing reads the argument any more: after its last use,
+    element by element with it (``w - 0.1 * g``), or as the argument with some places updated, which then costs what is
+    updated and not what there is. It is the argument itself if it has its shape. As without donation, results are fresh
+    where the argument is no writable, row-major NumPy array in memory of NumPy's own or of another call's result, or
+    shares memory with another array of the call, and in calls with arrays of other libraries. A donated
+    :class:`dyn.Array` that a result could take is used up, whether that takes its memory or, as views of it are left,
+    does not: it raises DonatedError after the call. A UserWarning at compile time names arguments that no result could
+    take. In another function's trace donation has no effect.
 
-    Raises TraceError and its kin where the function cannot be traced, ArgumentError and ShapeError where arguments do
-    not fit, BackendUnavailableError where there is no such device.
+    Args:
+        function: function of trees of arrays and static arguments; None: a decorator is made.
+        shapes: dims of the arguments: a string with a group for each (``"b s 768, 768 n"``), or such strings in a list
+            by position, a dict by name, or trees like the arguments. An integer makes an axis static; a name that is
+            used twice is an equality, checked at each call.
+        constraints: relations of dims that are checked at each call: ``"s <= 512, n == 2*s"``.
+        dims: ranges of names: ``dyn.Dim("s", max=512)``.
+        static_argnums: positions of arguments that are compared by ``==`` and hashed; each value has a program of its
+            own.
+        static_argnames: the same by names.
+        donate_argnums: positions of arguments that are given away, all arrays of their trees.
+        donate_argnames: the same by names.
+        device: ``"cuda"``, ``"cuda:1"``, ``"rocm"``, …: the function runs there: NumPy's arrays are copied there at
+            each call, and results are :class:`dyn.Array` there. None: it runs where its arguments are.
+        on_new_shape: ``"compile"``, or ``"error"``: raise instead of compiling a second program when a Python branch on
+            a dim goes another way.
+
+    Returns:
+        A :class:`Jitted`, called as the function is.
+
+    Raises:
+        ArgumentError: if a declaration is none, or arguments of a call do not fit it.
+        TraceError: when called, if the function cannot be traced.
+        ShapeError: when called, if sizes do not fit, before anything is computed.
+        BackendUnavailableError: when called, if there is no such device.
+
+    Example:
+        >>> softmax = dyn.jit(lambda x: dnp.exp(x) / dnp.exp(x).sum(-1, keepdims=True))
+        >>> softmax(np.zeros((1, 2))), softmax(np.zeros((0, 5))).shape, softmax.cache_info().compiles
+        (array([[0.5, 0.5]]), (0, 5), 1)
     """
     if function is None:
         return functools.partial(

@@ -106,6 +106,7 @@ class Array:
 
     @property
     def ndim(self) -> int:
+        """Number of axes."""
         return self._data.ndim
 
     @property
@@ -143,11 +144,27 @@ class Array:
         return installed_namespace().matrix_transpose(self)
 
     def to_device(self, device: str, /, *, stream: object = None) -> Array:
-        """The array on a device: itself, or a copy. ``stream`` has no say: the copy is there when this returns."""
+        """Array on a device.
+
+        Args:
+            device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"rocm"``, …
+            stream: taken for the standard's sake: the copy is there when this returns.
+
+        Returns:
+            The array itself, or a copy.
+
+        Raises:
+            ArgumentError: for the name of no device.
+            BackendUnavailableError: where there is no such device on this machine.
+        """
         return device_put(self, device)
 
     def to_numpy(self) -> NumpyArray:
-        """The elements as a NumPy array: a read-only view, or of an array on a GPU a copy, once they are there."""
+        """Elements as a NumPy array, once they are there.
+
+        Returns:
+            A read-only view, or of an array on a GPU a copy.
+        """
         return self.__array__()
 
     @property
@@ -161,7 +178,11 @@ class Array:
         return installed_namespace().at(self)
 
     def block_until_ready(self) -> Array:
-        """The array itself, once its elements are there: on the CPU they are when the call returns."""
+        """Wait for the elements: on the CPU they are there when the call returns.
+
+        Returns:
+            The array itself.
+        """
         if not isinstance(self._data, np.ndarray):
             self._data.synchronize()
         return self
@@ -215,11 +236,33 @@ class Array:
         return self
 
     def tolist(self) -> Any:
-        """Nested lists of Python numbers."""
+        """Elements as nested lists of Python numbers.
+
+        Returns:
+            Nested lists, or of an array without axes a number.
+
+        Example:
+            >>> dnp.arange(3).tolist()
+            [0, 1, 2]
+        """
         return self._host.tolist()
 
     def item(self, *index: int) -> Any:
-        """One element as a Python number."""
+        """One element as a Python number.
+
+        Args:
+            *index: its index on each axis, or its number; none: the only element.
+
+        Returns:
+            A Python number.
+
+        Raises:
+            ValueError: if no index is given and there is not one element.
+
+        Example:
+            >>> dnp.arange(3).item(1)
+            1
+        """
         return self._host.item(*index)
 
     def __bool__(self) -> bool:
@@ -380,12 +423,27 @@ def _made(data: NumpyArray | DeviceArray) -> Array:
 
 
 def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Array:
-    """``value`` (an array of any library, a number, or nested lists of numbers) as a :class:`Array`.
+    """Array of any library, number or nested lists of numbers as a :class:`Array`.
 
-    It is copied, as dyn.Array never changes and ``value`` may; ``copy=False`` takes over its memory, on the promise
-    that nobody writes to it any more, whatever its strides, and is an InvalidValueError where a copy would be needed:
-    for another dtype, bytes in another order, elements that are not aligned. Numbers and lists become what
-    ``dyn.numpy.asarray`` makes of them. UnsupportedOpError where ``value`` has a dtype that dyn does not have.
+    It is copied, as dyn.Array never changes and ``value`` may.
+
+    Args:
+        value: array, number or nested lists, which become what ``dyn.numpy.asarray`` makes of them.
+        dtype: dtype of the result; None: that of ``value``, the default float dtype of Python floats.
+        copy: None: where it is needed; True: always; False: never: the memory is taken over, on the promise that nobody
+            writes to it any more, whatever its strides.
+
+    Returns:
+        The array.
+
+    Raises:
+        InvalidValueError: if ``copy`` is False and a copy is needed: for another dtype, bytes in another order,
+            elements that are not aligned.
+        UnsupportedOpError: if ``value`` has a dtype that dyn does not have, or its lists are not equally long.
+
+    Example:
+        >>> dyn.asarray([1.0, 2.0])
+        dyn.Array([1., 2.], dtype=float32)
     """
     adapter = adapter_of(value)
     held = None if adapter is None or adapter is NUMPY else adapter.borrow(value)

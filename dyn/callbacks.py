@@ -71,10 +71,30 @@ def io_callback(
     """Call a Python function that has side effects, as ``jax.experimental.io_callback`` does.
 
     It is called exactly as often as the program comes by: once for each step of a loop, and only in the branch that is
-    taken. Calls of one program come in its order, ``ordered`` or not; ``ordered`` makes ``vmap`` an error, which
-    otherwise calls it once for each example.
+    taken. Calls of one program come in its order, ``ordered`` or not.
 
-    Args, Returns, Raises: as those of :func:`pure_callback`.
+    Args:
+        callback: the function. It is given NumPy arrays of its own, in the trees of ``args`` and ``kwargs``, and
+            returns a tree of arrays, or of Python numbers.
+        result_shape_dtypes: tree of what has ``shape`` and ``dtype``, such as ``dyn.ShapeDtypeStruct``, or None. Sizes
+            may be dimensions.
+        *args: trees of arrays, numbers and dimensions, for the callback.
+        sharding: None, or anything: there is one device.
+        ordered: whether vmap is an error, which otherwise calls it once for each example.
+        **kwargs: trees for the callback by name.
+
+    Returns:
+        A tree like ``result_shape_dtypes``. Outside of a program the arrays are of the kind that the arguments are.
+
+    Raises:
+        ShapeError: if what the callback returns has another shape than was declared.
+        ArgumentError: if it returns another tree or dtype; if it cannot be called, or an argument is none.
+
+    Example:
+        >>> seen = []
+        >>> dyn.jit(lambda x: dyn.io_callback(lambda v: seen.append(int(v)), None, x.sum()))(np.array([1, 2]))
+        >>> seen
+        [3]
     """
     return _call("io_callback", callback, result_shape_dtypes, args, kwargs, True, ordered, "sequential")
 

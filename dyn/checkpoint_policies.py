@@ -13,7 +13,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A rule, by its name, and the names given by :func:`dyn.checkpoint_name` that it goes by."""
+    """Rule for what :func:`dyn.checkpoint` keeps.
+
+    Args:
+        rule: its name.
+        names: names given by :func:`dyn.checkpoint_name` that it goes by.
+    """
 
     rule: str
     names: tuple[str, ...] = ()
@@ -30,15 +35,40 @@ dots_with_no_batch_dims_saveable = checkpoint_dots_with_no_batch_dims = Policy("
 
 
 def save_only_these_names(*names: str) -> Policy:
-    """Values that have one of these names are kept."""
+    """Policy that keeps values that have one of these names.
+
+    Args:
+        *names: names given by :func:`dyn.checkpoint_name`.
+
+    Returns:
+        The policy.
+
+    Example:
+        >>> dyn.checkpoint_policies.save_only_these_names("scores").names
+        ('scores',)
+    """
     return Policy("save_only_these_names", names)
 
 
 def save_any_names_but_these(*names: str) -> Policy:
-    """Values that have a name are kept, except for these."""
+    """Policy that keeps values that have a name, except for these.
+
+    Args:
+        *names: names given by :func:`dyn.checkpoint_name`.
+
+    Returns:
+        The policy.
+    """
     return Policy("save_any_names_but_these", names)
 
 
 def save_anything_except_these_names(*names: str) -> Policy:
-    """Policy that keeps all that is computed, except for values that have one of these names."""
+    """Policy that keeps all that is computed, except for values that have one of these names.
+
+    Args:
+        *names: names given by :func:`dyn.checkpoint_name`.
+
+    Returns:
+        The policy.
+    """
     return Policy("save_anything_except_these_names", names)

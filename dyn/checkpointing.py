@@ -25,14 +25,26 @@ def checkpoint(
     fun: Function | None = None, *, prevent_cse: bool = True, policy: Policy | None = None,
     static_argnums: int | Sequence[int] = (),
 ) -> Any:  # fmt: skip
-    """A function that is computed again where its derivative is, instead of being remembered. Also a decorator.
-
-    Of what it computes only what ``policy`` says is kept (``dyn.checkpoint_policies``); without one, nothing but its
-    arguments. ``static_argnums`` are positions of arguments that are no arrays. ``prevent_cse=False`` leaves out the
-    barrier that keeps the second computation from being merged with the first: enough in the body of a loop, which has
-    the two in different loops.
+    """Function that is computed again where its derivative is, instead of being remembered; also a decorator.
 
     What is computed is the same, and so are the derivatives.
+
+    Args:
+        fun: function of trees of arrays; None: a decorator is made.
+        prevent_cse: whether a barrier keeps the second computation from being merged with the first. It may be left out
+            in the body of a loop, which has the two in different loops.
+        policy: what is kept all the same (``dyn.checkpoint_policies``); None: nothing but the arguments.
+        static_argnums: positions of arguments that are no arrays.
+
+    Returns:
+        The function.
+
+    Raises:
+        ArgumentError: if ``fun`` is no function, or ``policy`` none; when called, if a static argument is not there.
+
+    Example:
+        >>> dyn.grad(dyn.checkpoint(lambda x: dnp.sin(dnp.sin(x))))(0.0)
+        array(1., dtype=float32)
     """
     if policy is not None and not isinstance(policy, Policy):
         raise ArgumentError(
@@ -89,7 +101,15 @@ def _static_places(static: tuple[int, ...], count: int, name: str) -> tuple[int,
 
 
 def checkpoint_name(x: Any, name: str) -> Any:
-    """``x``, a tree of arrays, by a name that the policies of :func:`checkpoint` know."""
+    """Arrays under a name that the policies of :func:`checkpoint` know.
+
+    Args:
+        x: tree of arrays.
+        name: the name.
+
+    Returns:
+        The tree, as it is.
+    """
     leaves, tree = flatten(x)
     trace = active_trace(*leaves)
     if trace is None:

@@ -120,17 +120,26 @@ class _Custom(ABC):
 
 
 class custom_vjp(_Custom):
-    """A function whose derivative backward is given by two rules.
+    """Function whose derivative backward is given by two rules: see :meth:`defvjp`.
 
-    ``f.defvjp(fwd, bwd)``: ``fwd`` takes what ``f`` takes and returns ``(f's result, residuals)``, where the residuals
-    are any tree; ``bwd(residuals, cotangents)`` returns a tuple with a cotangent for each argument, a tree like it or
-    None for zeros. The arguments in ``nondiff_argnums`` (or ``nondiff_argnames``) may be anything; ``fwd`` is given
-    them where ``f`` is, ``bwd`` before the residuals. Cotangents of integer results are zeros of their dtype, and those
-    returned for integer arguments are not looked at.
+    Cotangents of integer results are zeros of their dtype. What was differentiated and is differentiated again is the
+    rules.
 
-    A function that closes over arrays has no derivative by them: asking for it is an UnsupportedOpError, and so is a
-    derivative forward. A rule that returns a tree or an array of another type is a TraceError. What was differentiated
-    and is differentiated again is the rules.
+    Args:
+        fun: function of trees of arrays, which closes over none that it is to be differentiated by.
+        nondiff_argnums: positions of arguments that it is not differentiated by, which may be anything.
+        nondiff_argnames: the same by names.
+
+    Raises:
+        ArgumentError: if ``fun`` is no function, or a name is no argument of it.
+        UnsupportedOpError: when differentiated, forward, or by arrays that the function closes over.
+        TraceError: when differentiated, if a rule returns a tree or an array of another type.
+
+    Example:
+        >>> square = dyn.custom_vjp(lambda x: x * x)
+        >>> square.defvjp(lambda x: (x * x, x), lambda x, ct: (100 * x * ct,))
+        >>> dyn.grad(square)(3.0)
+        array(300., dtype=float32)
     """
 
     kind = "custom_vjp"
@@ -138,7 +147,20 @@ class custom_vjp(_Custom):
     bwd: Function | None = None
 
     def defvjp(self, fwd: Function, bwd: Function, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
-        """Set the rules. ``symbolic_zeros`` is not for dyn, and ``optimize_remat`` is not needed here."""
+        """Set the two rules.
+
+        Args:
+            fwd: function of the arguments that returns ``(result, residuals)``, where residuals are any tree. Arguments
+                that are not differentiated by stand where ``fun`` has them.
+            bwd: function ``bwd(residuals, cotangents)`` that returns a tuple with a cotangent for each argument, a tree
+                like it or None for zeros; those of integer arguments are not looked at. Arguments that are not
+                differentiated by come before the residuals.
+            symbolic_zeros: False.
+            optimize_remat: JAX's hint, which changes nothing here.
+
+        Raises:
+            ArgumentError: if ``symbolic_zeros`` is true.
+        """
         _refuse_symbolic_zeros(self, symbolic_zeros)
         self.fwd, self.bwd = fwd, bwd
 
@@ -156,27 +178,57 @@ class custom_vjp(_Custom):
 
 
 class custom_jvp(_Custom):
-    """A function whose derivative is given by a rule for tangents; cotangents are had by its transpose.
+    """Function whose derivative is given by a rule for tangents; cotangents are had by its transpose.
 
-    ``f.defjvp(jvp)``: ``jvp(primals, tangents)``, two tuples, returns ``(result, tangent)``, of which the tangent is
-    linear in the tangents, and a tree like the result or None for zeros. ``f.defjvps(*jvps)`` gives a rule for each
-    argument instead: ``jvp(tangent, result, *primals)``, or None where the derivative is zero. The arguments in
-    ``nondiff_argnums`` come before the two tuples. Tangents of integer arguments are zeros of their dtype.
+    See :meth:`defjvp`, and :meth:`defjvps` for a rule for each argument. Tangents of integer arguments are zeros of
+    their dtype.
 
-    Errors are those of :class:`custom_vjp`.
+    Args:
+        fun: function of trees of arrays, which closes over none that it is to be differentiated by.
+        nondiff_argnums: positions of arguments that it is not differentiated by, which may be anything.
+        nondiff_argnames: the same by names.
+
+    Raises:
+        ArgumentError: if ``fun`` is no function, or a name is no argument of it.
+        UnsupportedOpError: when differentiated by arrays that the function closes over.
+        TraceError: when differentiated, if a rule returns a tree or an array of another type.
+
+    Example:
+        >>> square = dyn.custom_jvp(lambda x: x * x)
+        >>> _ = square.defjvp(lambda primals, tangents: (primals[0] ** 2, 100 * primals[0] * tangents[0]))
+        >>> dyn.grad(square)(3.0)
+        array(300., dtype=float32)
     """
 
     kind = "custom_jvp"
     jvp: Function | None = None
 
     def defjvp(self, jvp: Function, symbolic_zeros: bool = False) -> Function:
-        """Set the rule, and give it back: it may be used as a decorator."""
+        """Set the rule; also a decorator.
+
+        Args:
+            jvp: function ``jvp(primals, tangents)`` of two tuples that returns ``(result, tangent)``, of which the
+                tangent is linear in the tangents, and a tree like the result or None for zeros. Arguments that are not
+                differentiated by come before the two.
+            symbolic_zeros: False.
+
+        Returns:
+            The rule.
+
+        Raises:
+            ArgumentError: if ``symbolic_zeros`` is true.
+        """
         _refuse_symbolic_zeros(self, symbolic_zeros)
         self.jvp = jvp
         return jvp
 
     def defjvps(self, *jvps: Function | None) -> None:
-        """Set the rule by what each argument adds to the tangent of the result."""
+        """Set the rule by what each argument adds to the tangent of the result.
+
+        Args:
+            *jvps: for each argument a function ``jvp(tangent, result, *primals)``, or None where its derivative is
+                zero.
+        """
         if self._nondiff:
             raise ArgumentError(
                 f"dyn.custom_jvp({self.__name__}): defjvps takes no nondiff_argnums.", loc=user_loc(),

@@ -116,7 +116,16 @@ _DLPACK_CODES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """An element type: its NumPy name, the short name used in IR text, its kind and its width in bits."""
+    """Element type of arrays: ``dyn.float32`` and others. ``dyn.float32["b", "s"]`` is an annotation of an argument.
+
+    Attributes:
+        name: NumPy's name.
+        short: name in IR text, such as ``f32``.
+        kind: bool, int, uint, float or complex.
+        bits: width.
+        np: NumPy's dtype.
+        format: layout of a float.
+    """
 
     name: str
     short: str
@@ -138,6 +147,7 @@ class DType:
 
     @property
     def is_float(self) -> bool:
+        """True for float dtypes, narrow ones too."""
         return self.kind is Kind.FLOAT
 
     @property
@@ -158,10 +168,12 @@ class DType:
 
     @property
     def is_integer(self) -> bool:
+        """True for signed and unsigned integer dtypes."""
         return self.kind in (Kind.INT, Kind.UINT)
 
     @property
     def is_inexact(self) -> bool:
+        """True for float and complex dtypes."""
         return self.kind in (Kind.FLOAT, Kind.COMPLEX)
 
     @property
@@ -240,9 +252,20 @@ _BY_DLPACK = {d.dlpack: d for d in ALL}
 
 
 def dtype(value: object) -> DType:
-    """The :class:`DType` that a name, a NumPy dtype or scalar type, a Python type or a ``DType`` stands for.
+    """Element type that a name, a NumPy dtype or scalar type, a Python type or a :class:`DType` stands for.
 
-    Codes mean what they mean to NumPy: ``"i8"`` is int64.
+    Args:
+        value: any of these. Codes mean what they mean to NumPy: ``"i8"`` is int64.
+
+    Returns:
+        The :class:`DType`.
+
+    Raises:
+        UnsupportedOpError: if dyn has no such dtype.
+
+    Example:
+        >>> dyn.dtype("bfloat16").bits
+        16
     """
     if isinstance(value, DType):
         return value

@@ -3,6 +3,8 @@
 Inside a trace (in a jitted function, or in one another) they write ops into the program at hand. Called with arrays
 they run the function to trace it, as JAX does outside of ``jit``, and its program is compiled once for every shape and
 for every value that it closes over.
+
+This file is longer than most: half of it says what each function takes and gives.
 """
 
 from __future__ import annotations
@@ -96,13 +98,27 @@ def grad(
     fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Function:  # fmt: skip
-    """The gradient of a function that returns a scalar, by the arguments that ``argnums`` names.
+    """Gradient of a function that returns a scalar.
 
-    The gradient of an argument is a tree like it, of arrays of the same shapes and dtypes; for a sequence of
-    ``argnums`` it is a tuple of them. With ``has_aux`` the function returns ``(scalar, aux)``, and ``(gradient, aux)``
-    is what comes back. ``holomorphic`` promises that the function of complex numbers is; with ``allow_int`` the
-    gradient by integers and booleans is zeros of their dtype. Raises ArgumentError where an argument or the result has
-    no derivative.
+    Args:
+        fun: function of trees of arrays.
+        argnums: position of the argument to differentiate by, or several.
+        has_aux: whether the function returns ``(result, aux)``, a tree that is not differentiated beside its result.
+        holomorphic: promise that a function of complex numbers is holomorphic.
+        allow_int: whether arguments may be integers and booleans, whose gradient is zeros of their dtype.
+
+    Returns:
+        A function with the arguments of ``fun``, whose result is a tree like the argument, of arrays of the same shapes
+        and dtypes, symbolic and empty ones too; a tuple of them for several ``argnums``; with ``has_aux`` a pair with
+        ``aux``.
+
+    Raises:
+        ArgumentError: if ``fun`` is no function; when called, if an argument or the result has no derivative, or the
+            result is no scalar.
+
+    Example:
+        >>> dyn.grad(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
+        array([2., 4.])
     """
 
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -117,9 +133,26 @@ def value_and_grad(
     fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Function:  # fmt: skip
-    """The function and its gradient together: ``(value, gradient)``; ``((value, aux), gradient)`` with ``has_aux``.
+    """Function and its gradient together.
 
-    The options are those of :func:`grad`.
+    Args:
+        fun: function of trees of arrays.
+        argnums: position of the argument to differentiate by, or several.
+        has_aux: whether the function returns ``(result, aux)``, a tree that is not differentiated beside its result.
+        holomorphic: promise that a function of complex numbers is holomorphic.
+        allow_int: whether arguments may be integers and booleans, whose gradient is zeros of their dtype.
+
+    Returns:
+        A function with the arguments of ``fun``, whose result is ``(value, gradient)``; with ``has_aux``
+        ``((value, aux), gradient)``.
+
+    Raises:
+        ArgumentError: if ``fun`` is no function; when called, if an argument or the result has no derivative, or the
+            result is no scalar.
+
+    Example:
+        >>> dyn.value_and_grad(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
+        (array(5.), array([2., 4.]))
     """
 
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -135,10 +168,26 @@ def _positions(count: int) -> tuple[str, ...]:
 
 
 def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
-    """``fun(*primals)``, and the function that pulls its cotangents back.
+    """Result of a function, and the function that pulls its cotangents back.
 
-    Gives ``(result, pull)``, with ``has_aux`` ``(result, pull, aux)``. ``pull`` takes a tree of arrays like the result,
-    and gives a tuple of trees like the primals: the transposed Jacobian times the cotangent.
+    What the derivative keeps of the first computation is remembered in between.
+
+    Args:
+        fun: function of trees of arrays.
+        *primals: its arguments: trees of arrays.
+        has_aux: whether the function returns ``(result, aux)``, a tree that is not differentiated beside its result.
+
+    Returns:
+        ``(result, pull)``, with ``has_aux`` ``(result, pull, aux)``. ``pull`` takes a tree of arrays like the result,
+        and gives a tuple of trees like the primals: the transposed Jacobian times the cotangent.
+
+    Raises:
+        ArgumentError: if ``fun`` is no function.
+
+    Example:
+        >>> y, pull = dyn.vjp(lambda x: x * x, np.array([1.0, 2.0]))
+        >>> pull(np.array([1.0, 10.0]))
+        (array([ 2., 40.]),)
     """
     name = _named("vjp", fun)
     trace = active_trace(*flatten(primals)[0])
@@ -155,9 +204,23 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
 
 
 def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
-    """``fun(*primals)`` and its derivative in the direction of ``tangents``: trees like the primals, and their dtypes.
+    """Result of a function, and its derivative in a direction.
 
-    Gives ``(result, tangent)``, with ``has_aux`` ``(result, tangent, aux)``.
+    Args:
+        fun: function of trees of arrays.
+        primals: tuple of its arguments: trees of arrays.
+        tangents: tuple of directions: trees like the primals, of their dtypes.
+        has_aux: whether the function returns ``(result, aux)``, a tree that is not differentiated beside its result.
+
+    Returns:
+        ``(result, tangent)``, with ``has_aux`` ``(result, tangent, aux)``.
+
+    Raises:
+        ArgumentError: if ``fun`` is no function, or one of the two no tuple.
+
+    Example:
+        >>> dyn.jvp(lambda x: x * x, (np.array([1.0, 2.0]),), (np.array([1.0, 10.0]),))
+        (array([1., 4.]), array([ 2., 40.]))
     """
     name = _named("jvp", fun)
 
@@ -177,7 +240,24 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
 
 
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
-    """``fun(*primals)``, and its derivative there as a linear function of tangents: ``(result, push)``."""
+    """Result of a function, and its derivative there as a linear function of tangents.
+
+    Args:
+        fun: function of trees of arrays.
+        *primals: its arguments: trees of arrays.
+        has_aux: whether the function returns ``(result, aux)``, a tree that is not differentiated beside its result.
+
+    Returns:
+        ``(result, push)``, with ``has_aux`` ``(result, push, aux)``. ``push`` takes a tangent for each primal.
+
+    Raises:
+        ArgumentError: if ``fun`` is no function.
+
+    Example:
+        >>> y, push = dyn.linearize(lambda x: x * x, np.array([1.0, 2.0]))
+        >>> push(np.array([1.0, 10.0]))
+        array([ 2., 40.])
+    """
     name = _named("linearize", fun)
     trace = active_trace(*flatten(primals)[0])
     if trace is not None:
@@ -306,10 +386,25 @@ def _jacobian(kind: str, fun: Function, options: GradOptions, *, forward: bool) 
 def jacfwd(
     fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Function:
-    """The Jacobian, a column at a time: right for functions with more results than arguments.
+    """Jacobian of a function, a column at a time: right for functions with more results than arguments.
 
-    It is a tree like the result, with trees like the argument (or tuples of them) for leaves, of arrays whose shapes
-    are the result's followed by the argument's.
+    Args:
+        fun: function of trees of arrays.
+        argnums: position of the argument to differentiate by, or several.
+        has_aux: whether the function returns ``(result, aux)``, a tree that is not differentiated beside its result.
+        holomorphic: promise that a function of complex numbers is holomorphic.
+
+    Returns:
+        A function with the arguments of ``fun``, whose result is a tree like that of ``fun``, with trees like the
+        argument (or tuples of them) for leaves, of arrays whose shapes are the result's followed by the argument's.
+
+    Raises:
+        ArgumentError: if ``fun`` is no function; when called, if an argument or the result has no derivative.
+
+    Example:
+        >>> dyn.jacfwd(lambda x: x * x)(np.array([1.0, 2.0]))
+        array([[2., 0.],
+               [0., 4.]])
     """
     return _jacobian("jacfwd", fun, _options(argnums, has_aux, holomorphic), forward=True)
 
@@ -318,7 +413,25 @@ def jacrev(
     fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Function:  # fmt: skip
-    """The Jacobian, a row at a time: right for functions with more arguments than results. See :func:`jacfwd`."""
+    """Jacobian of a function, a row at a time: right for functions with more arguments than results.
+
+    Args:
+        fun: function of trees of arrays.
+        argnums: position of the argument to differentiate by, or several.
+        has_aux: whether the function returns ``(result, aux)``, a tree that is not differentiated beside its result.
+        holomorphic: promise that a function of complex numbers is holomorphic.
+        allow_int: whether arguments may be integers and booleans, whose gradient is zeros of their dtype.
+
+    Returns:
+        A function with the arguments of ``fun``, with the results of :func:`jacfwd`.
+
+    Raises:
+        ArgumentError: if ``fun`` is no function; when called, if an argument or the result has no derivative.
+
+    Example:
+        >>> dyn.jacrev(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
+        array([2., 4.])
+    """
     return _jacobian("jacrev", fun, _options(argnums, has_aux, holomorphic, allow_int), forward=False)
 
 
@@ -328,12 +441,41 @@ jacobian = jacrev
 def hessian(
     fun: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Function:
-    """The second derivatives of a function: ``jacfwd(jacrev(fun))``."""
+    """Second derivatives of a function: ``jacfwd(jacrev(fun))``.
+
+    Args:
+        fun: function of trees of arrays.
+        argnums: position of the argument to differentiate by, or several.
+        has_aux: whether the function returns ``(result, aux)``, a tree that is not differentiated beside its result.
+        holomorphic: promise that a function of complex numbers is holomorphic.
+
+    Returns:
+        A function with the arguments of ``fun``, whose result has the axes of the argument twice.
+
+    Raises:
+        ArgumentError: if ``fun`` is no function; when called, if an argument or the result has no derivative.
+
+    Example:
+        >>> dyn.hessian(lambda x: (x * x * x).sum())(np.array([1.0, 2.0]))
+        array([[ 6.,  0.],
+               [ 0., 12.]])
+    """
     return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
 
 
 def stop_gradient(x: Any) -> Any:
-    """``x``, a tree of arrays, as a constant of what is differentiated."""
+    """Arrays as constants of what is differentiated.
+
+    Args:
+        x: tree of arrays.
+
+    Returns:
+        The tree, through which no derivative comes.
+
+    Example:
+        >>> dyn.grad(lambda x: x * dyn.stop_gradient(x))(3.0)
+        array(3., dtype=float32)
+    """
     leaves, tree = flatten(x)
     trace = active_trace(*leaves)
     if trace is None:
@@ -349,12 +491,26 @@ def stop_gradient(x: Any) -> Any:
 
 
 def vmap(fun: Function, in_axes: Any = 0, out_axes: Any = 0, *, axis_size: Any = None) -> Function:
-    """A function of one example as a function of many: no loop, but ops of one more axis.
+    """Function of one example as a function of many: no loop, but ops of one more axis.
 
-    ``in_axes`` says which axis of an argument numbers the examples: a number, None where all share the argument, or a
-    tuple of these by position, in which a tree like the argument may stand for it. ``out_axes`` says where that axis is
-    put in the results. All mapped axes have one size, which may differ from call to call; ``axis_size`` gives it where
-    nothing is mapped. Raises ArgumentError for axes that are not there, ShapeError for sizes that differ.
+    Args:
+        fun: function of trees of arrays.
+        in_axes: which axis of an argument numbers the examples: a number, None where all share the argument, or a tuple
+            of these by position, in which a tree like the argument may stand for it. Arguments by name have it first.
+        out_axes: where that axis is put in the results, likewise.
+        axis_size: number of examples, where nothing is mapped.
+
+    Returns:
+        A function of arguments with that axis. Their sizes there are one, which may be symbolic, 0, and differ from
+        call to call.
+
+    Raises:
+        ArgumentError: if ``fun`` is no function; when called, for axes that are not there.
+        ShapeError: when called, if sizes differ.
+
+    Example:
+        >>> dyn.vmap(lambda x, y: x @ y, in_axes=(0, None))(np.array([[1, 2], [3, 4]]), np.array([1, 1]))
+        array([3, 7])
     """
 
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

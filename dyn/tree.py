@@ -1,6 +1,8 @@
 """Trees of arrays, with the names of ``jax.tree``: tuples, lists, dicts and whatever is registered, over optree.
 
 ``None`` is a tree without leaves, the keys of a dict go in their order, and anything that is no tree is a leaf.
+
+This file is longer than most: half of it says what each function takes and gives.
 """
 
 from __future__ import annotations
@@ -32,12 +34,39 @@ T = TypeVar("T")
 
 
 def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
-    """The leaves in order, and the structure. ``is_leaf(part)`` may say that a part is not taken apart."""
+    """Leaves of a tree in order, and its structure.
+
+    Args:
+        tree: tree of arrays and anything else: tuples, lists, dicts and what is registered; None has no leaves.
+        is_leaf: function of a part of the tree that may say that it is not taken apart.
+
+    Returns:
+        A list and a :class:`TreeSpec`.
+
+    Example:
+        >>> dyn.tree.flatten({"b": 1, "a": (2, None)})[0]
+        [2, 1]
+    """
     return _flatten(tree, is_leaf)
 
 
 def unflatten(treedef: TreeSpec, leaves: Iterable[Any]) -> Any:
-    """The tree of this structure with these leaves; ArgumentError where they are too few or too many."""
+    """Tree of a structure with given leaves.
+
+    Args:
+        treedef: the structure.
+        leaves: the leaves, in order.
+
+    Returns:
+        The tree.
+
+    Raises:
+        ArgumentError: if there are too few or too many.
+
+    Example:
+        >>> dyn.tree.unflatten(dyn.tree.structure((0, [0])), [1, 2])
+        (1, [2])
+    """
     own = list(leaves)
     if len(own) != treedef.num_leaves:
         raise ArgumentError(
@@ -49,12 +78,36 @@ def unflatten(treedef: TreeSpec, leaves: Iterable[Any]) -> Any:
 
 
 def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
-    """The leaves in order."""
+    """Leaves of a tree in order.
+
+    Args:
+        tree: tree of arrays and anything else: tuples, lists, dicts and what is registered; None has no leaves.
+        is_leaf: function of a part of the tree that may say that it is not taken apart.
+
+    Returns:
+        A list.
+
+    Example:
+        >>> dyn.tree.leaves({"b": 1, "a": (2, None)})
+        [2, 1]
+    """
     return _flatten(tree, is_leaf)[0]
 
 
 def structure(tree: Any, is_leaf: IsLeaf = None) -> TreeSpec:
-    """The structure: equal for trees that differ in their leaves alone."""
+    """Structure of a tree: equal for trees that differ in their leaves alone.
+
+    Args:
+        tree: tree of arrays and anything else: tuples, lists, dicts and what is registered; None has no leaves.
+        is_leaf: function of a part of the tree that may say that it is not taken apart.
+
+    Returns:
+        A :class:`TreeSpec`.
+
+    Example:
+        >>> dyn.tree.structure((1, 2)) == dyn.tree.structure((3, 4))
+        True
+    """
     return _flatten(tree, is_leaf)[1]
 
 
@@ -72,7 +125,24 @@ def _up_to(what: str, spec: TreeSpec, tree: Any, other: Any) -> list[Any]:
 
 
 def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
-    """The tree of ``f`` of each leaf, and of what the trees of ``rest`` have in its place."""
+    """Tree of a function of each leaf.
+
+    Args:
+        f: function of a leaf of ``tree``, and of what stands in its place in each of ``rest``.
+        tree: tree of arrays and anything else: tuples, lists, dicts and what is registered; None has no leaves.
+        *rest: trees that have the first one's structure down to its leaves.
+        is_leaf: function of a part of the tree that may say that it is not taken apart.
+
+    Returns:
+        A tree like ``tree``.
+
+    Raises:
+        ArgumentError: if the trees differ.
+
+    Example:
+        >>> dyn.tree.map(lambda x, y: x + y, {"a": 1}, {"a": 2})
+        {'a': 3}
+    """
     own, spec = _flatten(tree, is_leaf)
     columns = [own, *(_up_to("map", spec, tree, other) for other in rest)]
     return _unflatten(spec, [f(*column) for column in zip(*columns, strict=True)])
@@ -83,7 +153,24 @@ _NOTHING: Any = object()
 
 
 def reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _NOTHING, is_leaf: IsLeaf = None) -> Any:
-    """The leaves folded from the first to the last, from ``initializer`` on where there is one."""
+    """Fold of the leaves from the first to the last.
+
+    Args:
+        function: function of what the fold has come to, and the next leaf.
+        tree: tree of arrays and anything else: tuples, lists, dicts and what is registered; None has no leaves.
+        initializer: what it begins with; without, the first leaf is.
+        is_leaf: function of a part of the tree that may say that it is not taken apart.
+
+    Returns:
+        What the fold comes to.
+
+    Raises:
+        ArgumentError: if there are no leaves, and no initializer.
+
+    Example:
+        >>> dyn.tree.reduce(lambda total, x: total + x, [1, (2, 3)])
+        6
+    """
     own = leaves(tree, is_leaf)
     if initializer is not _NOTHING:
         return functools.reduce(function, own, initializer)
@@ -93,14 +180,39 @@ def reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _N
 
 
 def all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
-    """Whether all leaves are true."""
+    """Tell of a tree whether all leaves are true.
+
+    Args:
+        tree: tree of arrays and anything else: tuples, lists, dicts and what is registered; None has no leaves.
+        is_leaf: function of a part of the tree that may say that it is not taken apart.
+
+    Returns:
+        A Python bool.
+
+    Example:
+        >>> dyn.tree.all([1, (2, 0)])
+        False
+    """
     return not any(not leaf for leaf in leaves(tree, is_leaf))
 
 
 def transpose(outer_treedef: TreeSpec, inner_treedef: TreeSpec | None, pytree_to_transpose: Any) -> Any:
-    """A tree of trees turned inside out: of structure ``outer_treedef`` of ``inner_treedef`` s, the other way round.
+    """Tree of trees turned inside out.
 
-    Where ``inner_treedef`` is None it is that of the first of the trees.
+    Args:
+        outer_treedef: structure of the outer tree.
+        inner_treedef: structure of the trees that are its leaves; None: that of the first.
+        pytree_to_transpose: the tree of trees.
+
+    Returns:
+        A tree of structure ``inner_treedef``, whose leaves are trees of structure ``outer_treedef``.
+
+    Raises:
+        ArgumentError: if the trees have other structures.
+
+    Example:
+        >>> dyn.tree.transpose(dyn.tree.structure([0, 0]), None, [(1, 2), (3, 4)])
+        ([1, 3], [2, 4])
     """
     parts = _up_to("transpose", outer_treedef, None, pytree_to_transpose)
     inner = inner_treedef if inner_treedef is not None else structure(parts[0] if parts else None)
@@ -120,7 +232,23 @@ def transpose(outer_treedef: TreeSpec, inner_treedef: TreeSpec | None, pytree_to
 
 
 def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
-    """A tree like ``full_tree``, with the leaf of ``prefix_tree`` that stands in the place of each part."""
+    """Tree with the leaf of a smaller tree in the place of each part.
+
+    Args:
+        prefix_tree: tree that ends where the other goes on.
+        full_tree: the other.
+        is_leaf: function of a part of the tree that may say that it is not taken apart.
+
+    Returns:
+        A tree like ``full_tree``.
+
+    Raises:
+        ArgumentError: if the trees differ.
+
+    Example:
+        >>> dyn.tree.broadcast((1, 2), ((0, 0), 0))
+        ((1, 1), 2)
+    """
     own, spec = _flatten(prefix_tree, is_leaf)
     parts = _up_to("broadcast", spec, prefix_tree, full_tree)
     made = [map(lambda _, v=value: v, part, is_leaf=is_leaf) for value, part in zip(own, parts, strict=True)]
@@ -132,7 +260,11 @@ def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SequenceKey:
-    """A place in a tuple or a list."""
+    """Place in a tuple or a list, as a part of a path.
+
+    Args:
+        idx: its number.
+    """
 
     idx: int
 
@@ -142,7 +274,11 @@ class SequenceKey:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DictKey:
-    """A place in a dict."""
+    """Place in a dict, as a part of a path.
+
+    Args:
+        key: its key.
+    """
 
     key: Any
 
@@ -152,7 +288,11 @@ class DictKey:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GetAttrKey:
-    """An attribute."""
+    """Attribute, as a part of a path.
+
+    Args:
+        name: its name.
+    """
 
     name: str
 
@@ -162,7 +302,11 @@ class GetAttrKey:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FlattenedIndexKey:
-    """A child, by its number, of a registered type that says no more."""
+    """Child of a registered type that says no more than its number, as a part of a path.
+
+    Args:
+        key: its number.
+    """
 
     key: int
 
@@ -187,24 +331,68 @@ def _key(entry: Any) -> Key:
 
 
 def keystr(keys: Iterable[Key]) -> str:
-    """A path as people write it: ``['layers'][0].w``."""
+    """Text of a path, as people write it.
+
+    Args:
+        keys: keys of :func:`flatten_with_path`.
+
+    Returns:
+        A string.
+
+    Example:
+        >>> dyn.tree.keystr(dyn.tree.leaves_with_path({"layers": [3]})[0][0])
+        "['layers'][0]"
+    """
     return "".join([str(key) for key in keys])
 
 
 def flatten_with_path(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[tuple[tuple[Key, ...], Any]], TreeSpec]:
-    """Pairs of a path and a leaf, and the structure."""
+    """Leaves of a tree in order with their paths, and its structure.
+
+    Args:
+        tree: tree of arrays and anything else: tuples, lists, dicts and what is registered; None has no leaves.
+        is_leaf: function of a part of the tree that may say that it is not taken apart.
+
+    Returns:
+        A list of pairs of a path, a tuple of keys, and a leaf; and a :class:`TreeSpec`.
+    """
     own, spec = _flatten(tree, is_leaf)
     paths = [tuple([_key(entry) for entry in accessor]) for accessor in spec.accessors()]
     return list(zip(paths, own, strict=True)), spec
 
 
 def leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[tuple[Key, ...], Any]]:
-    """Pairs of a path and a leaf."""
+    """Leaves of a tree in order with their paths.
+
+    Args:
+        tree: tree of arrays and anything else: tuples, lists, dicts and what is registered; None has no leaves.
+        is_leaf: function of a part of the tree that may say that it is not taken apart.
+
+    Returns:
+        A list of pairs of a path, a tuple of keys, and a leaf.
+    """
     return flatten_with_path(tree, is_leaf)[0]
 
 
 def map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
-    """:func:`map` of a function that is given the path first."""
+    """Tree of a function of each leaf and its path.
+
+    Args:
+        f: function of a path, a tuple of keys, a leaf of ``tree``, and of what stands in its place in each of ``rest``.
+        tree: tree of arrays and anything else: tuples, lists, dicts and what is registered; None has no leaves.
+        *rest: trees that have the first one's structure down to its leaves.
+        is_leaf: function of a part of the tree that may say that it is not taken apart.
+
+    Returns:
+        A tree like ``tree``.
+
+    Raises:
+        ArgumentError: if the trees differ.
+
+    Example:
+        >>> dyn.tree.map_with_path(lambda path, x: dyn.tree.keystr(path), {"a": 1, "b": [2]})
+        {'a': "['a']", 'b': ["['b'][0]"]}
+    """
     pairs, spec = flatten_with_path(tree, is_leaf)
     columns = [*zip(*pairs, strict=True)] if pairs else [(), ()]
     others = [_up_to("map_with_path", spec, tree, other) for other in rest]
@@ -218,15 +406,33 @@ def register_pytree_node(
     nodetype: type[T], flatten_func: Callable[[T], tuple[Iterable[Any], Any]],
     unflatten_func: Callable[[Any, Any], T],
 ) -> None:  # fmt: skip
-    """Have a type be a tree, by ``flatten_func(node)``, ``(children, aux)``, and ``unflatten_func(aux, children)``.
+    """Have objects of a type be trees.
 
-    ``aux`` has a hash, and is part of the structure. ArgumentError for a type that is registered already.
+    Args:
+        nodetype: the type.
+        flatten_func: function of an object that gives ``(children, aux)``, where ``aux`` has a hash, and is part of the
+            structure.
+        unflatten_func: function of ``aux`` and the children that gives the object.
+
+    Raises:
+        ArgumentError: if the type is registered already.
     """
     _register(nodetype, flatten_func, unflatten_func, optree.AutoEntry)
 
 
 def register_pytree_node_class(cls: type[T]) -> type[T]:
-    """A decorator that does so by the class's own ``tree_flatten(self)`` and ``tree_unflatten(cls, aux, children)``."""
+    """Have objects of a class be trees, by its own methods; a decorator.
+
+    Args:
+        cls: class with ``tree_flatten(self)``, which gives ``(children, aux)``, and a classmethod
+            ``tree_unflatten(cls, aux, children)``.
+
+    Returns:
+        The class.
+
+    Raises:
+        ArgumentError: if it is registered already.
+    """
     own: Any = cls
     _register(cls, lambda node: cast("Any", node).tree_flatten(), own.tree_unflatten, optree.AutoEntry)
     return cls
@@ -235,10 +441,19 @@ def register_pytree_node_class(cls: type[T]) -> type[T]:
 def register_dataclass(
     nodetype: type[T] | None = None, data_fields: Sequence[str] | None = None, meta_fields: Sequence[str] | None = None
 ) -> Any:
-    """Have a dataclass be a tree: ``data_fields`` are its children, ``meta_fields`` are part of its structure.
+    """Have a dataclass be a tree; also a decorator.
 
-    Both may be left out: then fields made with ``dataclasses.field(metadata={"static": True})`` are meta fields, and
-    the others data fields. Also a decorator.
+    Args:
+        nodetype: the dataclass; None: a decorator is made.
+        data_fields: names of the fields that are children; None: those that are not meta fields.
+        meta_fields: names of the fields that are part of the structure; None: those made with
+            ``dataclasses.field(metadata={"static": True})``.
+
+    Returns:
+        The class.
+
+    Raises:
+        ArgumentError: if a field is not named once, only one of the lists is given, or the class is registered already.
     """
     if nodetype is None:
         return functools.partial(register_dataclass, data_fields=data_fields, meta_fields=meta_fields)

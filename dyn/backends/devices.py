@@ -18,12 +18,17 @@ _KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 
 @record()
 class Device:
-    """A processor or GPU.
+    """Processor or GPU.
 
-    ``kind`` is ``"cpu"``, ``"cuda"`` or ``"rocm"`` and ``id`` its number among those. ``target`` is what code is
-    compiled for, as ``compile(target=…)`` takes it: ``"x86:znver5"``, ``"cuda:sm_90a"``, ``"rocm:gfx90a"``. ``cores``
-    are those of the processor that this process may use, or a GPU's multiprocessors; ``memory`` is in bytes;
-    ``vector_bits`` is the width of the vectors on a processor, and 0 on a GPU.
+    Attributes:
+        kind: ``"cpu"``, ``"cuda"`` or ``"rocm"``.
+        id: its number among those of its kind.
+        name: the vendor's name.
+        target: what code is compiled for, as ``compile(target=…)`` takes it: ``"x86:znver5"``, ``"cuda:sm_90a"``,
+            ``"rocm:gfx90a"``.
+        cores: cores of the processor that this process may use, or a GPU's multiprocessors.
+        memory: bytes.
+        vector_bits: width of the vectors on a processor, and 0 on a GPU.
     """
 
     kind: str
@@ -39,7 +44,11 @@ class Device:
         return f"{self.kind}:{self.id}" if self.id else self.kind
 
     def describe(self) -> str:
-        """``AMD EPYC 9655: x86:znver5, 512-bit vectors, 2 cores, 24.0 GiB``"""
+        """Text of the device in one line.
+
+        Returns:
+            Text such as ``AMD EPYC 9655: x86:znver5, 512-bit vectors, 2 cores, 24.0 GiB``.
+        """
         vectors = f"{self.vector_bits}-bit vectors, " if self.vector_bits else ""
         plural = "core" if self.kind == "cpu" else "multiprocessor"
         cores = f"{self.cores} {plural}{'' if self.cores == 1 else 's'}"
@@ -47,10 +56,17 @@ class Device:
 
 
 def devices() -> list[Device]:
-    """The devices of this machine, its processor first.
+    """Devices of this machine, its processor first.
 
     GPUs are listed where their driver shows them, whether this version of dyn runs programs on them or not;
     ``python -m dyn doctor`` says what is missing.
+
+    Returns:
+        A list of :class:`Device`.
+
+    Example:
+        >>> dyn.devices()[0].kind
+        'cpu'
     """
     return [cpu_device(), *cuda_devices(), *rocm_devices()]
 

@@ -1,4 +1,7 @@
-"""Raw operations on whole arrays, by ``jax.lax``'s names: reductions, running ones, products, windows, random bits."""
+"""Raw operations on whole arrays, by ``jax.lax``'s names: reductions, running ones, products, windows, random bits.
+
+This file is longer than most: half of it says what each function takes and gives.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Python numbers and dims take the dtype of the arrays beside them, and 0-d arrays their shape. ``dyn.numpy`` has the
 functions that convert and broadcast.
+
+This file is longer than most: half of it says what each function takes and gives.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Raw operations that move elements about, by ``jax.lax``'s names. Sizes, places and paddings may be dimensions."""
+"""Raw operations that move elements about, by ``jax.lax``'s names. Sizes, places and paddings may be dimensions.
+
+This file is longer than most: half of it says what each function takes and gives.
+"""
 
 from __future__ import annotations
 

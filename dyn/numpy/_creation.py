@@ -1,6 +1,8 @@
 """Arrays from nothing but sizes and numbers.
 
 Floats are of the default float dtype (float32, see ``dyn.config``), integers int64. Sizes may be dimensions.
+
+This file is longer than most: half of it says what each function takes and gives.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Arrays with elements added, left out or replaced. As in JAX the functions give new arrays: ``inplace=False``."""
+"""Arrays with elements added, left out or replaced. As in JAX the functions give new arrays: ``inplace=False``.
+
+This file is longer than most: half of it says what each function takes and gives.
+"""
 
 from __future__ import annotations
 

@@ -28,28 +28,49 @@ __all__ = [
 
 
 class EighResult(NamedTuple):
-    """Results of :func:`eigh`."""
+    """Results of :func:`eigh`.
+
+    Args:
+        eigenvalues: from the least to the greatest, (..., n), real.
+        eigenvectors: in columns, (..., n, n).
+    """
 
     eigenvalues: Array
     eigenvectors: Array
 
 
 class EigResult(NamedTuple):
-    """Results of :func:`eig`."""
+    """Results of :func:`eig`.
+
+    Args:
+        eigenvalues: in no order, (..., n), complex.
+        eigenvectors: in columns, (..., n, n), complex.
+    """
 
     eigenvalues: Array
     eigenvectors: Array
 
 
 class QRResult(NamedTuple):
-    """Results of :func:`qr`."""
+    """Results of :func:`qr`.
+
+    Args:
+        Q: matrices with orthonormal columns.
+        R: upper triangular matrices.
+    """
 
     Q: Array
     R: Array
 
 
 class SVDResult(NamedTuple):
-    """Results of :func:`svd`."""
+    """Results of :func:`svd`.
+
+    Args:
+        U: matrices with orthonormal columns.
+        S: singular values from the greatest to the least.
+        Vh: matrices with orthonormal rows.
+    """
 
     U: Array
     S: Array
@@ -58,11 +79,25 @@ class SVDResult(NamedTuple):
 
 @public
 def cholesky(x: ArrayLike, /, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
-    """The lower triangular L with ``L L^H == x``, or with ``upper`` U with ``U^H U == x``; (..., n, n).
+    """Cholesky factors of Hermitian, positive definite matrices.
 
-    ``x`` is Hermitian and positive definite: of one that is not definite the triangle is NaN. As in JAX ``x`` is
-    replaced by ``(x + x^H) / 2`` first, so that gradients are symmetric; without ``symmetrize_input`` one triangle is
-    read.
+    Args:
+        x: array of shape (..., n, n) of any dtype; sizes may be symbolic, or 0.
+        upper: whether U with ``U^H U == x`` is given, rather than L with ``L L^H == x``.
+        symmetrize_input: whether ``(x + x^H) / 2`` is taken, as in JAX, so that gradients are symmetric; else one
+            triangle is read.
+
+    Returns:
+        Triangular matrices of the shape of ``x``; NaN for one that is not definite, where NumPy raises. 16-bit floats
+        are computed in float32, integers in the default float dtype.
+
+    Raises:
+        ShapeError: if matrices are not square, at the call at the latest.
+
+    Example:
+        >>> dnp.linalg.cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
+        array([[2., 0.],
+               [1., 2.]])
     """
     stacks, value = one_square_stack("cholesky", x)
     value = symmetrized(value) if symmetrize_input else value
@@ -71,10 +106,25 @@ def cholesky(x: ArrayLike, /, *, upper: bool = False, symmetrize_input: bool = T
 
 @public
 def qr(x: ArrayLike, /, mode: str = "reduced") -> Any:
-    """``Q R == x`` with orthonormal columns in Q and an upper triangular R.
+    """QR factors of matrices: ``Q R == x`` with orthonormal columns in Q and an upper triangular R.
 
-    Of (..., m, n) they are (..., m, k) and (..., k, n) with ``k = min(m, n)``; with ``mode="complete"`` k is m; with
-    ``"r"`` R is given alone. Complete factors of more rows than columns have no derivative.
+    Complete factors of more rows than columns have no derivative.
+
+    Args:
+        x: array of shape (..., m, n) of any dtype; sizes may be symbolic, or 0.
+        mode: ``"reduced"``: k = min(m, n); ``"complete"``: k = m; ``"r"``: R alone.
+
+    Returns:
+        A :class:`QRResult` of (..., m, k) and (..., k, n), or R. 16-bit floats are computed in float32, integers in the
+        default float dtype.
+
+    Raises:
+        InvalidValueError: if ``mode`` is another one.
+        ShapeError: if ``x`` has fewer than two axes.
+
+    Example:
+        >>> dnp.linalg.qr(np.ones((3, 2))).Q.shape
+        (3, 2)
     """
     if mode not in ("reduced", "complete", "r"):
         raise InvalidValueError(
@@ -100,18 +150,49 @@ def _eigh(what: str, x: ArrayLike, uplo: str | None, symmetrize: bool | None) ->
 
 @public
 def eigh(x: ArrayLike, /, UPLO: str | None = None, symmetrize_input: bool | None = None) -> EighResult:
-    """The eigenvalues of Hermitian matrices from the least to the greatest, and their vectors in columns.
+    """Eigenvalues of Hermitian matrices from the least to the greatest, and their vectors.
 
-    Of (..., n, n) these are (..., n), real, and (..., n, n). Where ``UPLO`` names a triangle only that one is read;
-    otherwise ``x`` is replaced by ``(x + x^H) / 2``, as in JAX; ``symmetrize_input`` says it either way. The gradient
-    of vectors is infinite or NaN where eigenvalues are equal.
+    The gradient of vectors is infinite or NaN where eigenvalues are equal.
+
+    Args:
+        x: array of shape (..., n, n) of any dtype; sizes may be symbolic, or 0.
+        UPLO: triangle that is read, ``"L"`` or ``"U"``; None: ``(x + x^H) / 2`` is taken, as in JAX.
+        symmetrize_input: whether it is taken in any case; None: as ``UPLO`` says.
+
+    Returns:
+        An :class:`EighResult`. 16-bit floats are computed in float32, integers in the default float dtype.
+
+    Raises:
+        InvalidValueError: if ``UPLO`` is another one.
+        ShapeError: if matrices are not square, at the call at the latest.
+
+    Example:
+        >>> dnp.linalg.eigh(np.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
+        array([1., 2.])
     """
     return EighResult(*_eigh("eigh", x, UPLO, symmetrize_input))
 
 
 @public
 def eigvalsh(x: ArrayLike, /, UPLO: str | None = None, *, symmetrize_input: bool | None = None) -> Array:
-    """The eigenvalues of Hermitian matrices from the least to the greatest: see :func:`eigh`."""
+    """Eigenvalues of Hermitian matrices from the least to the greatest.
+
+    Args:
+        x: array of shape (..., n, n) of any dtype; sizes may be symbolic, or 0.
+        UPLO: triangle that is read, ``"L"`` or ``"U"``; None: ``(x + x^H) / 2`` is taken, as in JAX.
+        symmetrize_input: whether it is taken in any case; None: as ``UPLO`` says.
+
+    Returns:
+        A real array of shape (..., n). 16-bit floats are computed in float32, integers in the default float dtype.
+
+    Raises:
+        InvalidValueError: if ``UPLO`` is another one.
+        ShapeError: if matrices are not square, at the call at the latest.
+
+    Example:
+        >>> dnp.linalg.eigvalsh(np.array([[2.0, 0.0], [0.0, 1.0]]))
+        array([1., 2.])
+    """
     return _eigh("eigvalsh", x, UPLO, symmetrize_input)[0]
 
 
@@ -123,16 +204,45 @@ def _eig(what: str, x: ArrayLike) -> tuple[Tracer, Tracer]:
 
 @public
 def eig(x: ArrayLike, /) -> EigResult:
-    """The eigenvalues of square matrices, in no order, and their vectors in columns: complex, of real matrices too.
+    """Eigenvalues of square matrices, in no order, and their vectors.
 
     Vectors have length 1, and a phase that nothing should depend on: gradients leave it out.
+
+    Args:
+        x: array of shape (..., n, n) of any dtype; sizes may be symbolic, or 0.
+
+    Returns:
+        An :class:`EigResult`, complex of real matrices too, where NumPy's may be real. 16-bit floats are computed in
+        float32, integers in the default float dtype.
+
+    Raises:
+        ShapeError: if matrices are not square, at the call at the latest.
+
+    Example:
+        >>> abs(dnp.linalg.eig(np.array([[0.0, -1.0], [1.0, 0.0]])).eigenvalues)
+        array([1., 1.])
     """
     return EigResult(*_eig("eig", x))
 
 
 @public
 def eigvals(x: ArrayLike, /) -> Array:
-    """The eigenvalues of square matrices, in no order; complex, of real matrices too."""
+    """Eigenvalues of square matrices, in no order.
+
+    Args:
+        x: array of shape (..., n, n) of any dtype; sizes may be symbolic, or 0.
+
+    Returns:
+        An array of shape (..., n), complex of real matrices too. 16-bit floats are computed in float32, integers in the
+        default float dtype.
+
+    Raises:
+        ShapeError: if matrices are not square, at the call at the latest.
+
+    Example:
+        >>> abs(dnp.linalg.eigvals(np.array([[0.0, -1.0], [1.0, 0.0]])))
+        array([1., 1.])
+    """
     return _eig("eigvals", x)[0]
 
 
@@ -156,12 +266,27 @@ def _hermitian_svd(stacks: Stacks, value: Tracer) -> tuple[Tracer, Tracer, Trace
 
 @public
 def svd(x: ArrayLike, /, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    """``U * S @ Vh == x``, with the singular values S from the greatest to the least.
+    """Singular value decomposition of matrices: ``U * S @ Vh == x``.
 
-    Of (..., m, n) with ``k = min(m, n)`` they are (..., m, k), (..., k) and (..., k, n), or with ``full_matrices``
-    (..., m, m), (..., k) and (..., n, n); without ``compute_uv`` S is given alone. ``hermitian`` says that ``x`` is.
     The gradient of vectors is infinite or NaN where singular values are equal; those that complete the others to a
     square have none.
+
+    Args:
+        x: array of shape (..., m, n) of any dtype; sizes may be symbolic, or 0.
+        full_matrices: whether U is (..., m, m) and Vh (..., n, n), rather than with k = min(m, n) columns and rows.
+        compute_uv: whether vectors are computed.
+        hermitian: whether ``x`` is Hermitian, so that eigenvalues are taken.
+
+    Returns:
+        An :class:`SVDResult`, or S alone: (..., k), from the greatest to the least. 16-bit floats are computed in
+        float32, integers in the default float dtype.
+
+    Raises:
+        ShapeError: if ``x`` has fewer than two axes. With ``hermitian``, if matrices are not square.
+
+    Example:
+        >>> dnp.linalg.svd(np.array([[3.0, 0.0], [0.0, 4.0]])).S
+        array([4., 3.])
     """
     if hermitian:
         parts = _hermitian_svd(*one_square_stack("svd", x))
@@ -172,5 +297,20 @@ def svd(x: ArrayLike, /, full_matrices: bool = True, compute_uv: bool = True, he
 
 @public
 def svdvals(x: ArrayLike, /) -> Array:
-    """The singular values from the greatest to the least: (..., min(m, n)) of (..., m, n)."""
+    """Singular values of matrices from the greatest to the least.
+
+    Args:
+        x: array of shape (..., m, n) of any dtype; sizes may be symbolic, or 0.
+
+    Returns:
+        A real array of shape (..., min(m, n)). 16-bit floats are computed in float32, integers in the default float
+        dtype.
+
+    Raises:
+        ShapeError: if ``x`` has fewer than two axes.
+
+    Example:
+        >>> dnp.linalg.svdvals(np.array([[3.0, 0.0], [0.0, 4.0]]))
+        array([4., 3.])
+    """
     return _svd(*one_stack("svdvals", x), False)[1]

@@ -1,4 +1,7 @@
-"""Indices of grids, triangles and diagonals, and what lies between an index of many axes and one of a single one."""
+"""Indices of grids, triangles and diagonals, and what lies between an index of many axes and one of a single one.
+
+This file is longer than most: half of it says what each function takes and gives.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Arrays put together and taken apart."""
+"""Arrays put together and taken apart.
+
+This file is longer than most: half of it says what each function takes and gives.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Comparisons, logic and bits, element by element."""
+"""Comparisons, logic and bits, element by element.
+
+This file is longer than most: half of it says what each function takes and gives.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Shapes of arrays: reshaping, moving axes, broadcasting. None of these copies elements by itself."""
+"""Shapes of arrays: reshaping, moving axes, broadcasting. None of these copies elements by itself.
+
+This file is longer than most: half of it says what each function takes and gives.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,23 @@ __all__ = ["cross", "diagonal", "multi_dot", "outer", "trace"]
 
 @public
 def cross(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Array:
-    """The vector product over an axis of 3 elements of arrays that broadcast together on the others."""
+    """Vector product over an axis of 3 elements.
+
+    Args:
+        x: array of any dtype.
+        y: array of any dtype, which broadcasts with ``x`` on the other axes.
+        axis: axis of the vectors, of both.
+
+    Returns:
+        An array in the dtype that both promote to.
+
+    Raises:
+        ShapeError: if the axis has another size, or others do not broadcast, at the call at the latest.
+
+    Example:
+        >>> dnp.linalg.cross(np.array([1, 0, 0]), np.array([0, 1, 0]))
+        array([0, 0, 1])
+    """
     a, b = promote("cross", x, y)
     for value in (a, b):
         number = one_axis("cross", axis, value.ndim)
@@ -48,7 +64,23 @@ def cross(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Array:
 
 @public
 def outer(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Every element of a vector times every element of another one, in a matrix."""
+    """Every element of a vector times every element of another one, in a matrix.
+
+    Args:
+        x: vector of any dtype.
+        y: vector of any dtype.
+
+    Returns:
+        A matrix with a row for each element of ``x``, in the dtype that both promote to.
+
+    Raises:
+        ShapeError: if one is no vector: ``dyn.numpy.outer`` takes all elements of arrays of any rank.
+
+    Example:
+        >>> dnp.linalg.outer(np.array([1, 2]), np.array([3, 4]))
+        array([[3, 4],
+               [6, 8]])
+    """
     a, b = promote("outer", x, y)
     if a.ndim != 1 or b.ndim != 1:
         raise ShapeError(
@@ -61,13 +93,44 @@ def outer(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @public
 def diagonal(x: ArrayLike, /, *, offset: Any = 0) -> Array:
-    """The elements of the last two axes whose column is their row plus ``offset``."""
+    """Elements of a diagonal of the last two axes, along a new last axis.
+
+    Args:
+        x: array of any dtype, of two axes or more.
+        offset: 0: the main diagonal; positive: one above it, negative: below; an int or a dimension.
+
+    Returns:
+        An array of the dtype of ``x``; an empty axis where the diagonal lies outside.
+
+    Raises:
+        ShapeError: if ``x`` has fewer than two axes.
+
+    Example:
+        >>> dnp.linalg.diagonal(np.array([[1, 2], [3, 4]]))
+        array([1, 4])
+    """
     return any_diagonal(x, offset, -2, -1)
 
 
 @public
 def trace(x: ArrayLike, /, *, offset: Any = 0, dtype: DTypeLike = None) -> Array:
-    """The sum of the diagonal of the last two axes, ``offset`` columns to the right."""
+    """Sum of a diagonal of the last two axes.
+
+    Args:
+        x: array of any dtype, of two axes or more.
+        offset: 0: the main diagonal; positive: one above it, negative: below; an int or a dimension.
+        dtype: dtype to compute in and of the result; None: as for ``dyn.numpy.sum``.
+
+    Returns:
+        An array of the other axes.
+
+    Raises:
+        ShapeError: if ``x`` has fewer than two axes.
+
+    Example:
+        >>> dnp.linalg.trace(np.array([[1, 2], [3, 4]]), offset=1)
+        array(2)
+    """
     (value,) = promote("trace", x)
     require_matrix("trace", value)
     return sum(value, (-2, -1), dtype, where=diagonal_mask(value._trace, shape_of(value), offset, "EQ"))
@@ -78,10 +141,24 @@ def trace(x: ArrayLike, /, *, offset: Any = 0, dtype: DTypeLike = None) -> Array
 
 @public
 def multi_dot(arrays: Sequence[ArrayLike], /) -> Array:
-    """The product of two or more matrices, in the order that takes the fewest multiplications.
+    """Product of two or more matrices, in the order that takes the fewest multiplications.
 
-    The first may be a row and the last a column, of one axis. Of orders whose costs cannot be compared for every shape
-    the product goes from the left.
+    Of orders whose costs cannot be compared for every shape the product goes from the left. The search is that of T. H.
+    Cormen et al., "Introduction to Algorithms", 15.2, with costs that are formulas over the dims.
+
+    Args:
+        arrays: sequence of matrices; the first may be a row and the last a column, of one axis.
+
+    Returns:
+        A matrix, or what is left of it, in the dtype that all promote to.
+
+    Raises:
+        InvalidValueError: if there are fewer than two.
+        ShapeError: if one is no matrix, or sizes do not fit, at the call at the latest.
+
+    Example:
+        >>> dnp.linalg.multi_dot([np.ones((2, 3)), np.ones((3, 4)), np.ones(4)])
+        array([12., 12.])
     """
     if len(arrays) < 2:
         raise InvalidValueError(

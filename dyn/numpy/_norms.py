@@ -72,10 +72,24 @@ def _matrix(x: Tracer, keepdims: bool, ord: Any) -> Tracer:
 
 @public
 def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Array:
-    """The norm over one axis, several, or all: ``sum(abs(x)**ord) ** (1 / ord)``.
+    """Norm of vectors: ``sum(abs(x)**ord) ** (1 / ord)``.
 
-    ``ord`` is a number, inf (the greatest absolute value), -inf (the least) or 0 (how many are not 0). Of nothing it is
-    0, but for negative orders.
+    Args:
+        x: array of any dtype; sizes may be symbolic, or 0.
+        axis: axis or axes of a vector; None: all.
+        keepdims: whether these axes stay, with size 1.
+        ord: a number, inf (the greatest absolute value), -inf (the least) or 0 (how many are not 0).
+
+    Returns:
+        An array without the axes, in the float dtype of absolute values; 0 of nothing, but of the orders below 0.
+
+    Raises:
+        InvalidValueError: if ``ord`` is no number.
+        ShapeError: if an axis is not one of ``x``; when called, if there is nothing and ``ord`` is -inf.
+
+    Example:
+        >>> dnp.linalg.vector_norm(np.array([3.0, 4.0]))
+        array(5.)
     """
     stacks = Stacks("vector_norm", x)
     (value,) = stacks.arrays
@@ -84,10 +98,24 @@ def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, o
 
 @public
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
-    """The norm of the last two axes.
+    """Norm of the matrices in the last two axes.
 
-    ``ord`` is 'fro', 'nuc' (the sum of the singular values), 2 and -2 (the greatest and the least one), 1 and -1 (the
-    greatest and the least sum of a column), inf and -inf (of a row).
+    Args:
+        x: array of shape (..., m, n) of any dtype; sizes may be symbolic, or 0.
+        keepdims: whether these axes stay, with size 1.
+        ord: ``"fro"``, ``"nuc"`` (the sum of the singular values), 2 and -2 (the greatest and the least one), 1 and -1
+            (the greatest and the least sum of a column), inf and -inf (of a row).
+
+    Returns:
+        An array without the two axes, in the float dtype of absolute values.
+
+    Raises:
+        InvalidValueError: if ``ord`` is another one.
+        ShapeError: if ``x`` has fewer than two axes.
+
+    Example:
+        >>> dnp.linalg.matrix_norm(np.array([[3.0, 0.0], [0.0, 4.0]]), ord=2)
+        array(4.)
     """
     stacks, value = one_stack("matrix_norm", x)
     return stacks.back(_matrix(value, keepdims, ord))
@@ -95,9 +123,25 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
 
 @public
 def norm(x: ArrayLike, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
-    """NumPy's norm: of a vector over one axis, of a matrix over two, and without both ``ord`` and ``axis`` of all.
+    """Norm of vectors or of matrices, as NumPy has it.
 
-    ``ord`` is what :func:`vector_norm` and :func:`matrix_norm` have; None is 2 for vectors and 'fro' for matrices.
+    Args:
+        x: array of any dtype; sizes may be symbolic, or 0.
+        ord: order, as for :func:`vector_norm` and :func:`matrix_norm`; None: 2 for vectors and ``"fro"`` for matrices.
+        axis: axis of vectors, or the two of matrices; None: all elements, unless ``ord`` is given and there are two
+            axes.
+        keepdims: whether these axes stay, with size 1.
+
+    Returns:
+        An array without the axes, in the float dtype of absolute values.
+
+    Raises:
+        InvalidValueError: if ``ord`` is another one, or ``axis`` has more than two.
+        ShapeError: if an axis is not one of ``x``.
+
+    Example:
+        >>> dnp.linalg.norm(np.array([[3.0, 4.0], [6.0, 8.0]]), axis=1)
+        array([ 5., 10.])
     """
     stacks = Stacks("norm", x)
     (value,) = stacks.arrays

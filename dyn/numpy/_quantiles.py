@@ -2,6 +2,8 @@
 
 The methods and their names are those of R. J. Hyndman and Y. Fan, "Sample quantiles in statistical packages", The
 American Statistician 50 (1996), as NumPy has them.
+
+This file is longer than most: half of it says what each function takes and gives.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Matrices are the last two axes. LAPACK computes them in float32, float64, complex64 or complex128: 16-bit floats are
 converted there and back. Of a singular matrix results are NaN, as in JAX, and nothing is raised.
+
+This file is longer than most: half of it says what each function takes and gives.
 """
 
 from __future__ import annotations
@@ -50,7 +52,12 @@ __all__ = [
 
 
 class SlogdetResult(NamedTuple):
-    """Results of :func:`slogdet`."""
+    """Results of :func:`slogdet`.
+
+    Args:
+        sign: signs of determinants, of size 1 where matrices are complex.
+        logabsdet: logarithms of their sizes.
+    """
 
     sign: Array
     logabsdet: Array
@@ -61,9 +68,22 @@ class SlogdetResult(NamedTuple):
 
 @public
 def solve(a: ArrayLike, b: ArrayLike, /) -> Array:
-    """``x`` of ``a @ x == b``, for square matrices ``a`` of shape (..., n, n) and ``b`` of shape (n,) or (..., n, k).
+    """Solutions ``x`` of ``a @ x == b``, by LU factors.
 
-    The axes in front broadcast. Of a singular matrix NaN.
+    Args:
+        a: array of shape (..., n, n) of any dtype; sizes may be symbolic, or 0.
+        b: vector (n,), or array (..., n, k); the axes in front broadcast.
+
+    Returns:
+        An array of shape (..., n) or (..., n, k); inf or NaN for a singular matrix, where NumPy raises. 16-bit floats
+        are computed in float32, integers in the default float dtype.
+
+    Raises:
+        ShapeError: if matrices are not square, or sizes do not fit, at the call at the latest.
+
+    Example:
+        >>> dnp.linalg.solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 2.0]))
+        array([1. , 0.5])
     """
     stacks = Stacks("solve", a, b)
     left, right = stacks.arrays
@@ -81,17 +101,48 @@ def solve(a: ArrayLike, b: ArrayLike, /) -> Array:
 
 @public
 def inv(x: ArrayLike, /) -> Array:
-    """The inverses of square matrices. Of a singular one NaN."""
+    """Inverses of square matrices.
+
+    Args:
+        x: array of shape (..., n, n) of any dtype; sizes may be symbolic, or 0.
+
+    Returns:
+        An array of the shape of ``x``; inf or NaN for a singular matrix, where NumPy raises. 16-bit floats are computed
+        in float32, integers in the default float dtype.
+
+    Raises:
+        ShapeError: if matrices are not square, at the call at the latest.
+
+    Example:
+        >>> dnp.linalg.inv(np.array([[2.0, 0.0], [0.0, 4.0]]))
+        array([[0.5 , 0.  ],
+               [0.  , 0.25]])
+    """
     stacks, value = one_square_stack("inv", x)
     return stacks.back(emit("inverse", value))
 
 
 @public
 def pinv(x: ArrayLike, /, rtol: ArrayLike | None = None, hermitian: bool = False) -> Array:
-    """The pseudo-inverses of Moore and Penrose: (..., n, m) of (..., m, n).
+    """Pseudo-inverses of Moore and Penrose, by singular values.
 
-    Singular values of up to ``rtol`` times the greatest are taken for 0: a number, or one for each matrix;
-    ``max(m, n) * eps`` unless given. ``hermitian`` says that ``x`` is. The gradient takes the rank not to change.
+    The gradient takes the rank not to change.
+
+    Args:
+        x: array of shape (..., m, n) of any dtype; sizes may be symbolic, or 0.
+        rtol: singular values of up to so much times the greatest are taken for 0: a number, or one for each matrix;
+            None: ``max(m, n) * eps``.
+        hermitian: whether ``x`` is Hermitian.
+
+    Returns:
+        An array of shape (..., n, m). 16-bit floats are computed in float32, integers in the default float dtype.
+
+    Raises:
+        ShapeError: if ``x`` has fewer than two axes. With ``hermitian``, if matrices are not square.
+
+    Example:
+        >>> dnp.linalg.pinv(np.array([[2.0], [0.0]]))
+        array([[0.5, 0. ]])
     """
     stacks, value = one_stack("pinv", x)
     if hermitian:
@@ -104,11 +155,25 @@ def pinv(x: ArrayLike, /, rtol: ArrayLike | None = None, hermitian: bool = False
 
 @public
 def lstsq(a: ArrayLike, b: ArrayLike, /, rcond: float | None = None) -> tuple[Array, Array, Array, Array]:
-    """The ``x`` for which ``a @ x`` is nearest to ``b``, of those the shortest; how far, the rank, the singular values.
+    """Least squares: the ``x`` for which ``a @ x`` is nearest to ``b``, of those the shortest.
 
-    ``a`` is (m, n), and ``b`` is (m,) or (m, k). The results are (n,) or (n, k); the sums of squared residuals, of
-    shape (1,) or (k,), for every rank, as in JAX; the rank, an int32; and the min(m, n) singular values of ``a``. Those
-    of up to ``rcond`` times the greatest are taken for 0; ``max(m, n) * eps`` unless given.
+    Args:
+        a: matrix (m, n) of any dtype; sizes may be symbolic, or 0.
+        b: vector (m,) or matrix (m, k).
+        rcond: singular values of up to so much times the greatest are taken for 0; None: ``max(m, n) * eps``.
+
+    Returns:
+        ``x``, (n,) or (n, k); the sums of squared residuals, (1,) or (k,), for every rank, as in JAX; the rank, an
+        int32; and the min(m, n) singular values of ``a``. 16-bit floats are computed in float32, integers in the
+        default float dtype.
+
+    Raises:
+        ShapeError: if arrays have other numbers of axes, or rows, at the call at the latest: use ``dyn.vmap`` for
+            several systems.
+
+    Example:
+        >>> dnp.linalg.lstsq(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))[0]
+        array([2.])
     """
     stacks = Stacks("lstsq", a, b)
     left, right = stacks.arrays
@@ -134,9 +199,22 @@ def lstsq(a: ArrayLike, b: ArrayLike, /, rcond: float | None = None) -> tuple[Ar
 
 @public
 def tensorsolve(a: ArrayLike, b: ArrayLike, /, axes: Sequence[int] | None = None) -> Array:
-    """``x`` of ``tensordot(a, x, x.ndim) == b``: the first axes of ``a`` are those of ``b``, the others those of ``x``.
+    """Solutions ``x`` of ``tensordot(a, x, x.ndim) == b``.
 
-    ``axes`` are moved to the end of ``a`` first.
+    Args:
+        a: array whose first axes are those of ``b`` and whose others are those of ``x``, with as many elements.
+        b: array of any dtype.
+        axes: axes of ``a`` that are moved to its end first; None: none.
+
+    Returns:
+        An array of the last axes of ``a``.
+
+    Raises:
+        ShapeError: if ``a`` has fewer axes than ``b``, or sizes do not fit, at the call at the latest.
+
+    Example:
+        >>> dnp.linalg.tensorsolve(np.eye(4).reshape(2, 2, 2, 2), np.ones((2, 2))).shape
+        (2, 2)
     """
     left, right = promote("tensorsolve", a, b)
     if axes is not None:
@@ -156,7 +234,23 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, /, axes: Sequence[int] | None = None
 
 @public
 def tensorinv(x: ArrayLike, /, ind: int = 2) -> Array:
-    """The inverse of ``tensordot(x, ·, x.ndim - ind)``: the first ``ind`` axes go behind the others."""
+    """Inverse of ``tensordot(x, ·, x.ndim - ind)``.
+
+    Args:
+        x: array of any dtype, whose first axes have as many elements as the others.
+        ind: number of first axes, which go behind the others.
+
+    Returns:
+        An array of the last axes of ``x``, then the first.
+
+    Raises:
+        InvalidValueError: if ``ind`` is not from 1 to the number of axes.
+        ShapeError: if the numbers of elements differ, at the call at the latest.
+
+    Example:
+        >>> dnp.linalg.tensorinv(np.eye(6).reshape(6, 2, 3), ind=1).shape
+        (2, 3, 6)
+    """
     (value,) = promote("tensorinv", x)
     if not 0 < ind <= value.ndim:
         raise InvalidValueError(
@@ -173,9 +267,22 @@ def tensorinv(x: ArrayLike, /, ind: int = 2) -> Array:
 
 @public
 def det(x: ArrayLike, /) -> Array:
-    """The determinants of square matrices; 1 of matrices of size 0.
+    """Determinants of square matrices; 1 of matrices of size 0.
 
     The gradient is right for singular matrices too; the second one is NaN there.
+
+    Args:
+        x: array of shape (..., n, n) of any dtype; sizes may be symbolic, or 0.
+
+    Returns:
+        An array of shape (...). 16-bit floats are computed in float32, integers in the default float dtype.
+
+    Raises:
+        ShapeError: if matrices are not square, at the call at the latest.
+
+    Example:
+        >>> dnp.linalg.det(np.array([[2.0, 0.0], [0.0, 4.0]]))
+        array(8.)
     """
     stacks, value = one_square_stack("det", x)
     return stacks.back(emit("det", value))
@@ -183,9 +290,21 @@ def det(x: ArrayLike, /) -> Array:
 
 @public
 def slogdet(x: ArrayLike, /) -> SlogdetResult:
-    """The sign of the determinant, of size 1 where matrices are complex, and the logarithm of its size.
+    """Signs of determinants and logarithms of their sizes, without overflow.
 
-    Of a singular matrix 0 and -inf.
+    Args:
+        x: array of shape (..., n, n) of any dtype; sizes may be symbolic, or 0.
+
+    Returns:
+        A :class:`SlogdetResult`: 0 and -inf for a singular matrix. 16-bit floats are computed in float32, integers in
+        the default float dtype.
+
+    Raises:
+        ShapeError: if matrices are not square, at the call at the latest.
+
+    Example:
+        >>> dnp.linalg.slogdet(np.array([[2.0, 0.0], [0.0, -1.0]])).sign
+        array(-1.)
     """
     stacks, value = one_square_stack("slogdet", x)
     return SlogdetResult(*(stacks.back(v) for v in emit_all("slogdet", value)))
@@ -196,7 +315,24 @@ def slogdet(x: ArrayLike, /) -> SlogdetResult:
 
 @public
 def matrix_power(x: ArrayLike, n: int, /) -> Array:
-    """The product of ``n`` times the same square matrix; of its inverse where ``n`` is negative. ``n`` is an int."""
+    """Product of a number of times the same square matrix, by repeated squaring.
+
+    Args:
+        x: array of shape (..., n, n) of any dtype; sizes may be symbolic, or 0.
+        n: how often, an int; of a negative one it is the inverse's.
+
+    Returns:
+        An array of the shape of ``x``; the identity of 0.
+
+    Raises:
+        ArgumentError: if ``n`` is no int.
+        ShapeError: if matrices are not square, at the call at the latest.
+
+    Example:
+        >>> dnp.linalg.matrix_power(np.array([[1, 1], [0, 1]]), 5)
+        array([[1, 5],
+               [0, 1]])
+    """
     (value,) = promote("matrix_power", x)
     require_square("matrix_power", value)
     count = whole_number("matrix_power", "n", n)
@@ -214,10 +350,26 @@ def matrix_power(x: ArrayLike, n: int, /) -> Array:
 
 @public
 def matrix_rank(x: ArrayLike, /, rtol: ArrayLike | None = None, hermitian: bool = False, *, tol: Any = None) -> Array:
-    """Rank of matrices: the number of singular values above ``rtol`` times the greatest, or above ``tol``, as int64.
+    """Rank of matrices: the number of singular values that are not small.
 
-    ``rtol`` is a number, or one for each matrix; ``max(m, n) * eps`` unless given. Of fewer than two axes: whether an
-    element is not 0.
+    Args:
+        x: array of shape (..., m, n) of any dtype; sizes may be symbolic, or 0. Of fewer than two axes: whether an
+            element is not 0.
+        rtol: values count that are above so much times the greatest: a number, or one for each matrix; None:
+            ``max(m, n) * eps``.
+        hermitian: whether ``x`` is Hermitian.
+        tol: values count that are above it, in the place of ``rtol``.
+
+    Returns:
+        An array of int64, of shape (...).
+
+    Raises:
+        InvalidValueError: if both ``tol`` and ``rtol`` are given.
+        ShapeError: with ``hermitian``, if matrices are not square.
+
+    Example:
+        >>> dnp.linalg.matrix_rank(np.array([[1.0, 1.0], [1.0, 1.0]]))
+        array(1)
     """
     if tol is not None and rtol is not None:
         raise InvalidValueError("matrix_rank: both tol and rtol are given.", loc=user_loc(), remedy="give one of them.")
@@ -240,10 +392,23 @@ def matrix_rank(x: ArrayLike, /, rtol: ArrayLike | None = None, hermitian: bool 
 
 @public
 def cond(x: ArrayLike, /, p: Any = None) -> Array:
-    """Condition number of matrices: the norm times that of the inverse, by default in the 2-norm.
+    """Condition number of matrices: the norm times that of the inverse.
 
-    ``p`` is None, 1, -1, 2, -2, inf, -inf or 'fro'. Infinite where a matrix is singular. Raises ShapeError for matrices
-    of size 0.
+    Args:
+        x: array of shape (..., m, n) of any dtype; sizes may be symbolic, or 0.
+        p: order of the norm: None for 2, 1, -1, 2, -2, inf, -inf or ``"fro"``.
+
+    Returns:
+        A real array of shape (...); infinite where a matrix is singular.
+
+    Raises:
+        ShapeError: for matrices of size 0, and, but for 2 and -2, for those that are not square; at the call at the
+            latest.
+        InvalidValueError: if ``p`` is another one.
+
+    Example:
+        >>> dnp.linalg.cond(np.array([[4.0, 0.0], [0.0, 2.0]]))
+        array(2.)
     """
     stacks, value = one_stack("cond", x)
     if p in (None, 2, -2):

@@ -2,6 +2,8 @@
 
 Functions that are not exact on integers compute in the default float dtype (float32, see ``dyn.config``) when they are
 given integers or booleans.
+
+This file is longer than most: half of it says what each function takes and gives.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ float64; integers become the default float first. Lengths may be dimensions. ``n
 stands: with the inverse ("backward", the default), with the other one ("forward"), or its square root with both
 ("ortho"). An axis of no elements is transformed to one of none, and for real numbers to one of ``0 // 2 + 1``, which is
 0. All have derivatives, forward and backward.
+
+This file is longer than most: half of it says what each function takes and gives.
 """
 
 from __future__ import annotations
@@ -202,37 +204,153 @@ def _one(what: str, n: Size | None) -> tuple[Any, ...] | None:
 
 @public
 def fft(x: ArrayLike, /, n: Size | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The discrete Fourier transform over one axis, which is cut or filled with zeros to ``n`` elements first."""
+    """Discrete Fourier transform over one axis.
+
+    Args:
+        x: array of any dtype; sizes may be symbolic.
+        n: size of the transform, an int or a dimension, to which the axis is cut or filled with zeros; None: its own.
+        axis: axis to transform.
+        norm: scaling: None or ``"backward"``: the inverse has the factor 1 / n; ``"forward"``: the transform has it;
+            ``"ortho"``: both have its root.
+
+    Returns:
+        An array of complex64, or complex128 of float64 and complex128.
+
+    Raises:
+        InvalidValueError: if ``norm`` is another one.
+        ShapeError: if ``axis`` is not one of ``x``, or a size is negative.
+
+    Example:
+        >>> dnp.fft.fft(np.array([1.0, 0.0, 0.0, 0.0]))
+        array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j])
+    """
     return _complex("fft", "FFT", x, _one("fft", n), (axis,), norm)
 
 
 @public
 def ifft(x: ArrayLike, /, n: Size | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of :func:`fft`."""
+    """Inverse of :func:`fft`.
+
+    Args:
+        x: array of any dtype; sizes may be symbolic.
+        n: size of the transform, an int or a dimension, to which the axis is cut or filled with zeros; None: its own.
+        axis: axis to transform.
+        norm: scaling: None or ``"backward"``: the inverse has the factor 1 / n; ``"forward"``: the transform has it;
+            ``"ortho"``: both have its root.
+
+    Returns:
+        An array of complex64, or complex128 of float64 and complex128.
+
+    Raises:
+        InvalidValueError: if ``norm`` is another one.
+        ShapeError: if ``axis`` is not one of ``x``, or a size is negative.
+
+    Example:
+        >>> dnp.fft.ifft(np.array([4.0, 0.0, 0.0, 0.0]))
+        array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j])
+    """
     return _complex("ifft", "IFFT", x, _one("ifft", n), (axis,), norm)
 
 
 @public
 def rfft(x: ArrayLike, /, n: Size | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The first ``n // 2 + 1`` numbers of the transform of real ones, which say what the others are."""
+    """Half of the Fourier transform of real numbers, which says what the other half is.
+
+    Args:
+        x: array of any real dtype; sizes may be symbolic.
+        n: size of the transform, an int or a dimension, to which the axis is cut or filled with zeros; None: its own.
+        axis: axis to transform.
+        norm: scaling: None or ``"backward"``: the inverse has the factor 1 / n; ``"forward"``: the transform has it;
+            ``"ortho"``: both have its root.
+
+    Returns:
+        An array of complex64, or complex128 of float64 and complex128. The axis has ``n // 2 + 1`` elements.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+        InvalidValueError: if ``norm`` is another one.
+        ShapeError: if ``axis`` is not one of ``x``, or a size is negative.
+
+    Example:
+        >>> dnp.fft.rfft(np.array([1.0, 1.0, 1.0, 1.0]))
+        array([4.+0.j, 0.+0.j, 0.+0.j])
+    """
     return _real("rfft", x, _one("rfft", n), (axis,), norm)
 
 
 @public
 def irfft(x: ArrayLike, /, n: Size | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of :func:`rfft`: ``n`` real numbers, ``2 * (size - 1)`` unless given."""
+    """Inverse of :func:`rfft`.
+
+    Args:
+        x: array of any dtype; sizes may be symbolic.
+        n: size of the result, an int or a dimension; None: ``2 * (size - 1)``.
+        axis: axis to transform.
+        norm: scaling: None or ``"backward"``: the inverse has the factor 1 / n; ``"forward"``: the transform has it;
+            ``"ortho"``: both have its root.
+
+    Returns:
+        An array of float32, or float64 of float64 and complex128.
+
+    Raises:
+        ShapeError: if the axis is empty and no size is given, at the call at the latest; if it is not one of ``x``.
+        InvalidValueError: if ``norm`` is another one.
+
+    Example:
+        >>> dnp.fft.irfft(np.array([4.0, 0.0, 0.0]))
+        array([1., 1., 1., 1.])
+    """
     return _of_half("irfft", x, _one("irfft", n), (axis,), norm)
 
 
 @public
 def hfft(x: ArrayLike, /, n: Size | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The transform, ``n`` real numbers, of what is Hermitian about its start, and of which ``x`` is the first half."""
+    """Fourier transform of what is Hermitian about its start, of which the first half is given.
+
+    Args:
+        x: array of any dtype; sizes may be symbolic.
+        n: size of the result, an int or a dimension; None: ``2 * (size - 1)``.
+        axis: axis to transform.
+        norm: scaling: None or ``"backward"``: the inverse has the factor 1 / n; ``"forward"``: the transform has it;
+            ``"ortho"``: both have its root.
+
+    Returns:
+        An array of float32, or float64 of float64 and complex128.
+
+    Raises:
+        ShapeError: if the axis is empty and no size is given, at the call at the latest; if it is not one of ``x``.
+        InvalidValueError: if ``norm`` is another one.
+
+    Example:
+        >>> dnp.fft.hfft(np.array([1.0, 0.0, 0.0]))
+        array([1., 1., 1., 1.])
+    """
     return _of_half("hfft", conj(x), _one("hfft", n), (axis,), _turned(norm))
 
 
 @public
 def ihfft(x: ArrayLike, /, n: Size | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of :func:`hfft`: the first ``n // 2 + 1`` numbers."""
+    """Inverse of :func:`hfft`: the first half.
+
+    Args:
+        x: array of any real dtype; sizes may be symbolic.
+        n: size of the transform, an int or a dimension, to which the axis is cut or filled with zeros; None: its own.
+        axis: axis to transform.
+        norm: scaling: None or ``"backward"``: the inverse has the factor 1 / n; ``"forward"``: the transform has it;
+            ``"ortho"``: both have its root.
+
+    Returns:
+        An array of complex64, or complex128 of float64 and complex128. The axis has ``n // 2 + 1`` elements.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+        InvalidValueError: if ``norm`` is another one.
+        ShapeError: if ``axis`` is not one of ``x``, or a size is negative.
+
+    Example:
+        >>> dnp.fft.ihfft(np.array([1.0, 1.0, 1.0, 1.0]))
+        array([1.-0.j, 0.-0.j, 0.-0.j])
+    """
     return conj(_real("ihfft", x, _one("ihfft", n), (axis,), _turned(norm)))
 
 
@@ -248,7 +366,28 @@ def _turned(norm: str | None) -> str | None:
 def fftn(
     x: ArrayLike, /, s: Sequence[Size] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
-    """The transform over several axes: all, or the last ``len(s)``, unless named; ``s`` are their sizes, -1 the own."""
+    """Discrete Fourier transform over several axes.
+
+    Args:
+        x: array of any dtype; sizes may be symbolic.
+        s: sizes of the transform, one for each axis, ints or dimensions, -1 for the axis's own; None: their own.
+        axes: axes to transform; None: all, or the last ``len(s)``.
+        norm: scaling: None or ``"backward"``: the inverse has the factor 1 / n; ``"forward"``: the transform has it;
+            ``"ortho"``: both have its root.
+
+    Returns:
+        An array of complex64, or complex128 of float64 and complex128.
+
+    Raises:
+        InvalidValueError: if ``norm`` is another one.
+        ArgumentError: if ``s`` does not fit ``axes``, or there is no axis.
+        ShapeError: if an axis is not one of ``x``, or a size is negative.
+
+    Example:
+        >>> dnp.fft.fftn(np.ones((2, 2)))
+        array([[4.+0.j, 0.+0.j],
+               [0.+0.j, 0.+0.j]])
+    """
     return _complex("fftn", "FFT", x, s, axes, norm)
 
 
@@ -256,7 +395,23 @@ def fftn(
 def ifftn(
     x: ArrayLike, /, s: Sequence[Size] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
-    """The inverse of :func:`fftn`."""
+    """Inverse of :func:`fftn`.
+
+    Args:
+        x: array of any dtype; sizes may be symbolic.
+        s: sizes of the transform, one for each axis, ints or dimensions, -1 for the axis's own; None: their own.
+        axes: axes to transform; None: all, or the last ``len(s)``.
+        norm: scaling: None or ``"backward"``: the inverse has the factor 1 / n; ``"forward"``: the transform has it;
+            ``"ortho"``: both have its root.
+
+    Returns:
+        An array of complex64, or complex128 of float64 and complex128.
+
+    Raises:
+        InvalidValueError: if ``norm`` is another one.
+        ArgumentError: if ``s`` does not fit ``axes``, or there is no axis.
+        ShapeError: if an axis is not one of ``x``, or a size is negative.
+    """
     return _complex("ifftn", "IFFT", x, s, axes, norm)
 
 
@@ -264,7 +419,29 @@ def ifftn(
 def rfftn(
     x: ArrayLike, /, s: Sequence[Size] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
-    """:func:`rfft` over the last of several axes, and :func:`fft` over the others."""
+    """:func:`rfft` over the last of several axes, and :func:`fft` over the others.
+
+    Args:
+        x: array of any real dtype; sizes may be symbolic.
+        s: sizes of the transform, one for each axis, ints or dimensions, -1 for the axis's own; None: their own.
+        axes: axes to transform; None: all, or the last ``len(s)``.
+        norm: scaling: None or ``"backward"``: the inverse has the factor 1 / n; ``"forward"``: the transform has it;
+            ``"ortho"``: both have its root.
+
+    Returns:
+        An array of complex64, or complex128 of float64 and complex128. The last of the axes has ``n // 2 + 1``
+        elements.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+        InvalidValueError: if ``norm`` is another one.
+        ArgumentError: if ``s`` does not fit ``axes``, or there is no axis.
+        ShapeError: if an axis is not one of ``x``, or a size is negative.
+
+    Example:
+        >>> dnp.fft.rfftn(np.ones((2, 4))).shape
+        (2, 3)
+    """
     return _real("rfftn", x, s, axes, norm)
 
 
@@ -272,7 +449,28 @@ def rfftn(
 def irfftn(
     x: ArrayLike, /, s: Sequence[Size] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
-    """The inverse of :func:`rfftn`; the last axis has ``2 * (size - 1)`` elements unless ``s`` says how many."""
+    """Inverse of :func:`rfftn`.
+
+    Args:
+        x: array of any dtype; sizes may be symbolic.
+        s: sizes of the result, one for each axis, ints or dimensions; None: their own, and ``2 * (size - 1)`` for the
+            last.
+        axes: axes to transform; None: all, or the last ``len(s)``.
+        norm: scaling: None or ``"backward"``: the inverse has the factor 1 / n; ``"forward"``: the transform has it;
+            ``"ortho"``: both have its root.
+
+    Returns:
+        An array of float32, or float64 of float64 and complex128.
+
+    Raises:
+        InvalidValueError: if ``norm`` is another one.
+        ArgumentError: if ``s`` does not fit ``axes``, or there is no axis.
+        ShapeError: if an axis is not one of ``x``, or a size is negative.
+
+    Example:
+        >>> dnp.fft.irfftn(np.ones((2, 3))).shape
+        (2, 4)
+    """
     return _of_half("irfftn", x, s, axes, norm)
 
 
@@ -280,7 +478,23 @@ def irfftn(
 def fft2(
     x: ArrayLike, /, s: Sequence[Size] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
-    """:func:`fftn` over two axes."""
+    """:func:`fftn` over two axes.
+
+    Args:
+        x: array of any dtype; sizes may be symbolic.
+        s: sizes of the transform, one for each axis, ints or dimensions, -1 for the axis's own; None: their own.
+        axes: the two axes to transform.
+        norm: scaling: None or ``"backward"``: the inverse has the factor 1 / n; ``"forward"``: the transform has it;
+            ``"ortho"``: both have its root.
+
+    Returns:
+        An array of complex64, or complex128 of float64 and complex128.
+
+    Raises:
+        InvalidValueError: if ``norm`` is another one.
+        ArgumentError: if ``s`` does not fit ``axes``, or there is no axis.
+        ShapeError: if an axis is not one of ``x``, or a size is negative.
+    """
     return _complex("fft2", "FFT", x, s, axes, norm)
 
 
@@ -288,7 +502,23 @@ def fft2(
 def ifft2(
     x: ArrayLike, /, s: Sequence[Size] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
-    """:func:`ifftn` over two axes."""
+    """:func:`ifftn` over two axes.
+
+    Args:
+        x: array of any dtype; sizes may be symbolic.
+        s: sizes of the transform, one for each axis, ints or dimensions, -1 for the axis's own; None: their own.
+        axes: the two axes to transform.
+        norm: scaling: None or ``"backward"``: the inverse has the factor 1 / n; ``"forward"``: the transform has it;
+            ``"ortho"``: both have its root.
+
+    Returns:
+        An array of complex64, or complex128 of float64 and complex128.
+
+    Raises:
+        InvalidValueError: if ``norm`` is another one.
+        ArgumentError: if ``s`` does not fit ``axes``, or there is no axis.
+        ShapeError: if an axis is not one of ``x``, or a size is negative.
+    """
     return _complex("ifft2", "IFFT", x, s, axes, norm)
 
 
@@ -296,7 +526,25 @@ def ifft2(
 def rfft2(
     x: ArrayLike, /, s: Sequence[Size] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
-    """:func:`rfftn` over two axes."""
+    """:func:`rfftn` over two axes.
+
+    Args:
+        x: array of any real dtype; sizes may be symbolic.
+        s: sizes of the transform, one for each axis, ints or dimensions, -1 for the axis's own; None: their own.
+        axes: the two axes to transform.
+        norm: scaling: None or ``"backward"``: the inverse has the factor 1 / n; ``"forward"``: the transform has it;
+            ``"ortho"``: both have its root.
+
+    Returns:
+        An array of complex64, or complex128 of float64 and complex128. The last of the axes has ``n // 2 + 1``
+        elements.
+
+    Raises:
+        UnsupportedOpError: if ``x`` is complex.
+        InvalidValueError: if ``norm`` is another one.
+        ArgumentError: if ``s`` does not fit ``axes``, or there is no axis.
+        ShapeError: if an axis is not one of ``x``, or a size is negative.
+    """
     return _real("rfft2", x, s, axes, norm)
 
 
@@ -304,7 +552,24 @@ def rfft2(
 def irfft2(
     x: ArrayLike, /, s: Sequence[Size] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
-    """:func:`irfftn` over two axes."""
+    """:func:`irfftn` over two axes.
+
+    Args:
+        x: array of any dtype; sizes may be symbolic.
+        s: sizes of the result, one for each axis, ints or dimensions; None: their own, and ``2 * (size - 1)`` for the
+            last.
+        axes: the two axes to transform.
+        norm: scaling: None or ``"backward"``: the inverse has the factor 1 / n; ``"forward"``: the transform has it;
+            ``"ortho"``: both have its root.
+
+    Returns:
+        An array of float32, or float64 of float64 and complex128.
+
+    Raises:
+        InvalidValueError: if ``norm`` is another one.
+        ArgumentError: if ``s`` does not fit ``axes``, or there is no axis.
+        ShapeError: if an axis is not one of ``x``, or a size is negative.
+    """
     return _of_half("irfft2", x, s, axes, norm)
 
 
@@ -333,7 +598,25 @@ def _everywhere(x: Tracer, like: Tracer) -> Tracer:
 @checked(_some_distance)
 @public
 def fftfreq(n: Size, /, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any = None) -> Array:
-    """The frequency of each number of :func:`fft` of ``n`` samples ``d`` apart, in turns for each unit of ``d``."""
+    """Frequency of each number of :func:`fft`, in turns for each unit of distance; negative from the middle on.
+
+    Args:
+        n: number of samples, an int or a dimension.
+        d: distance of two samples, a number other than 0 or a traced scalar.
+        dtype: float dtype of the result; None: the default float dtype.
+        device: None or ``"cpu"`` in a trace; outside of one any device.
+
+    Returns:
+        A vector of ``n`` elements.
+
+    Raises:
+        InvalidValueError: if ``d`` is 0.
+        ShapeError: if ``n`` is negative.
+
+    Example:
+        >>> dnp.fft.fftfreq(4)
+        dyn.Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
+    """
     check_device("fftfreq", device)
     return _frequencies("fftfreq", n, d, dtype, False)
 
@@ -341,7 +624,25 @@ def fftfreq(n: Size, /, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: 
 @checked(_some_distance)
 @public
 def rfftfreq(n: Size, /, d: ArrayLike = 1.0, *, dtype: DTypeLike = None, device: Any = None) -> Array:
-    """The frequency of each number of :func:`rfft` of ``n`` samples ``d`` apart."""
+    """Frequency of each number of :func:`rfft`, in turns for each unit of distance.
+
+    Args:
+        n: number of samples, an int or a dimension.
+        d: distance of two samples, a number other than 0 or a traced scalar.
+        dtype: float dtype of the result; None: the default float dtype.
+        device: None or ``"cpu"`` in a trace; outside of one any device.
+
+    Returns:
+        A vector of ``n // 2 + 1`` elements.
+
+    Raises:
+        InvalidValueError: if ``d`` is 0.
+        ShapeError: if ``n`` is negative.
+
+    Example:
+        >>> dnp.fft.rfftfreq(4)
+        dyn.Array([0.  , 0.25, 0.5 ], dtype=float32)
+    """
     check_device("rfftfreq", device)
     return _frequencies("rfftfreq", n, d, dtype, True)
 
@@ -358,11 +659,41 @@ def _shifted(what: str, x: ArrayLike, axes: Axis, sign: int) -> Tracer:
 
 @public
 def fftshift(x: ArrayLike, /, axes: Axis = None) -> Array:
-    """``x`` with what is at the start of axes in their middle: where the frequency is 0."""
+    """Array whose axes' starts, where the frequency is 0, are moved to their middles.
+
+    Args:
+        x: array of any dtype; sizes may be symbolic, or 0.
+        axes: axis or axes; None: all.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``.
+
+    Example:
+        >>> dnp.fft.fftshift(np.arange(5))
+        array([3, 4, 0, 1, 2])
+    """
     return _shifted("fftshift", x, axes, 1)
 
 
 @public
 def ifftshift(x: ArrayLike, /, axes: Axis = None) -> Array:
-    """The inverse of :func:`fftshift`."""
+    """Inverse of :func:`fftshift`.
+
+    Args:
+        x: array of any dtype; sizes may be symbolic, or 0.
+        axes: axis or axes; None: all.
+
+    Returns:
+        An array of the shape and dtype of ``x``.
+
+    Raises:
+        ShapeError: if an axis is not one of ``x``.
+
+    Example:
+        >>> dnp.fft.ifftshift(np.arange(5))
+        array([2, 3, 4, 0, 1])
+    """
     return _shifted("ifftshift", x, axes, -1)

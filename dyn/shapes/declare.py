@@ -21,10 +21,21 @@ _COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
 
 @record()
 class NamedDim:
-    """A named dimension and what is promised of it: ``dyn.Dim``.
+    """Named dimension with what is promised of it, for ``jit(dims=...)``; ``dyn.Dim``.
 
-    ``min`` and ``max`` are inclusive. ``likely`` are sizes to expect: they choose variants, and promise nothing.
-    Raises :class:`~dyn.errors.ArgumentError` for a name that is none and for numbers that no size satisfies.
+    Args:
+        name: its name in ``shapes``, an identifier.
+        min: least size.
+        max: greatest size; None: there is none.
+        multiple_of: number that divides every size.
+        likely: sizes to expect: they choose variants of kernels, and promise nothing.
+
+    Raises:
+        ArgumentError: for a name that is none, and for numbers that no size satisfies.
+
+    Example:
+        >>> dyn.jit(lambda x: x + 1, shapes="s", dims=[dyn.Dim("s", max=512)])(np.array([1, 2]))
+        array([2, 3])
     """
 
     name: str
@@ -53,11 +64,30 @@ class NamedDim:
                 raise _invalid(self.name, f"the likely size {value} does not satisfy {self.describe()}")
 
     def allows(self, size: int) -> bool:
-        """Whether the dimension may have this size."""
+        """Tell whether the dimension may have a size.
+
+        Args:
+            size: an int.
+
+        Returns:
+            A Python bool.
+
+        Example:
+            >>> dyn.Dim("s", max=512, multiple_of=8).allows(12)
+            False
+        """
         return self.min <= size and (self.max is None or size <= self.max) and size % self.multiple_of == 0
 
     def describe(self) -> str:
-        """``1 <= s <= 512, s % 8 == 0``"""
+        """Text of what is promised.
+
+        Returns:
+            Text such as ``1 <= s <= 512, s % 8 == 0``.
+
+        Example:
+            >>> dyn.Dim("s", max=512, multiple_of=8).describe()
+            '0 <= s <= 512, s % 8 == 0'
+        """
         text = f"{self.name} >= {self.min}" if self.max is None else f"{self.min} <= {self.name} <= {self.max}"
         return text + (f", {self.name} % {self.multiple_of} == 0" if self.multiple_of > 1 else "")
 

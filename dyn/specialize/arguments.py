@@ -20,7 +20,16 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class ShapeDtypeStruct:
-    """An array argument without the array: sizes (ints), names of dims (strings) or None for an unnamed dim each."""
+    """Array argument without the array, for ``f.trace`` and ``f.lower``, and the type of a callback's result.
+
+    Args:
+        shape: sizes: ints, names of dims (strings), or None for an unnamed dim each.
+        dtype: dtype in any spelling.
+        weak: whether it stands for a Python number.
+
+    Example:
+        >>> f = dyn.jit(lambda x: x + 1).lower(dyn.ShapeDtypeStruct(("b", 768), "float32"))
+    """
 
     shape: tuple[int | str | None, ...]
     dtype: Any

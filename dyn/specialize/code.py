@@ -49,8 +49,15 @@ class Code:
 
 
 class CodeInfo(NamedTuple):
-    """The machine code that this process remembers: programs, their bytes, and how often one was found; and of the
-    quicker variants of their kernels that calls can do without, those that are compiled, and those that are not."""
+    """Counts of the machine code that this process remembers.
+
+    Attributes:
+        programs: programs.
+        nbytes: bytes of their code.
+        hits: how often a program was found.
+        variants: quicker variants of kernels, which calls can do without, that are compiled.
+        missing: such variants that are not.
+    """
 
     programs: int
     nbytes: int
@@ -135,5 +142,13 @@ CODES = Codes()
 
 
 def cache_info() -> CodeInfo:
-    """The machine code that this process remembers, whichever functions it was made for."""
+    """Counts of the machine code that this process remembers, whichever functions it was made for.
+
+    Returns:
+        A :class:`CodeInfo`.
+
+    Example:
+        >>> dyn.cache_info().programs >= 0
+        True
+    """
     return CODES.info()

@@ -14,7 +14,11 @@ def _method(name: str) -> Callable[..., Any]:
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         return getattr(installed_namespace(), name)(self, *args, **kwargs)
 
-    return _named(method, name)
+    more = {
+        "*args": f"further arguments of ``dyn.numpy.{name}``, by position.",
+        "**kwargs": "further arguments of it, by name.",
+    }
+    return _named(method, name, more)
 
 
 def _reshape(self: Any, /, *shape: Any, order: str = "C") -> Any:
@@ -26,9 +30,18 @@ def _transpose(self: Any, /, *axes: Any) -> Any:
     return installed_namespace().transpose(self, given if given else None)
 
 
-def _named(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _named(method: Callable[..., Any], name: str, arguments: dict[str, str]) -> Callable[..., Any]:
+    """A method under its name, with a docstring made of what it takes beside the array."""
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"``dyn.numpy.{name}`` of this array."
+    takes = "\n".join(f"        {argument}: {text}" for argument, text in arguments.items())
+    method.__doc__ = f"""Method for ``dyn.numpy.{name}``, of this array.
+
+    Args:
+{takes}
+
+    Returns:
+        What that function gives.
+    """
     return method
 
 
@@ -41,7 +54,15 @@ METHODS: dict[str, Callable[..., Any]] = {
         "dot", "flatten", "max", "mean", "min", "prod", "ravel", "repeat", "round", "squeeze", "std",
         "sum", "swapaxes", "take", "trace", "var",
     )
-} | {"reshape": _named(_reshape, "reshape"), "transpose": _named(_transpose, "transpose")}  # fmt: skip
+} | {
+    "reshape": _named(_reshape, "reshape", {
+        "*shape": "sizes of the result, one by one or in a tuple; one may be -1.",
+        "order": "``\"C\"``, the only one.",
+    }),
+    "transpose": _named(_transpose, "transpose", {
+        "*axes": "for each axis of the result that of this array, one by one or in a tuple; none: the reverse order.",
+    }),
+}  # fmt: skip
 
 
 def has_methods(kind: K) -> K:

@@ -91,8 +91,9 @@ def sections_of(doc: str) -> dict[str, list[str]]:
 def parameters_of(value: Callable[..., Any]) -> list[str]:
     """The names of a callable's parameters, as ``Args:`` writes them."""
     stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-    given = inspect.signature(value).parameters.values()
-    return [stars.get(p.kind, "") + p.name for p in given if p.name not in ("self", "cls") and p.name[0] != "_"]
+    given = [p for p in inspect.signature(value).parameters.values() if not p.name.startswith("_")]
+    own = ("self", "cls") if "." in getattr(value, "__qualname__", "") else ("self",)
+    return [stars.get(p.kind, "") + p.name for p in given if p.name not in own]
 
 
 def faults(name: PublicName) -> list[str]:

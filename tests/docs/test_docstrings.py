@@ -15,10 +15,17 @@ from tests.docs.public_names import PublicName, faults, public_names, sections_o
 
 #: Modules all of whose public names are documented, with what has to be installed for them.
 NAMESPACES: dict[str, tuple[str, ...]] = {
+    "dyn": (),
     "dyn.numpy": (),
+    "dyn.numpy.linalg": (),
+    "dyn.numpy.fft": (),
+    "dyn.lax": (),
     "dyn.lax.linalg": (),
     "dyn.nn": (),
     "dyn.random": (),
+    "dyn.tree": (),
+    "dyn.debug": (),
+    "dyn.checkpoint_policies": (),
 }
 #: What examples may use without an import, as the first page of the documentation says.
 NAMES = {"np": np, "dyn": dyn, "dnp": dyn.numpy, "lax": dyn.lax, "nn": dyn.nn}
