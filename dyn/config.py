@@ -18,6 +18,8 @@ from typing import Any
 
 from dyn.errors import ArgumentError
 
+__all__ = ["Config", "current", "override"]
+
 #: What ``DYN_LOG`` may name.
 TOPICS = ("compile", "guards", "cache")
 #: What ``DYN_VARIANTS`` may be.
@@ -82,16 +84,24 @@ class Config:
             )
 
     def topics(self) -> tuple[str, ...]:
-        """The topics that ``log`` names."""
+        """Topics that ``log`` names.
+
+        Returns:
+            Their names.
+        """
         return tuple(filter(None, map(str.strip, self.log.split(",")))) if self.log else ()
 
     @property
     def checks_values(self) -> bool:
-        """Whether operations are checked for what they make."""
+        """True where operations are checked for what they make."""
         return self.debug_nans or self.debug_infs
 
     def key(self) -> tuple[object, ...]:
-        """The settings that change generated code, as part of a cache key."""
+        """Settings that change generated code.
+
+        Returns:
+            Their values, as part of a cache key.
+        """
         return _code_settings(self)
 
 
@@ -173,7 +183,15 @@ _current: ContextVar[Config] = ContextVar("dyn_config", default=_one_of(_from_en
 
 
 def current() -> Config:
-    """The settings in force."""
+    """Settings in force.
+
+    Returns:
+        A :class:`Config`.
+
+    Example:
+        >>> dyn.config.current().default_float
+        'float32'
+    """
     return _current.get()
 
 
@@ -194,6 +212,23 @@ def using(config: Config) -> Iterator[Config]:
 
 @contextlib.contextmanager
 def override(**changes: Any) -> Iterator[Config]:
-    """Change settings inside a ``with`` block, for this context only."""
+    """Change settings inside a ``with`` block, for this context only.
+
+    Functions compiled under other settings are compiled anew where the settings change what is computed.
+
+    Args:
+        **changes: settings by name, the fields of :class:`Config`.
+
+    Returns:
+        A context manager, whose value is the :class:`Config` in force.
+
+    Raises:
+        ArgumentError: for a setting that there is none of, or a value that it cannot have.
+
+    Example:
+        >>> with dyn.config.override(default_float="float64"):
+        ...     print(dnp.zeros(2).dtype)
+        float64
+    """
     with using(_changed(_current.get(), tuple(changes.items()))) as config:
         yield config

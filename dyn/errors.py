@@ -33,11 +33,29 @@ import errno
 
 from dyn.source import Loc
 
+__all__ = [
+    "ArgumentError", "ArtifactError", "AxisError", "BackendUnavailableError", "CompileError", "DeviceError",
+    "DomainError", "DonatedError", "DynError", "ExternalError", "IRError", "InvalidValueError", "LeakedTracerError",
+    "NotFiniteError", "NotYetError", "OutOfRangeError", "OverrunError", "ShapeError", "TraceError",
+    "UndecidedDimError", "UnsupportedOpError",
+]  # fmt: skip
+
 
 class DynError(Exception):
     """Base of every error that dyn raises.
 
-    ``problem`` says what is wrong, ``loc`` where in the user's program, ``remedy`` what to do about it.
+    Attributes:
+        problem: what is wrong, with the names and values.
+        loc: where in the user's program, or None.
+        remedy: what to do about it, or an empty string.
+        notes: further lines.
+
+    Example:
+        >>> try:
+        ...     dnp.reshape(np.zeros(4), (0, -1))
+        ... except dyn.errors.DynError as error:
+        ...     print(error.remedy)
+        write the size instead of -1.
     """
 
     def __init__(self, problem: str, *, loc: Loc | None = None, remedy: str = "", notes: tuple[str, ...] = ()) -> None:
@@ -49,83 +67,124 @@ class DynError(Exception):
 
 
 class TraceError(DynError):
-    """A Python function that cannot be traced."""
+    """Python function that cannot be traced.
+
+    Raised while a function is traced, for example where a Python branch asks for the value of an array: ``lax.cond`` or
+    ``dnp.where`` choose in the program.
+
+    Example:
+        >>> dyn.jit(lambda x: x if x.sum() > 0 else -x)(np.ones(2))
+        Traceback (most recent call last):
+            ...
+        dyn.errors.TraceError: a Python branch needs the elements of i1[], which are not kn...
+    """
 
 
 class UndecidedDimError(TraceError):
-    """A question about a dimension that has no one answer for every shape."""
+    """Question about a dimension that has no one answer for every shape.
+
+    ``int(n)``, ``range(n)`` and ``hash(n)`` of a symbolic dimension always raise it; ``n > 128`` does where there is no
+    call whose sizes could answer, as in a trace of :class:`dyn.ShapeDtypeStruct`. Loops over a dimension are
+    ``lax.fori_loop`` and ``lax.scan``.
+    """
 
 
 class LeakedTracerError(TraceError):
-    """A tracer that was used after its trace had ended."""
+    """Tracer that was used after its trace had ended: one that a traced function stored in a global or an object."""
 
 
 class UnsupportedOpError(TraceError, TypeError):
-    """An operation, a dtype or a NumPy function that dyn does not know."""
+    """Operation, dtype or NumPy function that dyn does not know. It is a TypeError.
+
+    Example:
+        >>> dnp.floor(np.array([1j]))
+        Traceback (most recent call last):
+            ...
+        dyn.errors.UnsupportedOpError: floor does not take complex arrays....
+    """
 
 
 class ShapeError(DynError, ValueError):
-    """Shapes that do not fit together, found while tracing or, with actual sizes, when the function is called."""
+    """Shapes that do not fit together, found while tracing or, with actual sizes, when the function is called.
+
+    It is a ValueError, and raised before anything that the caller could see is written.
+
+    Example:
+        >>> dnp.ones(3) + dnp.ones(4)
+        Traceback (most recent call last):
+            ...
+        dyn.errors.ShapeError: args_0_0 broadcasts with args_1_0 is required, but args_0_0...
+    """
 
 
 class AxisError(ShapeError, IndexError):
-    """The number of an axis that an array does not have. As NumPy's, it is a ValueError and an IndexError."""
+    """Number of an axis that an array does not have. As NumPy's, it is a ValueError and an IndexError."""
 
 
 class OutOfRangeError(ShapeError, IndexError):
-    """The index of an element that an axis does not have, known as a size or found in an array of indices."""
+    """Index of an element that an axis does not have, known as a size or found in an array. It is an IndexError."""
 
 
 class DomainError(DynError, ValueError):
-    """Elements that an operation has no result for, found when the compiled function is called."""
+    """Elements that an operation has no result for, found when the compiled function is called. It is a ValueError."""
 
 
 class ArgumentError(DynError, TypeError):
-    """Arguments that the function does not take: wrong dtype, rank, tree or kind."""
+    """Arguments that the function does not take: of a wrong dtype, rank, tree or kind. It is a TypeError."""
 
 
 class InvalidValueError(ArgumentError, ValueError):
-    """An argument of the right type, whose value, known while tracing, is none that the function takes."""
+    """Argument of the right type whose value, known while tracing, is none that the function takes. It is a ValueError.
+
+    Example:
+        >>> dnp.quantile(np.ones(3), 2)
+        Traceback (most recent call last):
+            ...
+        dyn.errors.InvalidValueError: quantile: q is 2....
+    """
 
 
 class DonatedError(DynError, RuntimeError):
-    """An array that was donated to a call, and is used again."""
+    """Array that was donated to a call, and is used again. It is a RuntimeError."""
 
 
 class ExternalError(DynError, RuntimeError):
-    """A native function that a program calls answered that it failed."""
+    """Native function that a program calls answered that it failed. It is a RuntimeError."""
 
 
 class DeviceError(DynError, RuntimeError):
-    """A GPU's driver answered that something failed, perhaps a kernel that ran before."""
+    """GPU's driver answered that something failed, perhaps a kernel that ran before. It is a RuntimeError."""
 
 
 class NotFiniteError(DynError, FloatingPointError):
-    """An operation made the first NaN, or infinity, while the setting ``debug_nans`` or ``debug_infs`` was on."""
+    """First NaN, or infinity, that an operation made while ``debug_nans`` or ``debug_infs`` was on.
+
+    It is a FloatingPointError.
+    """
 
 
 class OverrunError(DynError, MemoryError):
-    """A kernel or an external function wrote beside its arrays, while the setting ``red_zones`` was on."""
+    """Kernel or external function that wrote beside its arrays, while ``red_zones`` was on. It is a MemoryError."""
 
 
 class NotYetError(DynError, NotImplementedError):
-    """A documented feature that this version does not have yet."""
+    """Documented feature that this version does not have yet. It is a NotImplementedError."""
 
 
 class IRError(DynError):
-    """A broken invariant of dyn's own IR. Always a bug in dyn."""
+    """Broken invariant of dyn's own IR: always a bug in dyn."""
 
 
 class CompileError(DynError):
-    """A toolchain refused what dyn generated. Always a bug in dyn."""
+    """Toolchain that refused what dyn generated: always a bug in dyn."""
 
 
 class BackendUnavailableError(DynError):
-    """A target whose compiler or device is not on this machine."""
+    """Target whose compiler or device is not on this machine."""
 
 
 class ArtifactError(DynError):
-    """A saved program or module that cannot be read."""
+    """Saved program or module that cannot be read."""
 
 
 def render(problem: str, *, loc: Loc | None = None, remedy: str = "", notes: tuple[str, ...] = ()) -> str:

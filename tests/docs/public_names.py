@@ -7,20 +7,26 @@ read has ``Attributes:`` for its fields.
 from __future__ import annotations
 
 import builtins
+import doctest
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
+import dyn
 from dyn import errors
 
 #: A section's heading, and one of its entries.
 _HEADING = re.compile(r"(\w+):")
 _ENTRY = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*): ?\S")
+#: What examples may use without an import.
+NAMES = {"np": np, "dyn": dyn, "dnp": dyn.numpy, "lax": dyn.lax, "nn": dyn.nn}
 #: Openings of a first line that says nothing of the thing (STYLE: a noun phrase or an imperative).
 _RIDDLES = ("What ", "Who ", "Where ", "The same ", "Whether ")
 
@@ -130,12 +136,23 @@ def _faults_of_class(cls: type, sections: dict[str, list[str]]) -> list[str]:
     if issubclass(cls, BaseException) or "Attributes" in sections:
         missing = [a for a in sections.get("Attributes", ()) if not _has_attribute(cls, a)]
         return [f"Attributes names {a}, which the class does not have" for a in missing]
+    if _fields_have_comments(cls):
+        return []
     try:
         parameters = parameters_of(cls)
     except ValueError:
         return []
     given = sections.get("Args", [])
     return [] if parameters == given else [f"Args has {given}, the constructor {parameters}"]
+
+
+def _fields_have_comments(cls: type) -> bool:
+    """Tell of a record whether each field has a comment ``#:`` above it, as the API reference reads them."""
+    if not is_dataclass(cls):
+        return False
+    lines = [line.strip() for line in inspect.getsource(cls).splitlines()]
+    places = [n for n, line in enumerate(lines) if any(line.startswith(f"{f.name}: ") for f in fields(cls))]
+    return bool(places) and all(lines[n - 1].startswith("#:") for n in places)
 
 
 def _has_attribute(cls: type, name: str) -> bool:
@@ -147,3 +164,14 @@ def _has_attribute(cls: type, name: str) -> bool:
 def _is_error(name: str) -> bool:
     found = getattr(errors, name, None) or getattr(builtins, name, None)
     return isinstance(found, type) and issubclass(found, BaseException)
+
+
+def failed_examples(names: Iterable[PublicName]) -> str:
+    """Run the examples of docstrings; what doctest says of those that give something else than they show."""
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE, verbose=False)
+    parser, said = doctest.DocTestParser(), list[str]()
+    for name in names:
+        test = parser.get_doctest(name.doc, dict(NAMES), name.path, None, None)
+        if test.examples:
+            runner.run(test, out=said.append)
+    return "".join(said)

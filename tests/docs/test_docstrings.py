@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from types import ModuleType
 
-import numpy as np
 import pytest
 
-import dyn
-from tests.docs.public_names import PublicName, faults, public_names, sections_of
+from tests.docs.public_names import PublicName, failed_examples, faults, public_names, sections_of
 
 #: Modules all of whose public names are documented, with what has to be installed for them.
 NAMESPACES: dict[str, tuple[str, ...]] = {
@@ -26,9 +23,12 @@ NAMESPACES: dict[str, tuple[str, ...]] = {
     "dyn.tree": (),
     "dyn.debug": (),
     "dyn.checkpoint_policies": (),
+    "dyn.errors": (),
+    "dyn.config": (),
+    "dyn.interop.stablehlo": ("jax",),
+    "dyn.interop.jax": ("jax",),
+    "dyn.interop.torch": ("torch",),
 }
-#: What examples may use without an import, as the first page of the documentation says.
-NAMES = {"np": np, "dyn": dyn, "dnp": dyn.numpy, "lax": dyn.lax, "nn": dyn.nn}
 
 
 def _names(namespace: str, require_module: Callable[[str], ModuleType]) -> Iterator[PublicName]:
@@ -47,13 +47,8 @@ def test_docstrings_are_whole(namespace: str, require_module: Callable[[str], Mo
 
 @pytest.mark.parametrize("namespace", NAMESPACES)
 def test_examples_run_and_give_what_is_shown(namespace: str, require_module: Callable[[str], ModuleType]) -> None:
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE, verbose=False)
-    parser, said = doctest.DocTestParser(), list[str]()
-    for name in _names(namespace, require_module):
-        test = parser.get_doctest(name.doc, dict(NAMES), name.path, None, None)
-        if test.examples:
-            runner.run(test, out=said.append)
-    assert not runner.summarize(verbose=False).failed, "".join(said)
+    failed = failed_examples(_names(namespace, require_module))
+    assert not failed, failed
 
 
 def _function(x: int, *more: int) -> int:

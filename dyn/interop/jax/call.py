@@ -28,23 +28,36 @@ def call(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
 ) -> JaxCallable:
-    """A function of dyn as one of JAX: ``call(f)(x, w)`` takes JAX arrays and tracers, and gives JAX arrays.
-
-    ``function`` is written with dyn, jitted or not: ``dyn.jit``'s static arguments and declared dims hold. Arguments
-    and results are trees of arrays and numbers, in dyn's or JAX's containers; static arguments are compared by ``==``,
-    and each value has programs of its own.
+    """Function of dyn as one of JAX, of JAX arrays and tracers.
 
     It works alone and under ``jax.jit``, ``grad``, ``jvp``, ``vmap``, ``linearize``, ``checkpoint``, ``lax.scan``, and
     these in each other: derivatives and many examples are dyn's ``jvp``, ``vjp`` and ``vmap`` of the function. JAX
     compiles a program for each shape, as ever; dyn compiles one for all of them. ``call(f)`` of the same ``f`` finds
     the programs of the first.
 
-    Results are of dtypes that JAX has: 64 bits become 32 unless ``jax_enable_x64`` is set. Under ``jax.export`` with
-    symbolic sizes the function is written as StableHLO instead, as ``exported`` does, and needs no dyn to run.
+    Under ``jax.export`` with symbolic sizes the function is written as StableHLO instead, as ``exported`` does, and
+    needs no dyn to run.
 
-    Raises, when it is called or traced, what tracing the function raises; ArgumentError for what is neither array nor
-    static; ShapeError for sizes that the function does not take; NotYetError, under ``jax.jit``, for results whose
-    sizes depend on values; and UnsupportedOpError for a derivative that there is none of, when it is asked for.
+    Args:
+        function: function written with dyn, jitted or not: ``dyn.jit``'s static arguments and declared dims hold.
+            Arguments and results are trees of arrays and numbers, in dyn's or JAX's containers.
+        static_argnums: positions of arguments that are compared by ``==``; each value has programs of its own.
+        static_argnames: the same by names.
+
+    Returns:
+        A :class:`JaxCallable`. Its results are JAX arrays, of dtypes that JAX has: 64 bits become 32 unless
+        ``jax_enable_x64`` is set.
+
+    Raises:
+        ArgumentError: when called, for what is neither array nor static.
+        ShapeError: when called, for sizes that the function does not take.
+        NotYetError: under ``jax.jit``, for results whose sizes depend on values.
+        UnsupportedOpError: for a derivative that there is none of, when it is asked for.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> jax.grad(dyn.interop.jax.call(lambda x: (x * x).sum()))(jnp.array([1.0, 2.0]))
+        Array([2., 4.], dtype=float32)
     """
     if isinstance(function, JaxCallable):
         function = function.function
@@ -114,7 +127,11 @@ class _Tree:
 
 
 class JaxCallable:
-    """A function of dyn that JAX calls. Made by :func:`call`."""
+    """Function of dyn that JAX calls. Made by :func:`call`.
+
+    Attributes:
+        cache_info: counts of its programs.
+    """
 
     def __init__(self, function: Callable[..., Any], numbers: tuple[int, ...], names: tuple[str, ...]) -> None:
         functools.update_wrapper(self, function, updated=())
@@ -177,6 +194,10 @@ class JaxCallable:
             ) from None
 
     def cache_info(self) -> tuple[int, int]:
-        """Numbers of programs traced for it, derivatives and the like among them, and of those compiled by dyn."""
+        """Counts of programs traced for it, derivatives and the like among them, and of those compiled by dyn.
+
+        Returns:
+            A pair of numbers.
+        """
         programs = [version for family in tuple(self._families.values()) for version in family.programs()]
         return len(programs), sum(version.is_compiled for version in programs)

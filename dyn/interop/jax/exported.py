@@ -27,15 +27,22 @@ Again = Callable[[list[Tracer]], Sequence[Any]]
 
 
 def exported(stage: Stage) -> Any:
-    """A program of dyn as a ``jax.export.Exported``: ``exported(f.trace(x)).call(x)`` runs it in JAX.
+    """Program of dyn as a ``jax.export.Exported``: ``exported(f.trace(x)).call(x)`` runs it in JAX.
 
-    Its arguments and results are flat: the arrays of the program in order. It can be called at every shape that JAX
-    takes for its symbolic sizes (none of them is 0 there), under ``jax.jit`` too, and serialised. ``jax.grad`` and its
-    kin take dyn's vjp of the function, which is traced when it is first asked for (and by ``serialize(vjp_order=1)``),
-    and has a vjp in its turn.
+    It can be called at every shape that JAX takes for its symbolic sizes (none of them is 0 there), under ``jax.jit``
+    too, and serialised. ``jax.grad`` and its kin take dyn's vjp of the function, which is traced when it is first asked
+    for (and by ``serialize(vjp_order=1)``), and has a vjp in its turn.
 
-    Raises what :func:`~dyn.interop.stablehlo.dump` does, and NotYetError for a result with a size that JAX cannot
-    express (one of two that broadcast). Where dyn has no derivative, asking for one raises UnsupportedOpError.
+    Args:
+        stage: what ``f.trace(…)``, ``f.lower(…)`` or ``.compile()`` gives.
+
+    Returns:
+        The ``Exported``. Its arguments and results are flat: the arrays of the program in order.
+
+    Raises:
+        NotYetError: for a result with a size that JAX cannot express (one of two that broadcast), and for an op that
+            has no StableHLO form yet.
+        UnsupportedOpError: when a derivative is asked for that dyn has not.
     """
     if isinstance(stage, Lowered | Compiled):
         stage = stage.stage

@@ -50,14 +50,12 @@ def jit(
     donate_argnames: str | Sequence[str] = (),
     shapes: Shapes = None,
 ) -> Any:
-    """In place of ``jax.jit``: one trace by JAX and one compile by dyn serve every shape.
+    """Compile a JAX function once for every shape, in place of ``jax.jit``: one trace by JAX, one compile by dyn.
 
     Each axis of each argument that is an array by itself is symbolic. Arrays inside of containers (parameter trees,
     batches) have static shapes at first: an axis there that differs in a later call is symbolic from then on. Another
     rank is another program, as is another dtype, tree or static argument, and a container in which more than 32 axes
     have differed.
-    ``shapes`` says otherwise: ``"b s 768, s n"`` by position, a dict by name, trees like the arguments; names that are
-    used twice are equal sizes, numbers are static, ``"..."`` makes all axes symbolic, inside of containers too.
 
     Where JAX cannot trace for every size, the program is for fewer: for sizes that are equal, or larger than some
     other, or divisible, as those at hand are, and in the end for one value of a size alone. Each of these is a guard,
@@ -68,8 +66,29 @@ def jit(
     dyn computed them in. Donated JAX arrays are deleted after the call. Under other transformations of JAX (``grad``,
     ``vmap``, ``jit`` of the result), and with ``jax_disable_jit``, the plain function is called.
 
-    Raises what ``jax.jit`` raises for a function that cannot be traced with the sizes at hand; ArgumentError for
-    arguments that are no arrays; UnsupportedOpError for operations that dyn has not.
+    Args:
+        function: function of JAX's; None: a decorator is made.
+        static_argnums: positions of arguments that are compared by ``==`` and hashed.
+        static_argnames: the same by names.
+        donate_argnums: positions of arguments whose memory results may take.
+        donate_argnames: the same by names.
+        shapes: dims of the arguments: ``"b s 768, s n"`` by position, a dict by name, trees like the arguments; names
+            that are used twice are equal sizes, numbers are static, ``"..."`` makes all axes symbolic, inside of
+            containers too.
+
+    Returns:
+        A :class:`JaxJitted`, called as the function is.
+
+    Raises:
+        ArgumentError: when called, for arguments that are no arrays.
+        UnsupportedOpError: when called, for operations that dyn has not.
+        TypeError: and what else ``jax.jit`` raises for a function that cannot be traced with the sizes at hand.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> f = dyn.interop.jax.jit(lambda x: jnp.tanh(x).sum())
+        >>> float(f(jnp.zeros(3))), float(f(jnp.zeros(5))), f.cache_info().compiles
+        (0.0, 0.0, 1)
     """
     if function is None:
         return functools.partial(
@@ -118,7 +137,12 @@ def _family(key: Any) -> Any:
 
 
 class JaxJitted(NativeCallable):
-    """A JAX function that dyn compiles. Made by :func:`jit`."""
+    """JAX function that dyn compiles. Made by :func:`jit`.
+
+    Attributes:
+        explain: the programs there are, and why.
+        cache_info: counts of traces and compilations.
+    """
 
     def __init__(self, function: Callable[..., Any], signature: Signature) -> None:
         super().__init__()
@@ -383,7 +407,11 @@ class JaxJitted(NativeCallable):
     # What there is ------------------------------------------------------------------------------------------------
 
     def cache_info(self) -> JaxCacheInfo:
-        """Counts so far: traces by JAX, and compilations by dyn."""
+        """Counts so far: traces by JAX, and compilations by dyn.
+
+        Returns:
+            A named tuple.
+        """
         return JaxCacheInfo(self._traces, sum(p.run.cache_info().compiles for p in self._programs.in_order))
 
     def clear_cache(self) -> None:
@@ -395,14 +423,26 @@ class JaxJitted(NativeCallable):
         self._programs.clear()
 
     def explain(self) -> JaxExplanation:
-        """The programs there are: why more than one, with the lines that caused it, and what dyn made of each."""
+        """Report on the programs there are: why more than one, the lines that caused it, what dyn made of each.
+
+        Returns:
+            A report: text when printed, with the lines of the user's code.
+        """
         parts = [(tuple(program.guard_lines()), str(program.run.explain())) for program in self._programs.in_order]
         plans = [plan for plans in self._wider.values() for plan in plans.values()]
         varying = dict.fromkeys([place for plan in plans for place in plan.varying])
         return JaxExplanation(self._signature.name, self._traces, tuple(parts), tuple(varying))
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """``jax.eval_shape`` of the plain function."""
+        """Shapes and dtypes of the results: ``jax.eval_shape`` of the plain function.
+
+        Args:
+            *args: arrays or ``jax.ShapeDtypeStruct``.
+            **kwargs: arguments by name.
+
+        Returns:
+            A tree of ``jax.ShapeDtypeStruct``.
+        """
         parts = self._internals = self._internals or internals()
         call_args, call_kwargs, static = self._arguments.split(args, kwargs)
 
@@ -429,7 +469,19 @@ class JaxJitted(NativeCallable):
             program.run.prepare([tuple([ShapeDtypeStruct(tuple(aval.shape), aval.dtype) for aval in avals])])
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
-        """The program of dyn for these arguments (arrays or ``jax.ShapeDtypeStruct``): of its arrays, one by one."""
+        """Program of dyn for some arguments: of its arrays, one by one.
+
+        Args:
+            *args: arrays or ``jax.ShapeDtypeStruct``.
+            **kwargs: arguments by name.
+
+        Returns:
+            A :class:`dyn.Traced`.
+
+        Raises:
+            ArgumentError: for arguments that are no arrays.
+            UnsupportedOpError: for operations that dyn has not.
+        """
         parts = self._internals = self._internals or internals()
         call = self._taken_apart(parts, args, kwargs)
         if call is None:
@@ -438,5 +490,17 @@ class JaxJitted(NativeCallable):
         return program.run.trace(*program.structs())
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """``trace(...).lower()``, as in JAX."""
+        """Program for some arguments, optimised: ``trace(...).lower()``, as in JAX.
+
+        Args:
+            *args: arrays or ``jax.ShapeDtypeStruct``.
+            **kwargs: arguments by name.
+
+        Returns:
+            A :class:`dyn.Lowered`.
+
+        Raises:
+            ArgumentError: for arguments that are no arrays.
+            UnsupportedOpError: for operations that dyn has not.
+        """
         return self.trace(*args, **kwargs).lower()

@@ -37,19 +37,29 @@ def traced_of(stage: Any) -> TracedFunction:
 def dump(
     stage: Stage, version: str | int | None = None, format: Literal["text", "bytecode"] | None = None
 ) -> str | bytes:
-    """A program of dyn as a StableHLO module.
+    """StableHLO module of a program of dyn, as it was traced.
 
-    ``stage`` is what ``f.trace(…)``, ``f.lower(…)`` or ``.compile()`` gives; the program is written as it was traced.
     Its ``main`` takes the array arguments in order and gives the results in order. Sizes that are symbolic are ``?``,
     and what the program demands of them is asserted at its start (the custom call ``shape_assertion``, as in what
     ``jax.export`` writes); arrays that the function closes over are constants of it.
 
-    ``format`` is ``"text"`` (the default), a string, or ``"bytecode"``, bytes of the StableHLO of this jaxlib. With a
-    ``version`` (``"1.0.0"``, or how many weeks old a consumer may be) the result is a portable artifact, bytes that any
-    consumer of that version or a later one reads, in which CHLO is written out.
+    Args:
+        stage: what ``f.trace(…)``, ``f.lower(…)`` or ``.compile()`` gives.
+        version: ``"1.0.0"``, or how many weeks old a consumer may be: a portable artifact, which any consumer of that
+            version or a later one reads, in which CHLO is written out; None: none.
+        format: ``"text"`` or ``"bytecode"``, of the StableHLO of this jaxlib; None: text, unless there is a version.
 
-    Raises NotYetError, at the user's line, for an op that has no StableHLO form yet; ArtifactError for a version that
-    cannot be written; BackendUnavailableError without jaxlib.
+    Returns:
+        A string, or bytes of bytecode and of an artifact.
+
+    Raises:
+        NotYetError: at the user's line, for an op that has no StableHLO form yet.
+        ArtifactError: for a version that cannot be written.
+        BackendUnavailableError: without jaxlib.
+
+    Example:
+        >>> "stablehlo.add" in dyn.interop.stablehlo.dump(dyn.jit(lambda x: x + 1).trace(np.zeros(3)))
+        True
     """
     if format not in (None, "text", "bytecode"):
         raise ArgumentError(f"format={format!r} is neither 'text' nor 'bytecode'.")

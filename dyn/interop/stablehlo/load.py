@@ -27,10 +27,12 @@ _lock = lock()
 
 
 def register_custom_call(name: str, impl: CustomCall) -> None:
-    """Say what the custom call ``name`` computes, in every program that is traced from now on.
+    """Registration of what a custom call computes, in every program that is traced from now on.
 
-    ``impl(*arrays, **attributes)`` is traced like any function: it takes the operands, and the call's attributes by
-    name (``backend_config`` among them), and gives an array, or a tuple of them.
+    Args:
+        name: name of the custom call.
+        impl: function of arrays, and of the call's attributes by name (``backend_config`` among them), that is traced
+            like any other and gives an array, or a tuple of them.
     """
     if not callable(impl):
         raise ArgumentError(f"register_custom_call takes a function, not a {type(impl).__name__}.")
@@ -45,20 +47,30 @@ def custom_calls() -> dict[str, CustomCall]:
 
 
 def load(source: str | bytes | os.PathLike[str], *, name: str = "main", trusted: bool = False) -> Jitted:
-    """A StableHLO program as a jitted function: callable, traceable, and inlined where another trace calls it.
-
-    ``source`` is a module's text, its bytecode or a portable artifact, or the path of a file with one of these (a
-    string is a path if such a file exists). ``name`` is the function of the module that is called. It takes the
-    module's arguments in order, and gives its result, or a tuple of several.
+    """StableHLO program as a jitted function: callable, traceable, and inlined where another trace calls it.
 
     Sizes that are ``?`` are symbolic; where the producer has names for them (``jax.export`` does), those are theirs.
     Shape arithmetic becomes arithmetic of dims, and what the program asserts of its shapes is checked at each call.
 
-    Bytecode is read by a process of its own first, for damaged bytes can end the process of MLIR's reader. What is
-    ``trusted``, as a module that this program made may be, is read here alone, which saves about 0.3 s.
+    Args:
+        source: a module's text, its bytecode or a portable artifact, or the path of a file with one of these: a string
+            is a path if such a file exists.
+        name: the function of the module that is called.
+        trusted: whether bytecode is read in this process alone, which saves about 0.3 s. Else a process of its own
+            reads it first, for damaged bytes can end the process of MLIR's reader.
 
-    Raises ArtifactError, with MLIR's line and column, for what is no StableHLO module; UnsupportedOpError for types
-    that dyn has not; and, when it is traced, UnsupportedOpError for operations that dyn has not, with their line.
+    Returns:
+        A :class:`dyn.Jitted` of the module's arguments in order, which gives its result, or a tuple of several.
+
+    Raises:
+        ArtifactError: with MLIR's line and column, for what is no StableHLO module.
+        UnsupportedOpError: for types that dyn has not; when traced, for operations that it has not, with their line.
+        BackendUnavailableError: without jaxlib.
+
+    Example:
+        >>> text = dyn.interop.stablehlo.dump(dyn.jit(lambda x: x + 1).trace(np.zeros(3)))
+        >>> dyn.interop.stablehlo.load(text)(np.array([1.0, 2.0]))
+        array([2., 3.])
     """
     contents, file = _contents(source)
     module = mlir.parse(contents, is_known, file=file, trusted=trusted)

@@ -41,7 +41,11 @@ def call(function: Function, /) -> TfCallable:
 
 
 class TfCallable:
-    """A function of dyn that takes and gives tensors. Made by :func:`call`."""
+    """Function of dyn that takes and gives tensors. Made by :func:`call`.
+
+    Attributes:
+        autograph_info__: what keeps TensorFlow's AutoGraph from rewriting it.
+    """
 
     #: AutoGraph leaves alone what has this.
     autograph_info__: ClassVar[dict[str, Any]] = {}

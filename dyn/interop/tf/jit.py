@@ -77,7 +77,12 @@ class _Version:
 
 
 class TfJitted:
-    """A function or a model of TensorFlow's that dyn compiles. Made by :func:`jit`."""
+    """Function or model of TensorFlow's that dyn compiles. Made by :func:`jit`.
+
+    Attributes:
+        cache_info: counts of its programs.
+        explain: what was made of it, and why.
+    """
 
     #: AutoGraph leaves alone what has this.
     autograph_info__: ClassVar[dict[str, Any]] = {}
@@ -348,12 +353,20 @@ class TfJitted:
     # What there is
 
     def cache_info(self) -> CacheInfo:
-        """Counts: programs compiled, calls that found one, guards that tell programs apart, and compile seconds."""
+        """Counts so far.
+
+        Returns:
+            A named tuple: programs compiled, calls that found one, guards that tell programs apart, compile seconds.
+        """
         infos = [program.function.cache_info() for program in self._programs()]
         return CacheInfo(*[sum(column) for column in zip(CacheInfo(0, 0, 0, 0.0), *infos, strict=True)])
 
     def explain(self) -> str:
-        """Explanation of what was traced, assumed, proved, stitched and generated, for each signature of its calls."""
+        """Report on what was traced, assumed, proved, stitched and generated, for each signature of its calls.
+
+        Returns:
+            A string.
+        """
         parts: list[str] = []
         for known in list(self._versions.values()):
             for version in known:

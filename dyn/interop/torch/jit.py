@@ -113,11 +113,15 @@ def _jitted(function: Callable[..., Any], shapes: DynamicShapes | Declared | Non
 
 
 class TorchJitted(NativeCallable):
-    """A PyTorch function that dyn compiles. Made by :func:`jit`.
+    """PyTorch function that dyn compiles. Made by :func:`jit`.
 
     Of a module it has the attributes: they are read and set there, and a method that returns the module (``eval()``,
     ``to(...)``) returns this. ``state_dict()`` has the module's own keys. A copy, deep or by pickling, is of the
     function or the module alone, and compiles anew.
+
+    Attributes:
+        cache_info: counts of its programs.
+        explain: what was made of it, and why.
     """
 
     def __init__(
@@ -427,14 +431,22 @@ class TorchJitted(NativeCallable):
         raise AssertionError("all arguments have hashes")
 
     def cache_info(self) -> CacheInfo:
-        """How many programs were compiled, calls that found one, guards that tell programs apart, compile seconds."""
+        """Counts so far.
+
+        Returns:
+            A named tuple: programs compiled, calls that found one, guards that tell programs apart, compile seconds.
+        """
         infos = [program.jitted.cache_info() for program in self._in_order()]
         infos += [part.cache_info() for part in self._parts]
         native = CacheInfo(0, self._native_hits(), 0, 0.0)
         return CacheInfo(*[sum(column) for column in zip(native, *infos, strict=True)])
 
     def explain(self) -> str:
-        """What was traced, assumed, proved, stitched and generated, for each way in which it was called."""
+        """Report on what was traced, assumed, proved, stitched and generated, for each way in which it was called.
+
+        Returns:
+            A string.
+        """
         parts: list[str] = []
         for program in self._in_order():
             if program.jitted.cache_info().compile_seconds:

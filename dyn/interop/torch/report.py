@@ -76,13 +76,16 @@ GRAPHS: weakref.WeakSet[Graph] = weakref.WeakSet()
 
 
 def explain(compiled: Any = None) -> str:
-    """Explain what dyn compiled for ``torch.compile(backend="dyn")``.
+    """Report on what dyn compiled for ``torch.compile(backend="dyn")``.
 
     Each program comes with the graphs that run it, its kernels, the seconds that it took, and what eager PyTorch runs.
 
     Args:
         compiled: what ``torch.compile`` returned, a module that was compiled in place (``module.compile()``), or what
-            ``dyn.interop.torch.jit`` returned. Without, all graphs of the process that Dynamo still has.
+            ``dyn.interop.torch.jit`` returned. None: all graphs of the process that Dynamo still has.
+
+    Returns:
+        A string.
 
     Raises:
         ArgumentError: for a function or module that was not compiled with this backend.
