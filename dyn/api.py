@@ -199,6 +199,7 @@ class Jitted(NativeCallable):
             version, made = self._version(viewed, leaves, arrays, placement)
             self._hits += not made
             result = version.call(arrays)
+            self._accept(args, kwargs, bound, version)
             self._use_up(bound, version)
             return from_device(host, result)
         if viewed is not bound and not signature.donated_names and not _is_readable(bound):

@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from dyn import config, dtypes
 from dyn.array import OWN, Array, adapter_of
-from dyn.backends.device_programs import DeviceProgram
+from dyn.backends.device_entry import entry_device
 from dyn.backends.free_memory import is_dense
 from dyn.backends.host_programs import LoadedProgram, entry_functions
 from dyn.backends.native_entry import Once
@@ -35,11 +35,14 @@ from dyn.frozen import is_record
 from dyn.hosts import JAX, NUMPY, TORCH, Host, keeps_order
 from dyn.hosts.cpython import addresses, fast_path, has_dict_tags
 from dyn.hosts.jax import JaxMaker
-from dyn.hosts.native import NativeType, holder_type, native_type, tensor_maker
+from dyn.hosts.native import NativeType, device_holder, holder_type, native_type, tensor_maker
 from dyn.lower.abi import Tensor
+from dyn.runtime.device_memory import DeviceArray
+from dyn.runtime.driver import Context
 from dyn.runtime.entry.layout import (
     ANY,
     DEPTH,
+    NO_STREAM,
     RELEASE_BYTES,
     Build,
     BuildRecord,
@@ -65,6 +68,9 @@ from dyn.trace.context import trace_variable
 from dyn.trace.pytree import TreeSpec, unflatten
 from dyn.trace.signature import Bound, Signature
 from dyn.trace.static import Static, same_static
+
+if TYPE_CHECKING:
+    from dyn.backends.loaded import AnyProgram
 
 #: A function has at most so many plans; a form of call that comes later takes the slow path.
 MOST_PLANS = 64
@@ -186,6 +192,8 @@ class Form:
         self.copies = False
         #: How each leaf is read that is an array.
         self.arrays: dict[int, NativeType] = {}
+        #: The devices of arrays, None for this machine's memory, where numbers are, too.
+        self.devices: set[Context | None] = set()
         self.statics: list[tuple[int, Any]] = []
         self.nodes: list[_Row] = []
         for position, (value, tree) in enumerate(zip((*args, *kwargs.values()), numbers, strict=True)):
@@ -254,6 +262,7 @@ class Form:
             self.room += 2
             return row
         if kind in _NUMBERS:
+            self.devices.add(None)
             least, greatest = _INT64 if wanted.limits is None else wanted.limits
             return {
                 NodeRecord.KIND: _NUMBERS[kind],
@@ -265,6 +274,7 @@ class Form:
         if host is None or native is None:
             raise NoPlanError
         self.arrays[number] = native
+        self.devices.add(native.device)
         self.copies |= native.reader is Reader.NUMPY and not is_dense(value)
         own = dtypes.dtype(value.dtype if native.reader is not Reader.DLPACK else host.borrow(value).dtype)
         self.item_sizes[number] = own.itemsize
@@ -298,14 +308,20 @@ def is_readable(leaf: Any) -> bool:
 
 def _native(kind: type, value: Any) -> NativeType | None:
     host = adapter_of(value)
-    if host is OWN:
-        return holder_type(Array, "_data", "_label") if kind is Array else None
-    return None if host is None else native_type(host, value)
+    if host is not OWN:
+        return None if host is None else native_type(host, value)
+    held = holder_type(Array, "_data", "_label") if kind is Array else None
+    data = None if held is None else value._data
+    return device_holder(held, data.context) if held is not None and isinstance(data, DeviceArray) else held
 
 
 @lru_cache(maxsize=64)
 def _host_record(native: NativeType) -> _Words:
-    """The record of a type, which is kept for as long as there are plans with it: forever."""
+    """The record of a type, which is kept for as long as there are plans with it: forever. NoPlanError for arrays on a
+    device that the entry cannot read."""
+    device = None if native.device is None else entry_device(native.device)
+    if native.device is not None and device is None:
+        raise NoPlanError
     row: _Row = {
         HostRecord.TYPE: _Kept(native.type),
         HostRecord.READER: native.reader,
@@ -316,6 +332,9 @@ def _host_record(native: NativeType) -> _Words:
         HostRecord.ODD_KEYS: native.odd_keys,
         HostRecord.STORAGE: native.storage,
         HostRecord.DATA: native.data,
+        HostRecord.DEVICE: 0 if device is None else device.address,
+        HostRecord.PLACE: native.place,
+        HostRecord.CURRENT: _Kept(native.current),
     }
     return _records([row], HostRecord.BYTES)
 
@@ -506,11 +525,12 @@ def _put_surroundings(version: _Words, given: Surroundings) -> None:
 
 
 def _version(
-    program: LoadedProgram, results: Results, form: Form, donated: Mapping[int, str | None], around: Surroundings
+    program: AnyProgram, results: Results, form: Form, donated: Mapping[int, str | None], around: Surroundings
 ) -> tuple[_Words, dict[int, int]]:
     """A version's record, and how much room it needs in a frame, by the plan's field."""
     function = program.interface.function
     version = _Words(Version.BYTES // 8)
+    _put_device(version, program, form, donated)
     version.put(Version.GUARDS, program.guards or 0)
     version.put(Version.RUN, program.address)
     version.put(Version.CONTEXT, program.context)
@@ -522,7 +542,8 @@ def _version(
     version.put(Version.CAPTURED_BYTES, sum(array.nbytes for array in program.captured) + outside)
     version.put(Version.ARGUMENTS, len(function.params) - len(program.captured))
     given = results.wraps or (None,) * len(function.results)
-    wraps = [_making(results.host, value.dtype, wrap) for value, wrap in zip(function.results, given, strict=True)]
+    make = _making if isinstance(program, LoadedProgram) else _making_there
+    wraps = [make(results.host, value.dtype, wrap) for value, wrap in zip(function.results, given, strict=True)]
     outputs: list[_Row] = [
         {
             OutputRecord.DESCR: _Kept(value.dtype.np),
@@ -533,7 +554,8 @@ def _version(
         }
         for value, own in zip(function.results, wraps, strict=True)
     ]
-    if results.any_order and not any(OutputRecord.WRAP in own for own in wraps):
+    is_ours = isinstance(program, LoadedProgram)
+    if is_ours and results.any_order and not any(OutputRecord.WRAP in own for own in wraps):
         version.put(Version.SYMMETRIC, program.symmetric_rank)
     version.put(Version.WRAPS, any(OutputRecord.WRAP in own or OutputRecord.HOLDER in own for own in wraps))
     version.memory(Version.OUTPUTS, _records(outputs, OutputRecord.BYTES))
@@ -557,8 +579,25 @@ def _version(
     return version, room
 
 
+def _put_device(version: _Words, program: AnyProgram, form: Form, donated: Mapping[int, str | None]) -> None:
+    """Write the device that a program runs on, if it does. NoPlanError where arguments have to be copied there, or are
+    used up, or where none says which stream is the call's."""
+    version.put(Version.STREAM, NO_STREAM)
+    if isinstance(program, LoadedProgram):
+        if form.devices - {None}:
+            raise NoPlanError
+        return
+    device = entry_device(program.device)
+    if device is None or form.devices != {program.device} or donated:
+        raise NoPlanError
+    version.put(Version.DEVICE, device.address)
+    version.object(Version.FAILED, program.raise_if_written)
+    if program.captured_stream is not None:
+        version.put(Version.STREAM, program.captured_stream)
+
+
 def _put_donations(
-    version: _Words, program: LoadedProgram, host: Host, form: Form, donated: Mapping[int, str | None]
+    version: _Words, program: AnyProgram, host: Host, form: Form, donated: Mapping[int, str | None]
 ) -> int:
     """Write a version's records of donated arguments; gives the number of memory spans that a call needs room for.
 
@@ -566,7 +605,7 @@ def _put_donations(
     """
     order = {leaf: number for number, leaf in enumerate(donated)}
     reuses: list[_Row] = []
-    for reuse in program.interface.reuses:
+    for reuse in program.interface.reuses if isinstance(program, LoadedProgram) else ():
         native = form.arrays.get(reuse.input)
         plain = native is not None and native.reader is Reader.NUMPY and host is NUMPY
         if plain or reuse.input in donated:
@@ -582,7 +621,7 @@ def _put_donations(
         ends.append(end)
     version.memory(Version.DONATED, _records(ends, DonatedRecord.BYTES))
     version.put(Version.DONATED_COUNT, len(ends))
-    if not reuses:
+    if not reuses or not isinstance(program, LoadedProgram):
         return 0
     spans = [byte_bounds(array) for array in program.captured if array.size]
     version.memory(Version.CAPTURED_SPANS, _records([{0: start, 8: end} for start, end in spans], 16))
@@ -606,6 +645,16 @@ def _making(host: Host, dtype: DType, wrap: Callable[[Any], Any] | None) -> _Row
     return {OutputRecord.MAKE: make} if make else {OutputRecord.WRAP: _Kept(host.wrap)}
 
 
+def _making_there(host: Host, dtype: DType, wrap: Callable[[Any], Any] | None) -> _Row:
+    """Maker of a host's results of arrays on a device, for an output record; NumPy has no such arrays."""
+    held = holder_type(Array, "_data", "_label") if host in (OWN, NUMPY) and wrap is None else None
+    if held is not None:
+        return {OutputRecord.HOLDER: _host_record(held)}
+    if host is NUMPY:
+        raise NoPlanError
+    return {OutputRecord.WRAP: _Kept(host.wrap if wrap is None else wrap)}
+
+
 def _put(maker: JaxMaker) -> _Row:
     put = maker.put
     if put.function is None:
@@ -619,12 +668,13 @@ def _put(maker: JaxMaker) -> _Row:
     return {OutputRecord.PUT: _records([row], PutRecord.BYTES)}
 
 
-def _captured(arrays: Sequence[np.ndarray[Any, Any]]) -> _Words:
+def _captured(arrays: Sequence[np.ndarray[Any, Any] | DeviceArray]) -> _Words:
     """Tensors of arrays that stay where they are."""
     memory = _Words(len(arrays) * Tensor.BYTES // 8)
     for number, array in enumerate(arrays):
         at = number * Tensor.BYTES
-        memory.put(at + Tensor.DATA, array.__array_interface__["data"][0])
+        is_there = isinstance(array, DeviceArray)
+        memory.put(at + Tensor.DATA, array.address if is_there else array.__array_interface__["data"][0])
         memory.put(at + Tensor.RANK - 4, array.ndim << 32)  # the upper half of a word
         memory.memory(at + Tensor.DIMS, _records([{0: size} for size in array.shape], 8))
     return memory
@@ -694,7 +744,7 @@ class CallTable:
     def __init__(self, slow: Callable[..., Any], state: Callable[[], Any] | None = None) -> None:
         self._lock = lock()
         self._table = _Words(Table.BYTES // 8)
-        self._plans: dict[Any, tuple[_Words, list[LoadedProgram]]] = {}
+        self._plans: dict[Any, tuple[_Words, list[AnyProgram]]] = {}
         self._table.object(Table.SLOW, slow)
         if state is not None:
             self._table.object(Table.STATE, state)
@@ -712,7 +762,7 @@ class CallTable:
         return self._table.get(Table.HITS)
 
     def add(
-        self, make: Callable[[], Form], program: LoadedProgram | DeviceProgram, results: Results,
+        self, make: Callable[[], Form], program: AnyProgram, results: Results,
         test: Sequence[Step] = (),
         donated: Callable[[Form], Mapping[int, str | None]] = lambda form: {}, around: Surroundings = _NOTHING,
     ) -> None:  # fmt: skip
@@ -723,7 +773,7 @@ class CallTable:
         NumPy's arrays: those of ``dyn.Array`` with what they are labelled with, others with None. ``around`` is what
         the program relies on beside the arguments.
         """
-        if self.is_full or not isinstance(program, LoadedProgram) or not program.native:
+        if self.is_full or not program.native:
             return
         try:
             form = make()

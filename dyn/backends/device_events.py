@@ -48,6 +48,10 @@ class DeviceEvents:
                 self._contexts.append(context)
             return self._contexts.index(context)
 
+    def context(self, number: int) -> Context:
+        """The device of a number."""
+        return self._contexts[number]
+
     def resolve(self, words: array[int]) -> tuple[array[int], dict[int, array[int]]]:
         """A thread's records without those of events; and what these are on the tracks of streams: the pieces of
         launches, with their times. Waits for the launches."""

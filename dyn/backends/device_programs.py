@@ -8,15 +8,15 @@ those of libraries and those outside of programs, are called with copies of thei
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dyn.backends.base import Effort, Source
 from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, Maker
-from dyn.backends.device_events import DEVICE_EVENTS
+from dyn.backends.device_staging import state_words
 from dyn.backends.externals import Externals
 from dyn.backends.families import host_backend
 from dyn.backends.host_programs import (
@@ -28,10 +28,10 @@ from dyn.backends.host_programs import (
     check_captured,
     device_table,
     failure_of,
-    host_table,
     recorder_begin,
+    shared_device_table,
 )
-from dyn.backends.library import LIBRARY, call_staged, keep_error, tensors_of
+from dyn.backends.library import take_error
 from dyn.backends.loaded import register
 from dyn.backends.loading import loading
 from dyn.backends.programs import build_own
@@ -39,8 +39,9 @@ from dyn.errors import DeviceError
 from dyn.forking import lock
 from dyn.ir.external import Callee
 from dyn.lower.abi import PROGRAM_NUMBER, DeviceState, Tensor
-from dyn.runtime.device_memory import DEFAULT_STREAM, Block, DeviceArray, copy_to_device, put
+from dyn.runtime.device_memory import DEFAULT_STREAM, Block, DeviceArray, put
 from dyn.runtime.driver import OUT_OF_MEMORY, Context
+from dyn.runtime.entry.layout import Frame as EntryFrame
 
 if TYPE_CHECKING:
     from dyn.schedule.donate import Reuse
@@ -48,70 +49,6 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 _WORDS = Tensor.BYTES // 8
-_ASK_STAGE = ctypes.CFUNCTYPE(
-    None, *[ctypes.c_void_p] * 4, ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64)
-)
-_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)
-
-
-class _Place(NamedTuple):
-    """The device and the stream of a call."""
-
-    context: Context
-    stream: int
-
-
-def _staged(place: _Place, tensors: int, inputs: int, outputs: int, run: Callable[[int], int]) -> int:
-    """``run(address)`` of tensors that are copies, in this machine's memory, of those at an address: its operands are
-    copied there, and its results back where it gives 0."""
-    words = (ctypes.c_int64 * (_WORDS * (inputs + outputs)))()
-    ctypes.memmove(words, tensors, ctypes.sizeof(words))
-    context, stream, kept, given = place.context, ctypes.c_void_p(place.stream), list[Array](), list[int]()
-    for number in range(inputs + outputs):
-        tag, dims = words[_WORDS * number + 1], words[_WORDS * number + 2]
-        shape = (ctypes.c_int64 * (tag >> 32)).from_address(dims) if tag >> 32 else ()
-        bits = tag >> 8 & 255
-        kept.append(np.empty(max(int(np.prod(shape, dtype=np.int64)) * -(-bits // 8), 0), np.uint8))
-        given.append(words[_WORDS * number])
-        words[_WORDS * number] = kept[-1].__array_interface__["data"][0]
-    for number in range(inputs):
-        if kept[number].nbytes:
-            context.driver.call(
-                "to_host", ctypes.c_void_p(words[_WORDS * number]), ctypes.c_void_p(given[number]),
-                ctypes.c_size_t(kept[number].nbytes), stream,
-            )  # fmt: skip
-    context.driver.call("synchronize", stream)
-    status = run(ctypes.addressof(words))
-    for number in range(inputs, inputs + outputs) if not status else ():
-        copy_to_device(context, given[number], words[_WORDS * number], kept[number].nbytes, place.stream)
-    return status
-
-
-def _call_library(table: int, entry: int | None, tensors: int, values: int, answer: Any) -> None:
-    """Make a library call on this machine; ``entry`` 0 arrives as None."""
-
-    def run(copies: int) -> int:
-        call_staged(entry or 0, copies, values)
-        return 0
-
-    try:
-        _staged(FRAMES.stack[-1].beside, tensors, *tensors_of(entry or 0), run)
-        answer[0] = 0
-    except BaseException as error:  # whatever it is, it must not pass through native frames
-        keep_error(error)
-
-
-def _stage(table: int, function: int, context: int, tensors: int, inputs: int, outputs: int, answer: Any) -> None:
-    """Call native code of this machine; what is told the table as its context uses this machine's own."""
-    own = host_table() if context == table else context
-
-    def run(copies: int) -> int:
-        return _FUNCTION(function)(own, copies, copies + Tensor.BYTES * inputs)
-
-    try:
-        answer[0] = _staged(FRAMES.stack[-1].beside, tensors, inputs, outputs, run)
-    except BaseException as error:  # whatever it is, it must not pass through native frames
-        FRAMES.stack[-1].error = error
 
 
 def _device_source() -> Source:
@@ -126,13 +63,16 @@ _SYMBOLS = (
     "dyn_device_stage",
 )  # fmt: skip
 _lock = lock()
-_CALLBACKS = (LIBRARY(_call_library), _ASK_STAGE(_stage))
-_ASKED = tuple([ctypes.cast(callback, ctypes.c_void_p).value or 0 for callback in _CALLBACKS])
+
+
+def _functions() -> Mapping[str, int]:
+    """The functions of ``dyn.runtime.device``, compiled once a process."""
+    with _lock:
+        return _loaded_functions()
 
 
 @lru_cache(maxsize=1)
-def _functions() -> Mapping[str, int]:
-    """The functions of ``dyn.runtime.device``, compiled once a process."""
+def _loaded_functions() -> Mapping[str, int]:
     backend = host_backend()
     code = backend.load(build_own(backend, "device", _device_source).binary)
     return {symbol: code.address(symbol) for symbol in _SYMBOLS}
@@ -145,36 +85,16 @@ class _DeviceFrame:
         results = interface.function.results
         self.frame = Frame(ranks, inputs, tuple(v.dtype.np for v in results))
         self.frame.label([value.dtype.dlpack for value in results])
-        driver = context.driver
-        words = {
-            DeviceState.ASK_LIBRARY: _ASKED[0],
-            DeviceState.ASK_STAGE: _ASKED[1],
-            DeviceState.LAUNCH: driver.address("launch"),
-            DeviceState.ALLOC: driver.address("alloc"),
-            DeviceState.FREE: driver.address("free"),
-            DeviceState.TO_HOST: driver.address("to_host"),
-            DeviceState.SYNCHRONIZE: driver.address("synchronize"),
-            DeviceState.CREATE_EVENT: driver.address("create_event"),
-            DeviceState.RECORD_EVENT: driver.address("record_event"),
-            DeviceState.DEVICE: DEVICE_EVENTS.number(context),
-        }
-        self.state = (ctypes.c_int64 * DeviceState.WORDS)(*[words.get(8 * n, 0) for n in range(DeviceState.WORDS)])
-        with _lock:
-            functions = _functions()
-        self.table = device_table(functions, ctypes.addressof(self.state))
+        self.state = state_words(context)
+        self.table = device_table(_functions(), ctypes.addressof(self.state))
 
-    def begin(self, place: _Place) -> None:
+    def begin(self, stream: int) -> None:
         self.frame.begin()
-        self.frame.beside = place
-        self.state[DeviceState.STREAM // 8] = place.stream
+        self.frame.beside = ctypes.addressof(self.table)
+        self.state[DeviceState.STREAM // 8] = stream
         self.state[DeviceState.ERROR // 8] = 0
         self.state[DeviceState.DISPATCH // 8] = -1
         self.table.begin = recorder_begin()
-
-    @property
-    def answered(self) -> tuple[int, int]:
-        """The first error number of the driver, or 0, and the number of its dispatch, or -1."""
-        return self.state[DeviceState.ERROR // 8], self.state[DeviceState.DISPATCH // 8]
 
 
 class DeviceProgram:
@@ -211,13 +131,15 @@ class DeviceProgram:
         check_captured(function, [(array.dtype, array.shape) for array in self.captured])
         self._arguments = len(function.params) - len(self.captured)
         self._constants = [put(context, array) for array in interface.constants]
+        if self._constants:  # they are read on any stream
+            context.synchronize(DEFAULT_STREAM)
         table = [*kernels, *[one.address for one in self._constants], *self.externals.words, *deferred.addresses]
         self.deferred = deferred
         if maker is not None:
             deferred.add_maker(maker)
         self.number = register(self)
         self._table = (ctypes.c_void_p * (1 + len(table)))(self.number, *table)
-        self._context = ctypes.addressof(self._table) - PROGRAM_NUMBER
+        self.context = ctypes.addressof(self._table) - PROGRAM_NUMBER
         self._run = RUN(address)
         self._ranks = tuple(len(v.shape) for v in (*function.params, *function.results))
         #: Frames that no call is using. Lists are popped and appended to without a lock of our own.
@@ -225,8 +147,46 @@ class DeviceProgram:
 
     @property
     def native(self) -> bool:
-        """Whether the native entry can make calls: it knows of no devices."""
-        return False
+        """Whether the native entry can make calls, and make them again where they fail: no library is called, nor a
+        Python function, nor one with effects, no argument's memory is taken, and captured arrays are read where they
+        lie, on one stream."""
+        outside = self.externals.run_python or self.externals.have_effects
+        return not (self._copied or self.interface.calls or outside or self.interface.reuses or len(self._streams) > 1)
+
+    @property
+    def captured_stream(self) -> int | None:
+        """The stream of captured arrays that have one of their own."""
+        return next(iter(self._streams), None)
+
+    def raise_if_written(self, record: int, inputs: int) -> None:
+        """Raise the error of a call by the native entry that failed by the driver, or in a function of this machine's
+        processor; nothing where it failed by a check, which Python finds again. ``record`` and ``inputs`` are
+        addresses, as in ``LoadedProgram``."""
+        error = take_error()
+        if error is not None:
+            raise error
+        site, count, where = (ctypes.c_int64 * 3).from_address(record)
+        answered = self._answered(ctypes.c_int64.from_address(record + EntryFrame.STATE - EntryFrame.SITE).value)
+        if not answered[0]:
+            return
+        values = tuple((ctypes.c_int64 * count).from_address(where)) if where else ()
+        params = self.interface.function.params
+        tensors = [(ctypes.c_int64 * _WORDS).from_address(inputs + Tensor.BYTES * n) for n in range(len(params))]
+        dims = [(one[Tensor.RANK // 8] >> 32, one[Tensor.DIMS // 8]) for one in tensors]
+        shapes = [tuple((ctypes.c_int64 * rank).from_address(at)) if rank else () for rank, at in dims]
+        raise self._failure(site, values, shapes, answered)
+
+    @staticmethod
+    def _answered(state: int) -> tuple[int, int]:
+        """What the driver has answered in a call, by the address of its state: the first error number, or 0, and the
+        number of its dispatch, or -1."""
+        words = (ctypes.c_int64 * DeviceState.WORDS).from_address(state)
+        return words[DeviceState.ERROR // 8], words[DeviceState.DISPATCH // 8]
+
+    @staticmethod
+    def runtime(limit: int = 0) -> int:
+        """The address of the runtime table that calls have copies of, with a state of their own."""
+        return shared_device_table(_functions())
 
     def __call__(
         self, arguments: Sequence[Array | DeviceArray], beside: Sequence[Array] | None = ()
@@ -239,7 +199,6 @@ class DeviceProgram:
         there is no memory, DeviceError where the driver says that something failed.
         """
         stream, context = self._stream(arguments), self.device
-        place = _Place(context, stream)
         try:
             made = self._idle.pop()
         except IndexError:
@@ -264,19 +223,24 @@ class DeviceProgram:
             others.discard(stream)
             for other in others:  # what computes the arrays comes before the call
                 context.order(other, stream)
-            made.begin(place)
+            made.begin(stream)
             FRAMES.stack.append(frame)
             try:
                 table = ctypes.addressof(made.table)
-                status = self._run(table, self._context, frame.address, frame.out_address)
+                status = self._run(table, self.context, frame.address, frame.out_address)
             finally:
                 FRAMES.stack.pop()
-            outputs = self._outputs(frame, place, {} if status else {one.output: given[one.input] for one in taken})
+            outputs = self._outputs(frame, stream, {} if status else {one.output: given[one.input] for one in taken})
             for reuse in taken:
                 frame.give(reuse.input, 0)
             for other in others:  # and the call before the end of their memory
                 context.order(stream, other)
-        error, site, values, answered = frame.error, frame.site, frame.values, made.answered
+        error, site, values, answered = (
+            frame.error,
+            frame.site,
+            frame.values,
+            self._answered(ctypes.addressof(made.state)),
+        )
         frame.outputs, frame.error, frame.beside = [], None, None
         self._idle.append(made)
         if status:
@@ -317,19 +281,20 @@ class DeviceProgram:
                 made.frame.describe(number, array.address, array.shape)
         return made
 
-    def _outputs(self, frame: Frame, place: _Place, taken: Mapping[int, DeviceArray]) -> list[DeviceArray]:
+    def _outputs(self, frame: Frame, stream: int, taken: Mapping[int, DeviceArray]) -> list[DeviceArray]:
         """The outputs that there are: of a call that failed they are given back at once. Those that the host program
         has not allocated lie in the memory of arguments."""
         made: list[DeviceArray] = []
+        context = self.device
         for index, value in enumerate(self.interface.function.results):
             data = frame.data(index)
             given = None if data else taken.get(index)
             if given is not None:
                 shape = frame.shape(index)
-                made.append(DeviceArray(place.context, given.address, shape, given.dtype, given.owner, place.stream))
+                made.append(DeviceArray(context, given.address, shape, given.dtype, given.owner, stream))
             elif data:
-                block = Block(place.context, data, place.stream)
-                made.append(DeviceArray(place.context, data, frame.shape(index), value.dtype.np, block, place.stream))
+                block = Block(context, data, stream)
+                made.append(DeviceArray(context, data, frame.shape(index), value.dtype.np, block, stream))
         return made
 
     def _failure(

@@ -93,8 +93,8 @@ class Frame:
         self.site = _NO_SITE
         self.values: tuple[int, ...] = ()
         self.error: BaseException | None = None
-        #: What a call on a device has beside (``dyn.backends.device_programs``).
-        self.beside: Any = None
+        #: Of a call on a device, the address of its runtime table.
+        self.beside: int | None = None
 
     def put(self, number: int, array: Array) -> None:
         """Describe an array that compiled code can read; the caller keeps it alive."""
@@ -192,6 +192,8 @@ class _Runtime:
         self.asked = (ctypes.c_void_p * 2)(*asked)
         #: The recorder's ``begin`` while calls are recorded.
         self.begin: int | None = None
+        #: The table that calls on devices by the native entry have copies of.
+        self.device: RuntimeTable | None = None
 
     def address(self, threads: int = 0, wants: bool = True) -> int:
         """The table for calls that may use ``threads`` threads; 0 for as many as the process has."""
@@ -205,7 +207,7 @@ class _Runtime:
         """Have the calls that begin from now on recorded by ``begin``, or no longer."""
         with self.lock:
             self.begin = begin
-            for table in self.tables.values():
+            for table in (*self.tables.values(), *([] if self.device is None else [self.device])):
                 table.begin = begin  # one word: a call sees it or does not
 
     def _make(self, threads: int, wants: bool) -> RuntimeTable:
@@ -236,6 +238,14 @@ class _Runtime:
             fetch=device["dyn_device_fetch"], stage=device["dyn_device_stage"],
         )  # fmt: skip
 
+    def shared_device_table(self, device: Mapping[str, int]) -> int:
+        """The address of a table of the functions of devices, whose state calls put in its place."""
+        with self.lock:
+            if self.device is None:
+                self.device = self.make_device_table(device, 0)
+                self.device.begin = self.begin
+            return ctypes.addressof(self.device)
+
     def ask_python(self) -> int:
         """The address of what calls Python functions outside of programs."""
         return ctypes.cast(self.callbacks[3], ctypes.c_void_p).value or 0
@@ -247,6 +257,11 @@ _RUNTIME = _Runtime()
 def device_table(device: Mapping[str, int], state: int) -> RuntimeTable:
     """A runtime table of a device's functions, which the caller keeps alive."""
     return _RUNTIME.make_device_table(device, state)
+
+
+def shared_device_table(device: Mapping[str, int]) -> int:
+    """The address of a runtime table of a device's functions, as calls by the native entry have copies of it."""
+    return _RUNTIME.shared_device_table(device)
 
 
 def host_table() -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,8 +19,9 @@ from dyn.dtypes import DType
 from dyn.hosts.base import Host
 from dyn.hosts.jax import JaxHost
 from dyn.hosts.numpy import NumpyHost
-from dyn.hosts.torch import TorchHost
-from dyn.runtime.entry.layout import Reader, TensorRecord
+from dyn.hosts.torch import TorchHost, current_stream, device_of
+from dyn.runtime.driver import Context
+from dyn.runtime.entry.layout import DLTensor, Reader, TensorRecord
 
 #: DLPack's exchange interface: its capsule's name, the major version whose functions lie as here, and which is which.
 _EXCHANGE, _MAJOR = b"dlpack_exchange_api", 1
@@ -45,6 +46,10 @@ class NativeType:
     where: int = 0
     make: int = 0
     label: int = 0
+    #: The device that arrays are on, the kind and number by which DLPack knows it, and the library's current stream.
+    device: Context | None = None
+    place: int = DLTensor.CPU
+    current: Callable[[], int] | None = None
     #: Whether gradients are computed, for arrays that may require them.
     gradients: Callable[[], bool] | None = None
     impl: int = 0
@@ -57,10 +62,12 @@ class NativeType:
         """The word by which the entry sees that an array has the dtype: a type number, an address or DLPack's code."""
         if self.reader is Reader.DLPACK:
             return dtype.dlpack
-        return id(dtype.np) if self.reader in (Reader.BUFFER, Reader.ARRAY) else dtype.np.num
+        return id(dtype.np) if self.reader in _BY_OBJECT else dtype.np.num
 
 
 _NUMPY = NativeType(np.ndarray, Reader.NUMPY)
+#: Readers of arrays whose dtype is an object of NumPy's.
+_BY_OBJECT = frozenset({Reader.BUFFER, Reader.ARRAY, Reader.DEVICE_HOLDER})
 
 
 def native_type(host: Host, value: Any) -> NativeType | None:
@@ -70,7 +77,8 @@ def native_type(host: Host, value: Any) -> NativeType | None:
         return _NUMPY if kind is np.ndarray else None
     if isinstance(host, TorchHost):
         torch = sys.modules["torch"]
-        return _exchange_type(kind) if kind in (torch.Tensor, torch.nn.Parameter) else None
+        known = _exchange_type(kind) if kind in (torch.Tensor, torch.nn.Parameter) else None
+        return known if known is None or not value.is_cuda else _exchange_type_on(known, value.device, device_of(value))
     if isinstance(host, JaxHost):
         return _buffer_type(kind, getattr(value.dtype, "isbuiltin", 1) == 1)
     return None
@@ -111,7 +119,24 @@ def _exchange_type(kind: type) -> NativeType | None:
         storage = None if keys is None else _storage(keys[0])
     if keys is None or storage is None:
         return None
-    return NativeType(kind, Reader.DLPACK, words[_READ], words[_TO_OBJECT], 0, torch.is_grad_enabled, *keys, *storage)
+    impl, at_keys, odd = keys
+    memory, data = storage
+    return NativeType(
+        kind, Reader.DLPACK, words[_READ], words[_TO_OBJECT], gradients=torch.is_grad_enabled, impl=impl,
+        keys=at_keys, odd_keys=odd, storage=memory, data=data,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _exchange_type_on(known: NativeType, device: Any, context: Context) -> NativeType:
+    """The same type's arrays on a GPU. Results are made from objects for its memory."""
+    torch = sys.modules["torch"]
+    with torch.inference_mode(False):
+        keys = torch._C._dispatch_keys(torch.empty((), device=device)).raw_repr()
+    place = context.driver.vendor.dlpack | context.ordinal << 32
+    return replace(
+        known, make=0, device=context, place=place, current=current_stream(device), odd_keys=~keys & (2**64 - 1)
+    )
 
 
 @lru_cache(maxsize=1)
@@ -222,6 +247,12 @@ def holder_type(kind: type, attribute: str, label: str) -> NativeType | None:
     if where is None or label_at is None:
         return None
     return NativeType(kind, Reader.HOLDER, where, label=label_at)
+
+
+@lru_cache(maxsize=64)
+def device_holder(held: NativeType, context: Context) -> NativeType:
+    """The same type's objects that hold an array on a device."""
+    return replace(held, reader=Reader.DEVICE_HOLDER, device=context)
 
 
 def _slot(kind: type, attribute: str, value: object) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.hosts.base import NumpyArray
 from dyn.runtime.device_memory import DeviceArray
-from dyn.runtime.driver import context_of
+from dyn.runtime.driver import Context, context_of
 from dyn.source import user_loc
 
 #: Dtypes that NumPy has not of its own, by their names here and in PyTorch.
@@ -26,10 +27,16 @@ def _bits(dtype: DType) -> Any:
     return torch.int16 if dtype.bits == 16 else torch.int8
 
 
-def _current_stream(device: Any) -> Callable[[], int]:
+def current_stream(device: Any) -> Callable[[], int]:
     """A function of the current stream of PyTorch's on a device."""
-    current = sys.modules["torch"].cuda.current_stream
-    return lambda: current(device).cuda_stream
+    torch = sys.modules["torch"]
+    ask = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # what PyTorch's own generated code calls
+    return (lambda: torch.cuda.current_stream(device).cuda_stream) if ask is None else partial(ask, device.index)
+
+
+def device_of(value: Any) -> Context:
+    """The GPU that a tensor is on."""
+    return context_of("cuda" if sys.modules["torch"].version.hip is None else "rocm", value.device.index)
 
 
 class TorchHost:
@@ -48,7 +55,7 @@ class TorchHost:
         """:meth:`view` for no longer than a call lasts: PyTorch may resize the memory afterwards."""
         torch = sys.modules["torch"]
         if value.is_cuda:  # what PyTorch calls AMD's GPUs, too
-            return self._on_device(value, lambda device: _current_stream(device)())
+            return self._on_device(value, lambda device: current_stream(device)())
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_neg() or value._is_zerotensor():
             return self.view(value)
         name = str(value.dtype).removeprefix("torch.")
@@ -64,16 +71,14 @@ class TorchHost:
     def captured(self, value: Any) -> NumpyArray | DeviceArray:
         """:meth:`borrow` for as long as the tensor lies where it does. One on a GPU belongs to whichever stream is
         PyTorch's current one at a call, as in PyTorch."""
-        return self._on_device(value, _current_stream) if value.is_cuda else self.borrow(value)
+        return self._on_device(value, current_stream) if value.is_cuda else self.borrow(value)
 
     def _on_device(self, value: Any, stream: Callable[[Any], Any]) -> DeviceArray:
         """A tensor on a GPU. One that does not lie row by row is copied by PyTorch, on its current stream."""
         self._refuse_gradient(value)
-        torch, device = sys.modules["torch"], value.device
         dense = value.detach().resolve_conj().resolve_neg().contiguous()
-        context = context_of("cuda" if torch.version.hip is None else "rocm", device.index)
         own = dtypes.dtype(str(value.dtype).removeprefix("torch.")).np
-        return DeviceArray(context, dense.data_ptr(), tuple(dense.shape), own, dense, stream(device))
+        return DeviceArray(device_of(value), dense.data_ptr(), tuple(dense.shape), own, dense, stream(value.device))
 
     def _refuse_gradient(self, value: Any) -> None:
         if value.requires_grad and sys.modules["torch"].is_grad_enabled():

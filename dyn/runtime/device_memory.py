@@ -208,7 +208,7 @@ def put(context: Context, array: NumpyArray, stream: int = DEFAULT_STREAM) -> De
     dense = np.array(array, array.dtype.newbyteorder("="), order="C", copy=None, subok=False)
     block = Block.allocate(context, dense.nbytes, stream)
     copy_to_device(context, block.address, dense.__array_interface__["data"][0], dense.nbytes, stream)
-    return DeviceArray(context, block.address, dense.shape, dense.dtype, block, stream)
+    return DeviceArray(context, block.address, dense.shape, dtypes.dtype(dense.dtype).np, block, stream)
 
 
 def copied(array: DeviceArray) -> DeviceArray:

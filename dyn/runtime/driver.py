@@ -43,10 +43,17 @@ _NO_TIMING = 2
 _MOST_BYTES = 2**64 - 1
 
 
-#: One for each fork that this process comes from since it was imported here.
-_FORKS: list[None] = []
+#: A word for each driver, which is 0 in a process that was forked since it was loaded.
+_ALIVE: list[ctypes.c_int64] = []
+
+
+def _end_drivers() -> None:
+    for word in _ALIVE:
+        word.value = 0
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: _FORKS.append(None))
+    os.register_at_fork(after_in_child=_end_drivers)
 
 
 class NoDriverError(Exception):
@@ -76,7 +83,9 @@ class Driver:
         self._lock = lock()
         self._contexts: dict[int, Context] = {}
         self._functions: dict[str, Any] = {}
-        self._forks = len(_FORKS)
+        #: 0 in a process that was forked since. Native code reads it.
+        self.alive = ctypes.c_int64(1)
+        _ALIVE.append(self.alive)
         status = self._status("init", 0)
         if status:
             told = _ANSWERS.get(status, f"{vendor.names['init']} answers {status}").format(name=self._answer(status))
@@ -119,7 +128,7 @@ class Driver:
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function; DeviceError, or MemoryError, for what it answers but 0."""
-        if len(_FORKS) != self._forks:
+        if not self.alive:
             raise DeviceError(
                 f"{self.vendor.title} was initialised before this process was forked, and does not work in the child.",
                 remedy="start processes with multiprocessing's 'spawn', or fork before the first use of a GPU.",

@@ -56,8 +56,7 @@ def torch_state() -> Any:
 
 def entry_state(
     default_dtype: Callable[[], Any] = torch.get_default_dtype,
-    is_autocast: Callable[[str], bool] = torch.is_autocast_enabled,
-    autocast_dtype: Callable[[str], Any] = torch.get_autocast_dtype,
+    is_autocast: Callable[[], bool] = torch._C._is_any_autocast_enabled,
     has_gradients: Callable[[], bool] = torch.is_grad_enabled,
     function_modes: Callable[[], int] = torch._C._len_torch_function_stack,
     dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack,
@@ -68,7 +67,7 @@ def entry_state(
     what PyTorch does, or derivatives taken forwards. It is asked at each call: what it calls is looked up once."""
     if function_modes() or dispatch_modes() or forward_mode._current_level >= 0:
         return None
-    return default_dtype(), is_autocast("cpu") and autocast_dtype("cpu"), has_gradients(), threads()
+    return default_dtype(), is_autocast() and autocasts(), has_gradients(), threads()
 
 
 def transformation() -> str | None:

@@ -352,7 +352,6 @@ class TensorProgram:
             return False
         if (
             self._has_starts
-            or self.device.type != "cpu"
             or self.hidden
             or self.failure is not None
             or any(self.pieces)

@@ -21,6 +21,7 @@ from dyn.runtime.entry.layout import (
     NodeRecord,
     Plan,
     PyObjects,
+    Reader,
     StaticRecord,
     Tag,
 )
@@ -153,6 +154,8 @@ def _define_array(module: Module) -> None:
         f.ret_if(f.is_null(held), "i1", "false")
         leaf = f.load("i64", "%record", NodeRecord.LEAF)
         f.store("ptr", "%object", f.at(f.load("ptr", "%frame", Frame.HOLDERS), leaf, "ptr"))
+        with f.if_(f.icmp("eq", f.load("i64", host, HostRecord.READER), str(int(Reader.DEVICE_HOLDER)))):
+            f.ret("i1", f.call("i1", "@device_array", [("ptr", held), ("ptr", "%record"), ("ptr", "%frame")]))
         array.set(held)
     f.ret("i1", f.call("i1", "@ndarray", [("ptr", array.get()), ("ptr", "%record"), ("ptr", "%frame")]))
 

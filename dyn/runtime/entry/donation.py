@@ -333,7 +333,7 @@ def _define_use_up(module: Module) -> None:
 def _define_failed(module: Module) -> None:
     """``i1 failed(frame)``: whether a call that has failed may be made again; false with an exception.
 
-    It may where nothing has been written to the arguments.
+    It may where nothing has been written to the arguments, and no device has failed.
     """
     f = module.function("failed", "i1", [("ptr", "frame")], exported=False)
     function = f.load("ptr", f.load("ptr", "%frame", Frame.VERSION), Version.FAILED)

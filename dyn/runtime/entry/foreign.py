@@ -105,7 +105,8 @@ def _define_dense(module: Module) -> None:
 
 
 def _define_dlpack(module: Module) -> None:
-    """``i1 dlpack(object, record, frame)``: a PyTorch tensor on the CPU.
+    """``i1 dlpack(object, record, frame)``: a PyTorch tensor, on the CPU or on the record's device; there it has to lie
+    row by row, and the stream is PyTorch's current one, which it is asked for once a call.
 
     DLPack leaves out what else a tensor may be: one that requires a gradient, whose elements are conjugated or negated
     when they are read, or that has no elements in memory. Those are for the slow path, but for gradients where PyTorch
@@ -115,6 +116,15 @@ def _define_dlpack(module: Module) -> None:
     host = f.load("ptr", "%record", NodeRecord.HOST)
     with f.if_(requires_grad(f, "%object")):
         f.ret_if(computes_gradients(f, host), "i1", "false")
+    on_device = f.icmp("ne", f.load("ptr", host, HostRecord.DEVICE), "null", "ptr")
+    unknown = f.icmp("eq", f.load("i64", "%frame", Frame.ASKED), "0")
+    with f.if_(f.and_(on_device, unknown, "i1")):
+        current = call(f, "ptr", "PyObject_CallNoArgs", [("ptr", f.load("ptr", host, HostRecord.CURRENT))])
+        f.ret_if(f.is_null(current), "i1", "false")
+        same = f.call("i1", "@on_stream", [("ptr", "%frame"), ("ptr", current)])
+        drop(f, current)
+        f.ret_if(f.icmp("eq", same, "false", "i1"), "i1", "false")
+        f.store("i64", "1", "%frame", Frame.ASKED)
     wanted, count = f.load("i64", "%record", NodeRecord.VALUE), f.load("i64", "%record", NodeRecord.COUNT)
     tensor = read_tensor(f, "%object", host, wanted, count)
     rank = f.load("i32", tensor, DLTensor.RANK)
@@ -130,9 +140,11 @@ def _define_dlpack(module: Module) -> None:
     data = f.at(base, f.load("i64", tensor, DLTensor.OFFSET))
     described = describe(f, "%record", data, room, rank)
     dense = f.call("i1", "@is_dense", [("ptr", room), ("ptr", strides), ("i64", count)])
-    in_rows = f.icmp("ne", f.load("i64", "%record", NodeRecord.ROWS), "0")
+    in_rows = f.or_(on_device, f.icmp("ne", f.load("i64", "%record", NodeRecord.ROWS), "0"), "i1")
     f.ret_if(f.and_(in_rows, f.icmp("eq", dense, "false", "i1"), "i1"), "i1", "false")
-    plain = f.and_(dense, _is_aligned(f, data), "i1")
+    aligned = _is_aligned(f, data)
+    f.ret_if(f.and_(on_device, f.icmp("eq", aligned, "false", "i1"), "i1"), "i1", "false")
+    plain = f.and_(dense, aligned, "i1")
     with f.if_(f.icmp("eq", plain, "false", "i1")):
         bytes = f.binary("udiv", f.and_(f.binary("lshr", wanted, "8"), "255"), "8")
         own = f.at(room, count, "i64")
@@ -164,7 +176,7 @@ def _is_true(f: Function, answer: str) -> str:
 
 
 def read_tensor(f: Function, object: str, host: str, kind: str, rank: str) -> str:
-    """A DLTensor with what a plain tensor on the CPU is; gives up where it is not of the dtype and rank, and where its
+    """A DLTensor with what a plain tensor is; gives up where it is not of the dtype, rank and place, and where its
     dispatch keys have it computed with in another way than by its memory."""
     impl = f.load("ptr", f.at(object, f.load("i64", host, HostRecord.IMPL)))
     keys = f.load("i64", f.at(impl, f.load("i64", host, HostRecord.KEYS)))
@@ -173,7 +185,7 @@ def read_tensor(f: Function, object: str, host: str, kind: str, rank: str) -> st
     tensor = f.stack(f"[{DLTensor.BYTES} x i8]")
     status = f.call("i32", f.load("ptr", host, HostRecord.WHERE), [("ptr", object), ("ptr", tensor)])
     f.ret_if(f.icmp("ne", status, "0", "i32"), "i1", "false")
-    good = f.icmp("eq", f.load("i32", tensor, DLTensor.DEVICE), str(DLTensor.CPU), "i32")
+    good = f.icmp("eq", f.load("i64", tensor, DLTensor.DEVICE), f.load("i64", host, HostRecord.PLACE))
     good = f.and_(good, f.icmp("eq", f.cast("zext", f.load("i32", tensor, DLTensor.TYPE), "i32", "i64"), kind), "i1")
     good = f.and_(good, f.icmp("eq", f.cast("sext", f.load("i32", tensor, DLTensor.RANK), "i32", "i64"), rank), "i1")
     f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")

@@ -133,6 +133,8 @@ class Reader(IntEnum):
     BUFFER = auto()
     #: The buffer of what ``__array__()`` returns, for dtypes that JAX gives no buffer of.
     ARRAY = auto()
+    #: An object that holds an array on a device at an offset.
+    DEVICE_HOLDER = auto()
 
 
 class HostRecord:
@@ -141,10 +143,28 @@ class HostRecord:
     An array that requires a gradient is read where the callable ``GRADIENTS`` says that none are computed. PyTorch's
     have at ``IMPL`` the address of what they stand for, which has at ``KEYS`` its dispatch keys: none of ``ODD_KEYS``.
     At ``STORAGE`` that has the address of a storage, which has at ``DATA`` that of its memory. ``STORAGE`` is 0 where
-    it is not known that a change of a tensor shows in these words.
+    it is not known that a change of a tensor shows in these words. ``DEVICE`` is null, or the record of the device that
+    arrays are on. By DLPack it is ``PLACE``, its kind and in the upper half its number, and ``CURRENT`` is a callable
+    that gives the library's current stream there.
     """
 
-    TYPE, READER, WHERE, GRADIENTS, IMPL, KEYS, ODD_KEYS, STORAGE, DATA, BYTES = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72
+    TYPE, READER, WHERE, GRADIENTS, IMPL, KEYS, ODD_KEYS, STORAGE, DATA = 0, 8, 16, 24, 32, 40, 48, 56, 64
+    DEVICE, PLACE, CURRENT, BYTES = 72, 80, 88, 96
+
+
+class DeviceSlots:
+    """Types of objects for memory of devices, and where they have their slots: a DeviceArray's, and a Block's."""
+
+    ARRAY_TYPE, ADDRESS, CONTEXT, DTYPE, OWNER, SHAPE, STREAM, IS_SHARED = 0, 8, 16, 24, 32, 40, 48, 56
+    BLOCK_TYPE, BLOCK_ADDRESS, BLOCK_CONTEXT, BLOCK_STREAM, BYTES = 64, 72, 80, 88, 96
+
+
+class DeviceRecord:
+    """A device: its Context, the driver's functions that tell and set a thread's current device, and the number that
+    they know it by; a word that is 0 in a process that was forked since; the words of a ``DeviceState`` that are the
+    same for all calls; the DeviceSlots."""
+
+    CONTEXT, GET_CURRENT, SET_CURRENT, HANDLE, ALIVE, STATE, SLOTS, BYTES = 0, 8, 16, 24, 32, 40, 48, 56
 
 
 #: How deep containers may nest in a plan.
@@ -165,14 +185,16 @@ class Version:
     TEST = 112
     #: Results that may lie in an argument's memory; arguments that a call uses up; the memory of captured arrays.
     REUSES, REUSE_COUNT, DONATED, DONATED_COUNT, CAPTURED_SPANS, CAPTURED_SPAN_COUNT = 120, 128, 136, 144, 152, 160
-    #: A callable of three addresses: of a frame's SITE and VALUES, and of the inputs. It raises what the failure of a
-    #: call is that may have written to arguments, or returns None where it has not.
+    #: A callable of two addresses: of a frame from its SITE on, and of the inputs. It raises what the failure of a call
+    #: is that may have written to arguments, or that a device's driver told, or returns None where it has not.
     FAILED = 168
     #: What the program relies on beside its arguments: dicts, and tensors.
     DICTS, DICT_COUNT, TENSORS, TENSOR_COUNT = 176, 184, 192, 200
     #: The rank of the arrays whose axes may be permuted, all arguments' and results' alike, or 0.
     SYMMETRIC = 208
-    BYTES = 216
+    #: Null, or the record of the device that the program runs on; the stream of its captured arrays, or -1.
+    DEVICE, STREAM = 216, 224
+    BYTES = 232
 
 
 class DictRecord:
@@ -308,7 +330,7 @@ class DLTensor:
     VERSION, CONTEXT, DELETER, FLAGS, HEAD = 0, 8, 16, 24, 32
     #: The version whose structures these are: major, and minor in the upper half.
     NUMBER = 1 | 3 << 32
-    CPU = 1
+    CPU = 1  # the kind; its number is 0
 
 
 class Buffer:
@@ -336,9 +358,14 @@ class Frame:
     SITE, VALUE_COUNT, VALUES = 168, 176, 184
     #: Null, or the axes of arguments and results from the outermost in memory to the innermost.
     ORDER = 192
-    BYTES = 200
+    #: Of a call on a device: its stream, or -1 as long as it is not known, whether a library was asked for that, what
+    #: the thread's current device was, and the state of the runtime table.
+    STREAM, ASKED, BEFORE, STATE = 200, 208, 216, 224
+    BYTES = 232
 
 
+#: The number of no stream.
+NO_STREAM = -1
 #: A frame of more bytes than this is not put on the stack.
 STACK_BYTES = 16384
 #: Copies of fewer bytes are made with the GIL held.

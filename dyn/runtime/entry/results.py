@@ -67,6 +67,12 @@ def _define_fail(module: Module) -> None:
     frame = f.load("ptr", "%rt")
     with f.if_(f.icmp("eq", f.load("i64", frame, Frame.GIVEN), "0")):
         f.ret()
+    keep_failure(f, frame)
+    f.ret()
+
+
+def keep_failure(f: Function, frame: str) -> None:
+    """Write the failed check down that the runtime table's ``fail`` is told."""
     count = f.cast("sext", "%count", "i32", "i64")
     f.store("i64", f.cast("sext", "%site", "i32", "i64"), frame, Frame.SITE)
     f.store("i64", count, frame, Frame.VALUE_COUNT)
@@ -74,7 +80,6 @@ def _define_fail(module: Module) -> None:
     f.store("ptr", kept, frame, Frame.VALUES)
     with f.if_(f.icmp("ne", kept, "null", "ptr")), f.count(count) as number:
         f.store("i64", f.load("i64", f.at("%values", number, "i64")), f.at(kept, number, "i64"))
-    f.ret()
 
 
 def _define_release_block(module: Module, block_name: str) -> None:

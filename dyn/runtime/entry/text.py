@@ -10,17 +10,19 @@ slow path, a Python function, which compiles, raises what there is to raise, and
 
 from __future__ import annotations
 
-from dyn.lower.abi import ALLOC, ALLOC_OUTPUT, FAIL, Tensor
+from dyn.lower.abi import ALLOC, ALLOC_OUTPUT, FAIL, DeviceState, Tensor
 from dyn.lower.native import Function, Module
 from dyn.runtime.entry.api import address, call, declare_api, drop
 from dyn.runtime.entry.arguments import define_statics, define_walk
 from dyn.runtime.entry.conditions import define_test
 from dyn.runtime.entry.copies import define_copies
 from dyn.runtime.entry.current import define_is_current
+from dyn.runtime.entry.device import define_device, has_device, is_on_stream
 from dyn.runtime.entry.donation import define_donation, has_donations
 from dyn.runtime.entry.foreign import define_foreign
 from dyn.runtime.entry.layout import (
     MOST_ORDERED,
+    NO_STREAM,
     STACK_BYTES,
     Buffer,
     Frame,
@@ -50,6 +52,7 @@ def entry_text(runtime_words: int) -> str:
     define_statics(module)
     define_walk(module)
     define_foreign(module)
+    define_device(module)
     define_copies(module)
     define_order(module)
     define_wrap(module)
@@ -155,7 +158,12 @@ def _define_attempt(module: Module, runtime_words: int) -> None:
     f.ret("ptr", result)
 
 
-#: The parts of a frame after the runtime table: the count of each, and the bytes of one.
+def _fixed_bytes(runtime_words: int) -> int:
+    """Bytes of a frame before its parts: its own words, the runtime table, and the state of one for a device."""
+    return Frame.BYTES + 8 * (runtime_words + DeviceState.WORDS)
+
+
+#: The parts of a frame after these: the count of each, and the bytes of one.
 _PARTS = (
     (Plan.INPUTS, Tensor.BYTES), (Plan.LEAVES, 8), (Plan.LEAVES, 16), (Plan.OUTPUTS, 8), (Plan.OUTPUTS, Tensor.BYTES),
     (Plan.OUTPUT_DIMS, 8), (Plan.STACK, 8), (Plan.ROOM, 8), (Plan.FOREIGN, Buffer.BYTES), (Plan.LEAVES, 8),
@@ -164,7 +172,7 @@ _PARTS = (
 
 
 def _frame_bytes(f: Function, runtime_words: int) -> str:
-    total = str(Frame.BYTES + 8 * runtime_words)
+    total = str(_fixed_bytes(runtime_words))
     for count, size in _PARTS:
         total = f.add(total, f.mul(f.load("i64", "%plan", count), str(size)))
     return total
@@ -172,7 +180,7 @@ def _frame_bytes(f: Function, runtime_words: int) -> str:
 
 def _parts(f: Function, runtime_words: int) -> list[str]:
     """The address of each part. Numbers come right after objects, where ``walk`` looks for them."""
-    at = f.at("%frame", Frame.BYTES + 8 * runtime_words)
+    at = f.at("%frame", _fixed_bytes(runtime_words))
     parts: list[str] = []
     for count, size in _PARTS:
         parts.append(at)
@@ -196,6 +204,8 @@ def _define_run(module: Module, runtime_words: int) -> None:
     f.store("i64", "0", "%frame", Frame.HELD)
     f.store("i64", "0", "%frame", Frame.TAGGED)
     f.store("i64", "0", "%frame", Frame.GIVEN)
+    f.store("i64", "0", "%frame", Frame.ASKED)
+    f.store("i64", str(NO_STREAM), "%frame", Frame.STREAM)
     walked = f.call("i1", "@walk", [("ptr", "%args"), ("ptr", "%plan"), ("ptr", "%frame")])
     f.ret_if(f.icmp("eq", walked, "false", "i1"), "ptr", _NOT_MINE)
     arguments = [("ptr", name) for name in ("%table", "%plan", "%frame", outputs, dims, stack)]
@@ -242,12 +252,22 @@ def _define_made(module: Module, runtime_words: int) -> None:
     f.store("ptr", "null", "%frame", Frame.SHARED_CAPSULE)
     runtime = f.at("%frame", Frame.BYTES)
     _runtime(f, version, runtime, runtime_words)
-    with f.if_(f.icmp("eq", f.load("i64", "%frame", Frame.PENDING), "0")):
+    on_device = has_device(f, version)
+    branch = f.if_else(on_device)
+    with branch.then():
+        begun = f.call("i1", "@device_begin", [("ptr", "%frame"), ("ptr", version)])
+        f.ret_if(f.icmp("eq", begun, "false", "i1"), "ptr", _SLOW)
+    with branch.otherwise(), f.if_(f.icmp("eq", f.load("i64", "%frame", Frame.PENDING), "0")):
         f.call("void", "@let_go", [("ptr", "%frame")])
     context = f.load("ptr", version, Version.CONTEXT)
     arguments = [("ptr", runtime), ("ptr", context), ("ptr", inputs), ("ptr", "%outputs")]
     status = f.call("i32", f.load("ptr", version, Version.RUN), arguments)
-    f.call("void", "@take_back", [("ptr", "%frame")])
+    branch = f.if_else(on_device)
+    with branch.then():
+        ended = [("ptr", "%frame"), ("ptr", version), ("ptr", "%outputs"), ("i32", status)]
+        f.call("void", "@device_end", ended)
+    with branch.otherwise():
+        f.call("void", "@take_back", [("ptr", "%frame")])
     drop(f, f.load("ptr", "%frame", Frame.SHARED_CAPSULE))
     with f.if_(tagged):
         f.call("void", "@free_copies", [("ptr", "%frame")])
@@ -256,13 +276,17 @@ def _define_made(module: Module, runtime_words: int) -> None:
         call(f, "void", "PyErr_Clear", [])
         with f.if_(donates):
             f.call("void", "@put_back", [("ptr", "%frame")])
-            with f.if_(f.icmp("ne", f.load("i64", "%frame", Frame.GIVEN), "0")):
-                again = f.call("i1", "@failed", [("ptr", "%frame")])
-                f.ret_if(f.icmp("eq", again, "false", "i1"), "ptr", "null")
+        gave = f.and_(donates, f.icmp("ne", f.load("i64", "%frame", Frame.GIVEN), "0"), "i1")
+        with f.if_(f.or_(gave, on_device, "i1")):
+            again = f.call("i1", "@failed", [("ptr", "%frame")])
+            f.ret_if(f.icmp("eq", again, "false", "i1"), "ptr", "null")
         f.ret("ptr", _SLOW)
     good = f.var("i1", "true")
     with f.if_(donates):
         good.set(f.call("i1", "@take", [("ptr", "%frame"), ("ptr", "%outputs")]))
+    with f.if_(on_device):
+        made = [("ptr", "%frame"), ("ptr", version), ("ptr", "%outputs"), ("ptr", results)]
+        good.set(f.call("i1", "@device_results", made))
     f.store("i64", f.add(f.load("i64", "%table", Table.HITS), "1"), "%table", Table.HITS)
     with f.if_(f.and_(good.get(), f.icmp("ne", f.load("i64", version, Version.WRAPS), "0"), "i1")):
         good.set(f.call("i1", "@wrap", [("ptr", version), ("ptr", results)]))
@@ -306,6 +330,8 @@ def _choose(f: Function, versions: str, inputs: str) -> str:
         relies = f.or_(f.load("i64", now, Version.DICT_COUNT), f.load("i64", now, Version.TENSOR_COUNT))
         with f.if_(f.and_(fits.get(), f.icmp("ne", relies, "0"), "i1")):
             fits.set(f.call("i1", "@is_current", [("ptr", now)]))
+        with f.if_(f.and_(fits.get(), has_device(f, now), "i1")):
+            fits.set(is_on_stream(f, now))
         loop.break_if(fits.get())
         version.set(f.load("ptr", now, Version.NEXT))
     return version.get()
@@ -334,15 +360,25 @@ def _outputs(f: Function, version: str, results: str, outputs: str, dims: str) -
         f.store("ptr", at.get(), tensor, Tensor.DIMS)
         f.store("ptr", "null", tensor, Tensor.STRIDES)
         f.store("i32", f.cast("trunc", rank, "i64", "i32"), tensor, Tensor.RANK)
+        # What a device's runtime table reads and writes.
+        kind = f.load("i64", f.at(records, f.mul(number, str(OutputRecord.BYTES))), OutputRecord.TYPE)
+        f.store("i32", f.cast("trunc", kind, "i64", "i32"), tensor, Tensor.TAG)
+        f.store("ptr", "null", tensor, Tensor.DATA)
         at.set(f.at(at.get(), rank, "i64"))
 
 
 def _runtime(f: Function, version: str, runtime: str, words: int) -> None:
-    """A runtime table of this call's own: its state is the frame, and three of its functions are the entry's."""
+    """A runtime table of this call's own. Its state is the frame, and three of its functions are the entry's; on a
+    device it has a state as the device's functions know it."""
     shared = f.load("ptr", version, Version.RUNTIME)
     for word in range(words):
         f.store("ptr", f.load("ptr", shared, 8 * word), runtime, 8 * word)
     f.store("ptr", f.load("ptr", shared, 8 * ALLOC), "%frame", Frame.ALLOC)
     f.store("ptr", "%frame", runtime)
-    for slot, function in ((ALLOC, "entry_alloc"), (ALLOC_OUTPUT, "entry_alloc_output"), (FAIL, "entry_fail")):
-        f.store("ptr", f"@{function}", runtime, 8 * slot)
+    branch = f.if_else(has_device(f, version))
+    with branch.then():
+        state = f.at(runtime, 8 * words)
+        f.call("void", "@device_state", [("ptr", "%frame"), ("ptr", version), ("ptr", runtime), ("ptr", state)])
+    with branch.otherwise():
+        for slot, function in ((ALLOC, "entry_alloc"), (ALLOC_OUTPUT, "entry_alloc_output"), (FAIL, "entry_fail")):
+            f.store("ptr", f"@{function}", runtime, 8 * slot)
