@@ -29,7 +29,7 @@ from dyn.errors import (
 from dyn.hosts import NUMPY, Host, keeps_order
 from dyn.native_callable import NativeCallable
 from dyn.runtime.device_memory import parse_device
-from dyn.shapes import NamedDim, format_dim
+from dyn.shapes import NamedDim, format_dim, keeping_recent
 from dyn.specialize.arguments import Leaf, ShapeDtypeStruct, prepared_calls, read_leaf
 from dyn.specialize.inline import call_in_trace
 from dyn.specialize.placement import declared_placement, placement_for
@@ -363,7 +363,8 @@ class Jitted(NativeCallable):
             version.made_for, version.because = made_for, because
             return version
 
-        version, made = self._versions.get(key, lambda version: version.traced.matches(arrays), make)
+        with keeping_recent():
+            version, made = self._versions.get(key, lambda version: version.traced.matches(arrays), make)
         if made:
             from dyn.explain.log import log_compiled
 

@@ -18,6 +18,7 @@ from dyn.shapes.expr import (
     as_dim,
     dim_sum,
     floordiv,
+    keeping_recent,
     mod,
     product,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "format_shape",
     "free_symbols",
     "joined_from",
+    "keeping_recent",
     "last_measured",
     "linear_in",
     "mod",

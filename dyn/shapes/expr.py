@@ -296,6 +296,32 @@ def _undecided(question: str) -> UndecidedDimError:
 _opaques: WeakValueDictionary[tuple[OpaqueKind, tuple[Dim, ...]], Opaque] = WeakValueDictionary()
 _monomials: WeakValueDictionary[tuple[tuple[Atom, int], ...], Monomial] = WeakValueDictionary()
 _expressions: WeakValueDictionary[tuple[tuple[tuple[Monomial, int], ...], int], SymExpr] = WeakValueDictionary()
+#: Monomials and expressions that were asked for lately (:class:`keeping_recent`): all are forgotten at once, and long
+#: ones are not kept.
+_recent_monomials: dict[tuple[tuple[Atom, int], ...], Monomial] = {}
+_recent_expressions: dict[tuple[tuple[tuple[Monomial, int], ...], int], SymExpr] = {}
+_MOST_RECENT, _MOST_TERMS = 4096, 8
+#: The blocks that keep them now, in all threads.
+_keepers: list[keeping_recent] = []
+
+
+class keeping_recent:
+    """``with keeping_recent():`` expressions that were made lately are found again although nobody holds them.
+
+    Half of those that a program's proofs go through are made twice or more. What is kept is forgotten when the last
+    such block ends; outside of them an expression lives as long as somebody holds it.
+    """
+
+    def __enter__(self) -> None:
+        with _lock:
+            _keepers.append(self)
+
+    def __exit__(self, *exc: object) -> None:
+        with _lock:
+            _keepers.remove(self)
+            if not _keepers:
+                _recent_monomials.clear()
+                _recent_expressions.clear()
 
 
 def opaque(kind: OpaqueKind, args: tuple[Dim, ...]) -> Dim:
@@ -323,6 +349,17 @@ def opaque(kind: OpaqueKind, args: tuple[Dim, ...]) -> Dim:
 
 
 def _monomial(factors: tuple[tuple[Atom, int], ...]) -> Monomial:
+    found = _recent_monomials.get(factors)
+    if found is None:
+        found = _known_monomial(factors)
+        if _keepers:
+            if len(_recent_monomials) >= _MOST_RECENT:
+                _recent_monomials.clear()
+            _recent_monomials[factors] = found
+    return found
+
+
+def _known_monomial(factors: tuple[tuple[Atom, int], ...]) -> Monomial:
     found = _monomials.get(factors)
     if found is None:
         with _lock:
@@ -339,6 +376,18 @@ def _monomial(factors: tuple[tuple[Atom, int], ...]) -> Monomial:
 def _expression(terms: tuple[tuple[Monomial, int], ...], constant: int, *parts: SymExpr) -> SymExpr:
     """The expression with these terms, in canonical order. Its monomials are those of ``parts``, if given,
     which share no symbol."""
+    key = terms, constant
+    found = _recent_expressions.get(key)
+    if found is None:
+        found = _known_expression(terms, constant, parts)
+        if _keepers and len(terms) <= _MOST_TERMS:
+            if len(_recent_expressions) >= _MOST_RECENT:
+                _recent_expressions.clear()
+            _recent_expressions[key] = found
+    return found
+
+
+def _known_expression(terms: tuple[tuple[Monomial, int], ...], constant: int, parts: tuple[SymExpr, ...]) -> SymExpr:
     found = _expressions.get((terms, constant))
     if found is None:
         with _lock:

@@ -31,6 +31,7 @@ from dyn.record import Record
 from dyn.runtime.device_memory import DeviceArray
 from dyn.runtime.driver import context_of
 from dyn.schedule.target import Target
+from dyn.shapes import keeping_recent
 from dyn.specialize.code import CODES, Code
 from dyn.trace.function import TracedFunction
 
@@ -98,7 +99,7 @@ class Program:
         stitched = self._run_passes(record)
         from dyn.pipeline import optimize
 
-        with self._as_set():
+        with self._as_set(), keeping_recent():
             return optimize(replace(self.traced, ones=self._ones), self._backend.target, record, stitched)
 
     def _run_passes(self, record: Record) -> Stitched:
@@ -106,7 +107,7 @@ class Program:
             _import_passes()
             from dyn.pipeline import run_passes
 
-            with self._as_set():
+            with self._as_set(), keeping_recent():
                 self._stitched = run_passes(self.traced, record)
         return self._stitched
 

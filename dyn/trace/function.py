@@ -29,6 +29,7 @@ from dyn.shapes import (
     as_dim,
     first_broken,
     free_symbols,
+    keeping_recent,
     parse_constraints,
     parse_dim,
 )
@@ -158,8 +159,9 @@ def trace_function(
     scope.find_sizes()
     builder = Builder(scope.facts(), user_loc(), symbols=memory.symbols)
     trace = Trace(name, builder, sizes=scope.sizes, abstracts_closures=abstracts_closures)
-    traced = run_traced(call, trace, scope)
-    return traced.ended() if ends else traced
+    with keeping_recent():
+        traced = run_traced(call, trace, scope)
+        return traced.ended() if ends else traced
 
 
 def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: Scope) -> TracedFunction:

@@ -27,6 +27,7 @@ from dyn.shapes import (
     evaluate,
     floordiv,
     free_symbols,
+    keeping_recent,
     linear_in,
     mod,
     product,
@@ -333,6 +334,49 @@ def test_tables_are_weak():
         _ = (n + 1000 + i) // 7 * m
     gc.collect()
     assert len(expr_module._expressions) <= before + 5
+
+
+def test_recent_expressions_are_kept_until_the_last_block_ends(monkeypatch: pytest.MonkeyPatch):
+    """What is made twice in a block is made once, in nested blocks and after a thread's block too; then nothing is."""
+    made: list[None] = []
+    summarize = expr_module._summarize
+    monkeypatch.setattr(expr_module, "_summarize", lambda dim: (made.append(None), summarize(dim))[1])
+
+    def make() -> int:
+        made.clear()
+        _ = n * m * 77777 + n // 77777
+        return len(made)
+
+    once = make()
+    assert once > 1
+    assert make() == once
+    with keeping_recent():
+        assert make() == once
+        with keeping_recent():
+            assert make() == 0
+        in_threads(lambda _: make(), range(2))
+        assert make() == 0
+    gc.collect()
+    assert make() == once
+    assert not expr_module._recent_expressions
+    assert not expr_module._recent_monomials
+
+
+def test_no_more_expressions_are_kept_than_so_many():
+    with keeping_recent():
+        for i in range(3 * expr_module._MOST_RECENT // 2):
+            _ = (n + i) * m
+            assert len(expr_module._recent_expressions) <= expr_module._MOST_RECENT
+        long = n
+        for i in range(20):
+            long = long + as_dim(symbol(f"l{i}"))
+        assert all(len(one.terms) <= expr_module._MOST_TERMS for one in expr_module._recent_expressions.values())
+
+
+def test_an_error_in_a_block_ends_it():
+    with pytest.raises(ShapeError, match="divides by zero"), keeping_recent():
+        _ = (n * 5 + 3) * m // 0
+    assert not expr_module._recent_expressions
 
 
 def test_interning_from_many_threads():
