@@ -81,22 +81,17 @@ class _Lowered:
     #: Whether texts for people name dims.
     names_dims: bool
 
-    def is_for(self, symbols: Sequence[Symbol], facts: Facts) -> bool:
-        """Whether a group over these symbols is lowered to this under these facts."""
+    def is_for(self, symbols: Sequence[Symbol], facts: Facts, dim: Callable[[Dim], Dim]) -> bool:
+        """Whether a group over these symbols, with ``dim`` for each of its own dims, is lowered to this under these
+        facts."""
         if self.names_dims and [s.name for s in symbols] != [s.name for s in self.symbols]:
             return False
-        dims = _dims(self.symbols, symbols)
         return all(
-            _plain(getattr(facts, what)(*[substitute(dim, dims) for dim in args])) == answer
-            for (what, args), answer in self.asked.items()
+            _plain(getattr(facts, what)(*map(dim, args))) == answer for (what, args), answer in self.asked.items()
         )
 
-    def launches_of(self, group: Group, values: Sequence[Value], symbols: Sequence[Symbol]) -> tuple[Launch, ...]:
-        """The launches for a group with these values over these symbols."""
-        dims = _dims(self.symbols, symbols)
-
-        def dim(own: Dim) -> Dim:
-            return substitute(own, dims)
+    def launches_of(self, group: Group, values: Sequence[Value], dim: Callable[[Dim], Dim]) -> tuple[Launch, ...]:
+        """The launches for a group with these values, and ``dim`` for each dim of its own."""
 
         def condition(own: Condition) -> Condition:
             return replace(own, dim=dim(own.dim))
@@ -122,8 +117,20 @@ class _Lowered:
         )  # fmt: skip
 
 
-def _dims(own: Sequence[Symbol], others: Sequence[Symbol]) -> dict[Symbol, Dim]:
-    return {symbol: as_dim(other) for symbol, other in zip(own, others, strict=True) if symbol is not other}
+def _renaming(own: Sequence[Symbol], others: Sequence[Symbol]) -> Callable[[Dim], Dim]:
+    """Puts other symbols into dims, into each once: variants have most of theirs in common."""
+    symbols = {symbol: as_dim(other) for symbol, other in zip(own, others, strict=True) if symbol is not other}
+    made: dict[Dim, Dim] = {}
+
+    def dim(own: Dim) -> Dim:
+        if isinstance(own, int) or not symbols:
+            return own
+        found = made.get(own)
+        if found is None:
+            found = made[own] = substitute(own, symbols)
+        return found
+
+    return dim
 
 
 class KnownGroups:
@@ -147,9 +154,10 @@ class KnownGroups:
             if known:
                 self._known.move_to_end(key)
         facts = plan.function.facts
-        found = next((one for one in known if one.is_for(symbols, facts)), None)
-        if found is not None:
-            return found.launches_of(group, values, symbols)
+        for one in known:
+            dim = _renaming(one.symbols, symbols)
+            if one.is_for(symbols, facts, dim):
+                return one.launches_of(group, values, dim)
         asked = AskedFacts(facts)
         # Lowering knows no more of the facts than these questions: another one is an AttributeError in the tests.
         launches = make(replace(plan, function=replace(plan.function, facts=cast(Facts, asked))))

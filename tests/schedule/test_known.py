@@ -10,10 +10,10 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn.schedule import plan
+from dyn.schedule import known, plan
 from dyn.schedule.known import AskedFacts, KnownGroups
 from dyn.schedule.launch import Condition, Launch, Variant
-from dyn.shapes import Facts
+from dyn.shapes import Dim, Facts
 
 F32 = "float32"
 
@@ -95,11 +95,30 @@ def test_another_name_takes_the_same_launches(table: Callable[[], KnownGroups], 
     table()
     _texts(_softmax, ("n", "m"))
     count = len(made)
-    known = _texts(_softmax, ("rows", "columns"))
+    found = _texts(_softmax, ("rows", "columns"))
     assert len(made) == count
-    assert "rows" in known["host"]
+    assert "rows" in found["host"]
     table()
-    assert _texts(_softmax, ("rows", "columns")) == known
+    assert _texts(_softmax, ("rows", "columns")) == found
+
+
+def test_each_dim_of_a_known_group_is_put_over_once(
+    table: Callable[[], KnownGroups], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variants of a group have most of their dims in common."""
+    table()
+    _texts(_softmax, ("n", "m"))
+    asked: list[Dim] = []
+    substitute = known.substitute
+
+    def note(dim: Dim, symbols: Any) -> Dim:
+        asked.append(dim)
+        return substitute(dim, symbols)
+
+    monkeypatch.setattr(known, "substitute", note)
+    _texts(_softmax, ("n", "m"))
+    assert asked
+    assert len(asked) == len(set(asked))
 
 
 def test_other_facts_are_other_launches(table: Callable[[], KnownGroups], made: list[str]) -> None:
