@@ -30,11 +30,12 @@ from dyn import dtypes
 from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.frozen import record
 from dyn.hosts import TORCH
+from dyn.interop.torch.converters import View
 from dyn.interop.torch.devices import CPU
 from dyn.interop.torch.layouts import Order, order_by_size
 from dyn.interop.torch.sizes import SYMBOLIC, as_dim, as_dyn
 from dyn.interop.torch.tensors import Record, inverse, is_traced, known_dtype, record_of
-from dyn.interop.torch.tracing import Tracing, View
+from dyn.interop.torch.tracing import Tracing
 from dyn.ir.external import Expected, External
 from dyn.shapes import Dim
 from dyn.source import Loc, user_loc

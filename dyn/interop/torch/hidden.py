@@ -21,10 +21,10 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from dyn.errors import NotYetError
 from dyn.frozen import record
+from dyn.interop.torch.converters import HIGHER_ORDER
 from dyn.interop.torch.function_modes import FunctionMode
 from dyn.interop.torch.randomness import Seed
 from dyn.interop.torch.tensors import float_of, is_traced, record_of
-from dyn.interop.torch.tracing import HIGHER_ORDER
 from dyn.source import Loc, user_loc
 
 #: What is asked of sizes right below is asked by the function that is called here.

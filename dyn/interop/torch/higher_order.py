@@ -27,6 +27,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, t
 import dyn.numpy as dnp
 from dyn.errors import NotYetError, TraceError
 from dyn.interop.torch.composites import chosen, current_tracing
+from dyn.interop.torch.converters import HIGHER_ORDER
 from dyn.interop.torch.region_gradients import (
     Recorded,
     attached,
@@ -40,7 +41,7 @@ from dyn.interop.torch.regions import Leaf, Needs, here, in_region, left_by, val
 from dyn.interop.torch.scopes import Scope
 from dyn.interop.torch.sizes import as_dyn
 from dyn.interop.torch.tensors import inverse, record_of
-from dyn.interop.torch.tracing import HIGHER_ORDER, Tracing
+from dyn.interop.torch.tracing import Tracing
 from dyn.source import user_loc
 from dyn.trace import control
 from dyn.trace.tracer import Tracer

@@ -11,10 +11,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 import dyn.numpy as dnp
 from dyn.errors import NotYetError
 from dyn.interop.torch.composites import refuse_second_derivatives
+from dyn.interop.torch.converters import HIGHER_ORDER
 from dyn.interop.torch.devices import autocast, autocasts
 from dyn.interop.torch.function_modes import FunctionMode
 from dyn.interop.torch.regions import Needs, here, value_of
-from dyn.interop.torch.tracing import HIGHER_ORDER, Tracing
+from dyn.interop.torch.tracing import Tracing
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 

@@ -14,28 +14,36 @@ Tensors that the function closes over, parameters first of all, are captured: re
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._C._dynamo.guards import set_is_in_mode_without_ignore_compile_internals
 from torch._decomp import decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import disable_autocast_cache
-from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from dyn.errors import NotYetError, ShapeError, TraceError, UnsupportedOpError, problem_of
-from dyn.forking import lock
-from dyn.frozen import record
 from dyn.hosts import TORCH
 from dyn.interop import conditions
+from dyn.interop.torch.compiling import COMPILING
+from dyn.interop.torch.converters import (
+    HIGHER_ORDER,
+    IN_PLACE,
+    VIEWS,
+    Converter,
+    View,
+    converter_of,
+    functional,
+    gives_what_it_writes,
+    is_written,
+    unconverted,
+)
 from dyn.interop.torch.devices import CPU, RowsNeeded, check_devices, require_device, result_device
-from dyn.interop.torch.dynamo import count_frames, leave_dynamo, without_dynamo
+from dyn.interop.torch.dynamo import leave_dynamo, without_dynamo
 from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.functions import Functions
 from dyn.interop.torch.inference import ordinary_tensors
@@ -58,44 +66,6 @@ class StartsNeeded(BaseException):
     Nobody but the caller of the trace is to see it, and so it is no ``Exception``.
     """
 
-
-@record()
-class Converter:
-    """How an ATen operation is written with dyn's ops: ``run`` takes the call as PyTorch made it, and gives the values
-    of its results. ``order`` is how they lie in memory, by the arguments' orders: each of them where it is a list.
-    """
-
-    run: Callable[[Tracing, tuple[Any, ...], dict[str, Any]], Any]
-    order: Callable[[Sequence[Any], dict[str, Any]], Order | list[Order | None] | None] = lambda args, kwargs: None
-
-
-@record()
-class View:
-    """How a view operation is written: the view's value, the tensor's once the view is written, and the view's order.
-
-    Each takes the rest of the operation's arguments, sizes among them as dyn's. With ``is_dense`` a view of a tensor
-    without gaps has none; with ``in_rows`` that of one that lies in rows lies in rows. ``place`` finds strides and the
-    offset of the view from those of the tensor, where numbers are symbolic or known at run time only: PyTorch's own way
-    to them asks for these. With ``is_placed`` it finds those that PyTorch would, which is then not asked at all.
-    """
-
-    read: Callable[..., Any]
-    write: Callable[..., Tracer] | None
-    order: Callable[..., Order | None] | None
-    is_dense: bool
-    in_rows: bool
-    place: Callable[..., tuple[list[Dim], Dim]] | None = None
-    is_placed: bool = False
-
-
-#: By the operation, ``torch.ops.aten.add.Tensor``, or by its name where a library of its own defines it; filled by the
-#: modules of ``dyn.interop.torch.aten``.
-CONVERTERS: dict[Any, Converter] = {}
-VIEWS: dict[Any, View] = {}
-#: Operations in place that are more than their functional sibling and a write.
-IN_PLACE: dict[Any, Callable[[Tracing, tuple[Any, ...], dict[str, Any]], Any]] = {}
-#: How an operation of functions is written, ``torch.ops.higher_order.cond``: it takes the call as PyTorch made it.
-HIGHER_ORDER: dict[Any, Callable[..., Any]] = {}
 
 #: What rules ask of sizes is asked by the operation that the user calls.
 ASKS_FOR_OTHERS = True
@@ -151,7 +121,7 @@ class Tracing(TorchDispatchMode):
     def active(self) -> Iterator[None]:
         """Have PyTorch's operations traced, none of which leaves anything behind."""
         with (
-            disable_autocast_cache(), enable_python_dispatcher(), _COMPILING, without_dynamo(), self.keys.active(),
+            disable_autocast_cache(), enable_python_dispatcher(), COMPILING, without_dynamo(), self.keys.active(),
             self, Functions(HIGHER_ORDER, self.env, self.note_wrappers),
         ):  # fmt: skip
             yield
@@ -243,7 +213,7 @@ class Tracing(TorchDispatchMode):
         asked = _OF_THE_TENSOR.get(func)
         if asked is not None:
             return asked(self.taken(args[0]))
-        if _gives_what_it_writes(func):
+        if gives_what_it_writes(func):
             _check_history(args)
         args = tuple([self._all_taken(arg) for arg in args])
         kwargs = {name: self._all_taken(arg) for name, arg in kwargs.items()} if kwargs else {}
@@ -251,7 +221,7 @@ class Tracing(TorchDispatchMode):
             check_devices(func, args, kwargs)
         if self.otherwise is None or not isinstance(func, OpOverload) or torch.Tag.inplace_view in func.tags:
             return self._traced(func, args, kwargs)
-        versions = self._versions(args, kwargs) if _is_written(func) else []
+        versions = self._versions(args, kwargs) if is_written(func) else []
         try:
             return self._traced(func, args, kwargs)
         except GeneratorError:
@@ -275,7 +245,7 @@ class Tracing(TorchDispatchMode):
                 return rule(self, *args, **kwargs)
             whole: Any = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
             if whole is None:
-                raise _unconverted(func)
+                raise unconverted(func)
             return whole(*args, **kwargs)
 
     def _versions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
@@ -304,14 +274,14 @@ class Tracing(TorchDispatchMode):
         if func._schema.name.startswith("aten::_foreach_"):
             with self:  # an operation for each entry, in PyTorch's own loop
                 return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
-        if _is_written(func) and functional(func) is not None:
+        if is_written(func) and functional(func) is not None:
             return self._in_place(func, args, kwargs)
         with self:
             if func in decomposition_table:
                 return decomposition_table[func](*args, **kwargs)
             made = func.decompose(*args, **kwargs)
         if made is NotImplemented:
-            raise _unconverted(func)
+            raise unconverted(func)
         return made
 
     @staticmethod
@@ -534,87 +504,10 @@ class Tracing(TorchDispatchMode):
         record.write(value)
 
 
-class _Compiling:
-    """PyTorch's settings for the whole process while anything is traced: by the first trace that begins, and until the
-    last one that goes on in any thread ends.
-
-    ``torch.compiler.is_compiling()`` holds, as it does for ``torch.compile`` and ``torch.export``; and ``torch.nn``
-    computes transformers as it does in training: their fast paths are one operation each.
-    ``torch.compile(fullgraph=True)`` is taken as inside of another such call. That a mode is active is noted: PyTorch's
-    modes leave the note that they found, which is of another thread where they do not end in turn.
-    """
-
-    def __init__(self) -> None:
-        self._lock = lock()
-        self._traces = 0
-        self._before: tuple[Any, ...] = ()
-
-    @staticmethod
-    def _taken_settings() -> tuple[Any, ...]:
-        notes = [getattr(_python_dispatch, name) for name in _NOTES_OF_MODES]
-        return count_frames(0), torch.compiler._is_compiling_flag, torch.backends.mha.get_fastpath_enabled(), *notes
-
-    @staticmethod
-    def _set(frames: int, is_compiling: bool, has_fast_paths: bool, *notes: bool) -> None:
-        count_frames(frames)
-        torch.compiler._is_compiling_flag = is_compiling
-        torch.backends.mha.set_fastpath_enabled(has_fast_paths)
-        for name, is_active in zip(_NOTES_OF_MODES, notes, strict=True):
-            setattr(_python_dispatch, name, is_active)
-        set_is_in_mode_without_ignore_compile_internals(notes[-1])
-
-    def _set_for_traces(self) -> None:
-        self._set(0, True, False, *[True for _ in _NOTES_OF_MODES])
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._traces:
-                self._before = self._taken_settings()
-                self._set_for_traces()
-            self._traces += 1
-
-    def __exit__(self, *exc: object) -> None:
-        with self._lock:
-            self._traces -= 1
-            if self._traces:
-                self._set_for_traces()
-            else:
-                self._set(*self._before)
-
-
-#: Where PyTorch notes that a mode is active; Dynamo's native code has the last one, too.
-_NOTES_OF_MODES = (
-    "_is_in_torch_dispatch_mode",
-    "_is_in_non_infra_torch_dispatch_mode",
-    "_is_in_any_mode_without_ignore_compile_internals",
-)
-
-_COMPILING = _Compiling()
-
-
-def converter_of(func: Any) -> Converter | None:
-    """The converter of an operation; None where there is none."""
-    found = CONVERTERS.get(func)
-    if found is None and isinstance(func, OpOverload) and func.namespace != "aten":
-        return CONVERTERS.get(func.name())
-    return found
-
-
-def _unconverted(func: Any) -> NotYetError:
-    return NotYetError(f"{func} has no converter.", loc=user_loc(), remedy="call it outside of the function.")
-
-
 def _geometry(root: Record, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Any:
     """A view of a whole memory as a key."""
     view = (tuple(map(as_dim, sizes)), tuple(map(as_dim, strides)), as_dim(offset))
     return root.storage.value.dims, root.storage.order, view
-
-
-@functools.cache
-def _gives_what_it_writes(func: Any) -> bool:
-    """Whether an operation writes to its first argument and gives that: autograd records it then."""
-    returns = func._schema.returns
-    return bool(returns) and returns[0].alias_info is not None and returns[0].alias_info.is_write
 
 
 def _check_history(args: tuple[Any, ...]) -> None:
@@ -632,27 +525,3 @@ def _check_history(args: tuple[Any, ...]) -> None:
             loc=user_loc(),
             remedy="write under torch.no_grad(), write what is detached, or return the new value.",
         )
-
-
-@functools.cache
-def _is_written(func: Any) -> bool:
-    """Whether an operation writes to one of its arguments."""
-    return any(arg.alias_info is not None and arg.alias_info.is_write for arg in func._schema.arguments)
-
-
-@functools.cache
-def functional(func: Any) -> Any:
-    """The operation that gives what ``func`` writes: ``add.Tensor`` of ``add_.Tensor`` and of ``add.out``; None
-    where there is none."""
-    namespace, _, name = func._schema.name.partition("::")
-    packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
-    if packet is None:
-        return None
-    wanted = [(arg.name, str(arg.type)) for arg in func._schema.arguments if arg.name != "out"]
-    for overload in packet.overloads():
-        found = getattr(packet, overload)
-        if _is_written(found):
-            continue
-        if [(arg.name, str(arg.type)) for arg in found._schema.arguments] == wanted:
-            return found
-    return None

@@ -12,14 +12,14 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
-from dyn.interop.torch import tracing  # noqa: E402
+from dyn.interop.torch import converters  # noqa: E402
 
 _ = dyn_torch  # fills the tables
 
 
 def is_random(operation: Any) -> bool:
     """Whether its converter is given a key, before what PyTorch passes."""
-    converter = tracing.CONVERTERS.get(operation)
+    converter = converters.CONVERTERS.get(operation)
     return converter is not None and next(iter(inspect.signature(converter.run).parameters)) == "key"
 
 
@@ -30,9 +30,9 @@ def gives_several(operation: Any) -> bool:
 #: The functions by operations, with how many arguments they get beside those of the schema: of a view that is one of
 #: several its place, and the shapes of all of them.
 FUNCTIONS: dict[str, tuple[Any, Callable[..., Any], int]] = {
-    **{str(op): (op, converter.run, 0) for op, converter in tracing.CONVERTERS.items()},
-    **{str(op): (op, run, 0) for op, run in tracing.IN_PLACE.items()},
-    **{str(op): (op, view.read, 2 * gives_several(op)) for op, view in tracing.VIEWS.items()},
+    **{str(op): (op, converter.run, 0) for op, converter in converters.CONVERTERS.items()},
+    **{str(op): (op, run, 0) for op, run in converters.IN_PLACE.items()},
+    **{str(op): (op, view.read, 2 * gives_several(op)) for op, view in converters.VIEWS.items()},
 }
 
 

@@ -18,8 +18,9 @@ import dyn.numpy as dnp
 from dyn import random
 from dyn.interop.torch.aten.domains import require_all, require_probabilities
 from dyn.interop.torch.aten.tables import common_order, converts, in_place, named_order, operation
+from dyn.interop.torch.converters import CONVERTERS, Converter
 from dyn.interop.torch.tensors import numpy_dtype, record_of
-from dyn.interop.torch.tracing import CONVERTERS, Converter, Tracing
+from dyn.interop.torch.tracing import Tracing
 from dyn.shapes import RelKind
 from dyn.trace.context import current_trace
 from dyn.trace.dims import unwrap_dim

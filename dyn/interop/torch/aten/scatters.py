@@ -12,8 +12,8 @@ from dyn.interop.torch.aten.indexing import added, along
 from dyn.interop.torch.aten.ranges import OUT, require_in_range
 from dyn.interop.torch.aten.tables import axis_of, common_order, converts
 from dyn.interop.torch.aten.tables import operation as operation_named
+from dyn.interop.torch.converters import VIEWS
 from dyn.interop.torch.sizes import measured
-from dyn.interop.torch.tracing import VIEWS
 from dyn.shapes import RelKind, product
 from dyn.trace.tracer import Tracer
 

@@ -11,9 +11,10 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dty
 from torch._subclasses.fake_tensor import FakeTensor
 
 import dyn.numpy as dnp
+from dyn.interop.torch.converters import CONVERTERS, IN_PLACE, VIEWS, Converter, View
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.tensors import known_dtype, record_of
-from dyn.interop.torch.tracing import CONVERTERS, IN_PLACE, VIEWS, Converter, Tracing, View
+from dyn.interop.torch.tracing import Tracing
 from dyn.trace.tracer import Tracer
 
 #: What is asked of sizes here is asked by the operation that the user calls.
