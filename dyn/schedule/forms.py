@@ -100,8 +100,8 @@ def unstretched_forms(
     general: Loops, schedule: Schedule, gain: Callable[[Loops], int], most_ones: int = 0
 ) -> list[Form]:
     """The forms for cases of undecided broadcasts: for sizes that agree; and with ``most_ones`` for those of the first
-    call that were 1 where the others agree, and unless those are several at most so many for one that is; for loops that
-    are better then, as ``gain`` counts it.
+    call that were 1 where the others agree, and unless those are several at most so many for one that is; for loops
+    that are better then, as ``gain`` counts it.
 
     An axis that may be stretched is read as quickly as one that may not, but in tiles, and but for what it takes to
     spread the one element anew for each row.

@@ -72,7 +72,8 @@ class ContractVariant:
     """A tile, and for which row extents it is meant: ``min_rows`` to ``max_rows``, both included.
 
     One GRID iteration should take ``row_chunk`` rows and ``col_panel`` columns: whole tiles. One that ``adds_alike``
-    adds up in the order of the last variant, which is right for any number of rows.
+    adds up in the order of the last variant, which is right for any number of rows. One for at most ``max_cols``
+    columns stands in front of another one for the same rows.
     """
 
     tile: Tile
@@ -82,6 +83,7 @@ class ContractVariant:
     max_rows: int | None
     note: str
     adds_alike: bool = False
+    max_cols: int | None = None
 
 
 @record()

@@ -80,6 +80,12 @@ def tile_forms(sides: Sides, target: Target) -> list[Form]:
     facts, forms = loops.nest.plan.function.facts, list[Form]()
     for variant in contract_schedules(target, operands.lhs.dtype, reach, sides.column.extent):
         condition = Condition(sides.row.extent, variant.min_rows, variant.max_rows)
+        if variant.max_cols is not None:
+            # Scores of attention have as many columns as rows: few of either are few rows.
+            same = sides.row.extent == sides.column.extent and variant.min_rows > variant.max_cols
+            if same or not direct or condition.decided(facts) is False:
+                continue
+            condition = Condition(sides.column.extent, 0, variant.max_cols)
         decided = condition.decided(facts)
         if decided is not False:
             schedule = in_tiles(variant, sides.row, sides.column)

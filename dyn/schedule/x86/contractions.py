@@ -1,7 +1,8 @@
 """Tiles that a contraction is compiled with on x86.
 
-Each variant is code of its own (some 15 to 25 ms to generate), so there are at most two: one for a single tile of rows,
-which reads the right operand where it lies, once, and one for all others, which packs it.
+Each variant is code of its own (some 15 to 25 ms to generate), so there are at most two that a first call may need: one
+for a single tile of rows, which reads the right operand where it lies, once, and one for all others, which packs it. A
+third one, where the number of columns is unknown, is for a vector of them at most.
 
 Where the columns are known to fill them, and the caches keep up (``blocking.py``), tiles are low and wide: the right
 operand is read in long pieces of each row. With 8 rows over weights that no cache holds, pieces of 96 columns are read
@@ -13,12 +14,14 @@ the caches.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dyn.dtypes import DType
 from dyn.schedule.kernel import Operand, Tile
 from dyn.schedule.sizes import ContractVariant
 from dyn.schedule.target import Target
 from dyn.schedule.x86.blocking import blocking
-from dyn.shapes import Dim
+from dyn.shapes import Dim, SymExpr
 
 #: Rows that one GRID iteration takes where the left operand is packed too: as many as its block in scratch has.
 PACKED_ROW_CHUNK = 96
@@ -55,16 +58,21 @@ def contract_schedules(
     chunk = max((own.rows if lhs_contiguous else PACKED_ROW_CHUNK) // rows, 1) * rows
     main = Tile(rows, vectors * lanes, (Operand.RHS,))
     note = f"packed {rows}x{vectors * lanes}"
+    last: tuple[ContractVariant, ...] = (ContractVariant(main, chunk, panels * vectors * lanes, 0, None, note),)
+    if isinstance(cols, SymExpr) and vectors > 1 and dtype.itemsize >= 4:
+        # A tile multiplies whole vectors, two of three of them idle where there are few columns.
+        narrow, few = Tile(rows, lanes, (Operand.RHS,)), f"packed {rows}x{lanes}, at most {lanes} columns"
+        last = (ContractVariant(narrow, chunk, lanes, 0, None, few, adds_alike=True, max_cols=lanes), *last)
     direct = col_contiguous or (red_contiguous and lhs_contiguous)
     if not direct or dtype.itemsize < 4 or target.vector_bytes < 32:
-        return (ContractVariant(main, chunk, panels * vectors * lanes, 0, None, note),)
+        return last
     low_rows, low_vectors = _low_tile(target) if col_contiguous else (4, 3)
     few = low_rows if col_contiguous else DOT_ROWS
     low = Tile(low_rows, low_vectors * lanes, ())
     low_note = f"{'direct' if col_contiguous else 'dots'} {low_rows}x{low_vectors * lanes}, at most {few} rows"
     return (
         ContractVariant(low, chunk, low_vectors * lanes, 0, few, low_note, adds_alike=col_contiguous),
-        ContractVariant(main, chunk, panels * vectors * lanes, few + 1, None, note),
+        *[replace(variant, min_rows=few + 1) for variant in last],
     )
 
 
