@@ -120,7 +120,7 @@ class _Custom(ABC):
 
 
 class custom_vjp(_Custom):
-    """Function whose derivative backward is given by two rules: see :meth:`defvjp`.
+    """Function whose derivative backward is given by two rules: see ``defvjp``.
 
     Cotangents of integer results are zeros of their dtype. What was differentiated and is differentiated again is the
     rules.
@@ -180,7 +180,7 @@ class custom_vjp(_Custom):
 class custom_jvp(_Custom):
     """Function whose derivative is given by a rule for tangents; cotangents are had by its transpose.
 
-    See :meth:`defjvp`, and :meth:`defjvps` for a rule for each argument. Tangents of integer arguments are zeros of
+    See ``defjvp``, and ``defjvps`` for a rule for each argument. Tangents of integer arguments are zeros of
     their dtype.
 
     Args:

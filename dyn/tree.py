@@ -41,7 +41,7 @@ def flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
         is_leaf: function of a part of the tree that may say that it is not taken apart.
 
     Returns:
-        A list and a :class:`TreeSpec`.
+        A list and a ``TreeSpec``.
 
     Example:
         >>> dyn.tree.flatten({"b": 1, "a": (2, None)})[0]
@@ -102,7 +102,7 @@ def structure(tree: Any, is_leaf: IsLeaf = None) -> TreeSpec:
         is_leaf: function of a part of the tree that may say that it is not taken apart.
 
     Returns:
-        A :class:`TreeSpec`.
+        A ``TreeSpec``.
 
     Example:
         >>> dyn.tree.structure((1, 2)) == dyn.tree.structure((3, 4))
@@ -354,7 +354,7 @@ def flatten_with_path(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[tuple[tup
         is_leaf: function of a part of the tree that may say that it is not taken apart.
 
     Returns:
-        A list of pairs of a path, a tuple of keys, and a leaf; and a :class:`TreeSpec`.
+        A list of pairs of a path, a tuple of keys, and a leaf; and a ``TreeSpec``.
     """
     own, spec = _flatten(tree, is_leaf)
     paths = [tuple([_key(entry) for entry in accessor]) for accessor in spec.accessors()]

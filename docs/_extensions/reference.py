@@ -15,7 +15,10 @@ from typing import Any
 MODULES = {
     "dyn": "Compiling, transformations, dims, devices",
     "dyn.numpy": "NumPy's functions, on arrays of undecided shapes",
+    "dyn.numpy.linalg": "Linear algebra",
+    "dyn.numpy.fft": "Fourier transforms",
     "dyn.lax": "Control flow, and operations that convert nothing",
+    "dyn.lax.linalg": "Factors of matrices, as raw operations",
     "dyn.nn": "Activations, normalisation, attention, convolutions",
     "dyn.random": "Random numbers from keys",
     "dyn.tree": "Trees of arrays",
