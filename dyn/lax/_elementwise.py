@@ -137,7 +137,10 @@ cosh = _one("cosh", "cosh", _FLOAT, "Hyperbolic cosine, element by element.")
 digamma = _one("digamma", "digamma", _FLOAT, "Derivative of ``lgamma``, element by element; NaN at 0, -1, -2, …")
 erf = _one("erf", "erf", _FLOAT, "Error function, element by element.")
 erf_inv = _one(
-    "erf_inv", "erf_inv", _FLOAT, "Inverse of the error function, element by element; infinite at -1 and 1, NaN beyond."
+    "erf_inv",
+    "erf_inv",
+    _FLOAT,
+    "Inverse of the error function, element by element, within 4 units (``jax.lax.erf_inv``: 65); infinite at -1 and 1, NaN beyond.",
 )
 erfc = _one("erfc", "erfc", _FLOAT, "``1 - erf(x)``, element by element, precise where that is near 0.")
 exp = _one("exponential", "exp", _INEXACT, "Exponential ``e ** x``, element by element.")

@@ -15,6 +15,7 @@ from dyn.ops import (
     custom_call,
     custom_derivatives,
     elementwise,
+    erf_inverse,
     factorizations,
     fft,
     gather,
@@ -49,9 +50,9 @@ OWN_OPS = frozenset(REGISTRY.values())
 
 __all__ = [
     "OWN_OPS", "Scalar", "barrier", "batch_norm", "bitcasts", "bits", "checkpoint", "complex", "composite",
-    "contract", "control", "convolution", "custom_call", "custom_derivatives", "elementwise", "factorizations",
-    "fft", "gather", "indexing", "library", "map", "measure", "reduce", "reduce_precision", "reduce_window",
-    "rejection", "rng_bit_generator", "scatter", "select_and_scatter", "shape", "solving", "sort_by", "special",
-    "spectral", "threefry", "top_k", "triangular", "variadic_reduce", "variadic_reduce_window", "variadic_scatter",
-    "window_choice",
+    "contract", "control", "convolution", "custom_call", "custom_derivatives", "elementwise", "erf_inverse",
+    "factorizations", "fft", "gather", "indexing", "library", "map", "measure", "reduce", "reduce_precision",
+    "reduce_window", "rejection", "rng_bit_generator", "scatter", "select_and_scatter", "shape", "solving", "sort_by",
+    "special", "spectral", "threefry", "top_k", "triangular", "variadic_reduce", "variadic_reduce_window",
+    "variadic_scatter", "window_choice",
 ]  # fmt: skip

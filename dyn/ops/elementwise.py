@@ -65,12 +65,6 @@ def _erf(x: Array) -> Array:
     return np.asarray(scipy_erf(x)).astype(x.dtype)
 
 
-def _erf_inv(x: Array) -> Array:
-    from scipy.special import erfinv as scipy_erfinv
-
-    return np.where(x == 0, x, scipy_erfinv(x)).astype(x.dtype)  # SciPy loses the sign of a zero
-
-
 def _fused_multiply_add(x: Array, y: Array, z: Array) -> Array:
     """A product of float32 is exact in float64; of float64 nearly so in the 64 bits of x87."""
     wide = np.longdouble if x.dtype == np.float64 else np.float64
@@ -157,9 +151,6 @@ logistic = pointwise_op(
     grad=derivatives.logistic, parts=complex_parts.logistic,
 )  # fmt: skip
 erf = pointwise_op("erf", Scalar.ERF, _erf, _any1, same_type(FLOAT), grad=derivatives.erf)
-erf_inv = pointwise_op(
-    "erf_inv", Scalar.ERF_INV, _erf_inv, draw(1, low=-1.0, high=1.0), same_type(FLOAT), grad=derivatives.erf_inv
-)
 sqrt = pointwise_op(
     "sqrt", Scalar.SQRT, np.sqrt, draw(1, _INEXACT, low=0.0, high=9.0), same_type(INEXACT),
     grad=derivatives.sqrt, parts=complex_parts.sqrt,

@@ -58,7 +58,7 @@ class Draws(Arithmetic):
         low = float(np.nextafter(dtype.np.type(-1), dtype.np.type(0)))
         drawn = self.uniform(keys, dtype)
         drawn = self.add(self.mul(drawn, float(dtype.np.type(1) - dtype.np.type(low))), low)
-        return self.mul(self.f("erf_inv", self.f("maximum", drawn, self.fill(drawn, low))), math.sqrt(2))
+        return self.mul(self.f("xla_erf_inv", self.f("maximum", drawn, self.fill(drawn, low))), math.sqrt(2))
 
     def both(self, *flags: Value) -> Value:
         first, *rest = flags

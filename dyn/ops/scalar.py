@@ -22,8 +22,6 @@ class Scalar(Enum):
     TANH = ("tanh", 1)
     LOGISTIC = ("logistic", 1)
     ERF = ("erf", 1)
-    #: Where erf has this value: infinite at -1 and 1, NaN beyond.
-    ERF_INV = ("erf_inv", 1)
     SQRT = ("sqrt", 1)
     RSQRT = ("rsqrt", 1)
     CBRT = ("cbrt", 1)

@@ -76,7 +76,7 @@ def normal_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> Tracer:
 
 
 def _scaled_inverse(u: Tracer) -> Tracer:
-    inverse = emit("erf_inv", u)
+    inverse = emit("xla_erf_inv", u)
     return emit("multiply", filled(inverse, math.sqrt(2)), inverse)
 
 

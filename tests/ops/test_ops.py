@@ -231,7 +231,7 @@ SCALAR_OPS = {
     Scalar.MAX: "maximum", Scalar.MIN: "minimum", Scalar.AND: "and", Scalar.OR: "or", Scalar.XOR: "xor",
     Scalar.TAN: "tan", Scalar.ATAN2: "atan2", Scalar.ROUND_AFZ: "round_nearest_afz", Scalar.POPCNT: "popcnt",
     Scalar.CLZ: "count_leading_zeros", Scalar.SHL: "shift_left", Scalar.SHRA: "shift_right_arithmetic",
-    Scalar.SHRL: "shift_right_logical", Scalar.ERF_INV: "erf_inv", Scalar.FMA: "fused_multiply_add",
+    Scalar.SHRL: "shift_right_logical", Scalar.FMA: "fused_multiply_add",
 }  # fmt: skip
 
 
@@ -272,7 +272,8 @@ def run_loops(op: Op, arrays: Sequence[Array], sizes: dict[Symbol, int]) -> Arra
 
 #: Functions that loops compute with formulas, and references with a library. ``tests/ops/test_special.py`` has bounds.
 FORMULAS = {
-    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "digamma", "erfc", "lgamma", "sinh", "trigamma",
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "digamma", "erf_inv", "erfc", "lgamma", "sinh",
+    "trigamma", "xla_erf_inv",
 }  # fmt: skip
 ELEMENT_OPS = [name for name in OPS if isinstance(REGISTRY[name].loops, Elements)]
 

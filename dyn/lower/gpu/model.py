@@ -83,7 +83,7 @@ DEVICES = {
 #: Instructions of functions in float32 that are more than one.
 _WEIGHTS = {
     Scalar.EXP: 8, Scalar.EXPM1: 20, Scalar.LOG: 14, Scalar.LOG1P: 20, Scalar.TANH: 20, Scalar.LOGISTIC: 16,
-    Scalar.ERF: 24, Scalar.ERF_INV: 40, Scalar.SQRT: 8, Scalar.RSQRT: 4, Scalar.CBRT: 20, Scalar.SIN: 30,
+    Scalar.ERF: 24, Scalar.SQRT: 8, Scalar.RSQRT: 4, Scalar.CBRT: 20, Scalar.SIN: 30,
     Scalar.COS: 30, Scalar.TAN: 40, Scalar.POW: 60, Scalar.ATAN2: 40, Scalar.DIV: 10, Scalar.REM: 20,
 }  # fmt: skip
 #: Instructions of an access beside itself, for its address; and of an iteration, for its loop.

@@ -162,7 +162,6 @@ TABLE: dict[Scalar, Row] = {
     Scalar.TANH: _math("tanh"),
     Scalar.LOGISTIC: _math("logistic", "1 / (1 + exp{f}(-{0}))"),
     Scalar.ERF: _math("erf"),
-    Scalar.ERF_INV: _math("erf_inv", "erfinv{f}({0})"),
     Scalar.SQRT: _math("sqrt"),
     Scalar.RSQRT: _math("rsqrt"),
     Scalar.CBRT: _math("cbrt"),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import UnsupportedOpError
-from dyn.lower.x86 import division, erf_inverse, vector_math
+from dyn.lower.x86 import division, vector_math
 from dyn.lower.x86.llvm_text import VType, constant
 from dyn.lower.x86.machine import Machine
 from dyn.ops.scalar import Scalar
@@ -194,7 +194,6 @@ TABLE: dict[Scalar, Row] = {
     Scalar.TANH: _math("tanh", vector_math.tanh),
     Scalar.LOGISTIC: _math("logistic", vector_math.logistic),
     Scalar.ERF: _math("erf", vector_math.erf),
-    Scalar.ERF_INV: _math("erf_inv", erf_inverse.erf_inv),
     Scalar.SQRT: _intrinsic("sqrt"),
     Scalar.RSQRT: _math("rsqrt", vector_math.rsqrt),
     Scalar.CBRT: _math("cbrt", vector_math.cbrt),

@@ -77,7 +77,7 @@ def twin_of_signed(name: str, of_unsigned: Callable[[Any, HloValue], HloValue]) 
 
 
 _CHLO = (
-    "erf", "erf_inv", "erfc", "lgamma", "digamma", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
+    "erf", "erfc", "lgamma", "digamma", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
     "next_after", "is_inf", "is_pos_inf", "is_neg_inf",
 )  # fmt: skip
 
@@ -94,6 +94,9 @@ def _encode_fma(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[Hlo
     return [e.op("stablehlo.add", e.op("stablehlo.multiply", x, y), z)]
 
 
+#: What is read is XLA's formula, whichever of the two was written.
+SPECIAL["xla_erf_inv"] = chlo("erf_inv")
+SPECIAL["erf_inv"] = Codec("chlo.erf_inv", encode_as("chlo.erf_inv"))
 SPECIAL["fused_multiply_add"] = Codec("decomposed: multiply, add", _encode_fma)
 
 
