@@ -135,3 +135,30 @@ def test_derivatives(name: str) -> None:
             for a, b in zip(derivatives(x, given), compiled(x, given), strict=True):
                 torch.testing.assert_close(b, a, rtol=1e-3, atol=1e-4)
     assert compiled.cache_info().compiles == 1
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+@pytest.mark.parametrize("name", [name for name in MODULES if "layers" not in name])
+@pytest.mark.parametrize("has_gradients", [False, True])
+def test_autocast(name: str, has_gradients: bool) -> None:
+    """Results have the dtypes that PyTorch's have, states of their own, and so have gradients."""
+    torch.manual_seed(0)
+    module = MODULES[name]()
+    compiled = dyn_torch.jit(module, strict=True)
+    for length, batch in SHAPES[:4]:
+        shape = (batch, length) if module.batch_first else (length, batch)
+        x = torch.randn(*shape, 4, dtype=next(module.parameters()).dtype)
+        found: list[Any] = []
+        for function in (module, compiled):
+            with torch.autocast("cpu", torch.bfloat16), torch.set_grad_enabled(has_gradients):
+                made = torch.utils._pytree.tree_leaves(function(x))
+            if has_gradients:
+                loss = sum([one.float().square().sum() for one in made])
+                made += torch.autograd.grad(loss, [*module.parameters()])
+            found.append([one.detach() for one in made])
+        for wanted, ours in zip(*found, strict=True):
+            assert (wanted.dtype, wanted.shape) == (ours.dtype, ours.shape)
+            torch.testing.assert_close(
+                ours.float(), wanted.float(), rtol=0.1, atol=0.03 * (1 + wanted.abs().max().item())
+            )
+    assert compiled.cache_info().compiles == 1

@@ -80,7 +80,7 @@ class Layer:
                 of_state = of_state + biases[1]
             h, *rest = self.step(of_input, of_state, state)
             if projection:
-                h = h @ dnp.transpose(projection[0])
+                h = h.astype(projection[0].dtype) @ dnp.transpose(projection[0])
             return (h, *rest), h
 
         last, outputs = lax.scan(step, tuple(start), of_inputs, reverse=self.is_reversed)
@@ -140,24 +140,44 @@ def _layers(
     return (x.transpose(0, 1) if batch_first else x), *ends
 
 
+def _autocast(x: Any, starts: Sequence[Any], params: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
+    """The operands as autocast has them computed with, where it is on: all in its dtype, but those of 64 bits."""
+    if not torch.is_autocast_enabled(x.device.type):
+        return x, [*starts], [*params]
+    dtype = torch.get_autocast_dtype(x.device.type)
+    first, *cast = [
+        one.to(dtype) if one.is_floating_point() and one.dtype is not torch.float64 else one
+        for one in (x, *starts, *params)
+    ]
+    return first, cast[: len(starts)], cast[len(starts) :]
+
+
 @composite("lstm.input")
-def lstm(x: Any, starts: Sequence[Any], *rest: Any) -> tuple[Any, ...]:
-    return _layers(_lstm, x, starts, *rest)
+def lstm(
+    x: Any, starts: Sequence[Any], params: Sequence[Any], has_biases: bool, count: int, dropout: float, train: bool,
+    bidirectional: bool, batch_first: bool,
+) -> tuple[Any, ...]:  # fmt: skip
+    each = len(params) // (count * (2 if bidirectional else 1))
+    is_projected = each > (4 if has_biases else 2)
+    x, cast, params = _autocast(x, starts, params)
+    starts = [cast[0], starts[1]] if is_projected else cast  # PyTorch's own loop, not oneDNN's, keeps the cell as it is
+    return _layers(_lstm, x, starts, params, has_biases, count, dropout, train, bidirectional, batch_first)
 
 
 @composite("gru.input")
 def gru(x: Any, start: Any, *rest: Any) -> tuple[Any, ...]:
+    """Autocast makes the gates in its dtype, and keeps the state in that which it has: here all is in the latter."""
     return _layers(_gru, x, [start], *rest)
 
 
 @composite("rnn_tanh.input")
-def rnn_tanh(x: Any, start: Any, *rest: Any) -> tuple[Any, ...]:
-    return _layers(_tanh, x, [start], *rest)
+def rnn_tanh(x: Any, start: Any, params: Sequence[Any], *rest: Any) -> tuple[Any, ...]:
+    return _layers(_tanh, *_autocast(x, [start], params), *rest)
 
 
 @composite("rnn_relu.input")
-def rnn_relu(x: Any, start: Any, *rest: Any) -> tuple[Any, ...]:
-    return _layers(_relu, x, [start], *rest)
+def rnn_relu(x: Any, start: Any, params: Sequence[Any], *rest: Any) -> tuple[Any, ...]:
+    return _layers(_relu, *_autocast(x, [start], params), *rest)
 
 
 @composite("lstm.data", "gru.data", "rnn_tanh.data", "rnn_relu.data")
