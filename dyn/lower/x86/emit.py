@@ -21,6 +21,7 @@ from dyn.errors import NotYetError
 from dyn.frozen import record
 from dyn.lower.routine import Routine
 from dyn.lower.x86 import loops, memory
+from dyn.lower.x86.ahead import first_sweeps
 from dyn.lower.x86.casts import cast
 from dyn.lower.x86.indices import I64, Indices
 from dyn.lower.x86.llvm_text import Chunk, FunctionText, VType, constant, iota, render, vtype
@@ -114,6 +115,8 @@ class KernelEmitter:
         self.indices = Indices(self.fn, self.scopes)
         self.machine = Machine(target, self.fn)
         self.varying = Varying(kernel)
+        #: What first sweeps through rows read.
+        self.sweeps = first_sweeps(kernel)
         self.scratch_bytes: Dim = 0
         #: Bytes of stack that are taken: callers' threads may have little.
         self.stack_bytes = 0

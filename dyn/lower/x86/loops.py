@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dyn.errors import NotYetError
+from dyn.lower.x86.ahead import Ahead
 from dyn.lower.x86.folds import Accumulator
 from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.plan import lane_plan
@@ -138,6 +139,7 @@ def lane_loop(em: KernelEmitter, loop: Loop) -> None:
         width, count = loop.order.lanes, loop.order.unroll
     carried_types = [(em.register(init.dtype), em.literal(init)) for fold in loop.folds for init in fold.monoid.init]
     accumulators = [Accumulator(em, fold, width, count, joined=True) for fold in loop.folds]
+    ahead = Ahead(em, loop)
     with em.scope(guarded=True):
         guard = _Guard(em, extent, carried_types)
         states = [acc.initial for acc in accumulators]
@@ -146,7 +148,7 @@ def lane_loop(em: KernelEmitter, loop: Loop) -> None:
         if not isinstance(loop.extent, int) or loop.extent >= wide:
             stop = _multiple(em, size, wide)
             shape = Lanes(loop.var, width, min(plan.unroll, count), "")
-            states = _section(em, loop, accumulators, states, shape, begin, stop, count // shape.unroll)
+            states = _section(em, loop, accumulators, states, shape, begin, stop, count // shape.unroll, ahead)
             begin = stop
         if count > 1:
             joined = [acc.narrow(state) for acc, state in zip(accumulators, states, strict=True)]
@@ -189,6 +191,7 @@ def _section(
     begin: str,
     stop: str,
     turns: int = 1,
+    ahead: Ahead | None = None,
 ) -> list[list[str]]:
     """The body for ``range(begin, stop)`` in super-vectors of one shape; the accumulators' states after it.
 
@@ -213,6 +216,8 @@ def _section(
             with em.scope():
                 base = counted.index if turn == 0 else fn.op("add nsw", I64, counted.index, str(turn * step))
                 em.bind_lanes(Lanes(loop.var, shape.width, shape.unroll, base, masks, left))
+                if ahead is not None:
+                    ahead.ask(step)
                 em.statements(loop.body)
                 old, new = new, []
                 for acc in accumulators:
