@@ -131,7 +131,7 @@ def _exchange_type(kind: type) -> NativeType | None:
 def _exchange_type_on(known: NativeType, device: Any, context: Context) -> NativeType:
     """The same type's arrays on a GPU. Results are made from objects for its memory."""
     torch = sys.modules["torch"]
-    with torch.inference_mode(False):
+    with torch._C.DisableTorchFunction(), torch.inference_mode(False):
         keys = torch._C._dispatch_keys(torch.empty((), device=device)).raw_repr()
     place = context.driver.vendor.dlpack | context.ordinal << 32
     return replace(
