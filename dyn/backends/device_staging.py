@@ -122,6 +122,7 @@ def state_words(context: Context) -> ctypes.Array[ctypes.c_int64]:
         DeviceState.SYNCHRONIZE: driver.address("synchronize"),
         DeviceState.CREATE_EVENT: driver.address("create_event"),
         DeviceState.RECORD_EVENT: driver.address("record_event"),
+        DeviceState.DESTROY_EVENT: driver.address("destroy_event"),
         DeviceState.DISPATCH: -1,
         DeviceState.DEVICE: DEVICE_EVENTS.number(context),
     }

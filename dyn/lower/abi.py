@@ -38,8 +38,8 @@ class DeviceState:
     in the dispatch of that number, and the number by which recordings know the device."""
 
     ASK_OUTPUT, ASK_LIBRARY, ASK_STAGE, STREAM, LAUNCH, ALLOC, FREE, TO_HOST, SYNCHRONIZE = range(0, 72, 8)
-    CREATE_EVENT, RECORD_EVENT, ERROR, DISPATCH, DEVICE = range(72, 112, 8)
-    WORDS = 14
+    CREATE_EVENT, RECORD_EVENT, DESTROY_EVENT, ERROR, DISPATCH, DEVICE = range(72, 120, 8)
+    WORDS = 15
 
 
 class DeviceKernel:

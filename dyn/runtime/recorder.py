@@ -210,8 +210,9 @@ def _room(m: Module) -> None:
     f.ret("i64", f.or_(f.binary("shl", f.load("i64", "%thread", Thread.ID), "40"), count))
 
 
-def _record(f: Function, thread: str, kind: int, words: list[str], frame: str | None = None) -> None:
-    """Write a record: its words after the first, and the values of the symbols of a call."""
+def _record(f: Function, thread: str, kind: int, words: list[str], frame: str | None = None) -> str:
+    """Write a record: its words after the first, and the values of the symbols of a call. Gives where it is, or null
+    where there was no room."""
     count = "0" if frame is None else f.load("i64", frame, _Frame.COUNT)
     total = f.add(count, str(len(words) + 1))
     at = f.call("ptr", "@recorder.room", [("ptr", thread), ("i64", total)])
@@ -224,6 +225,7 @@ def _record(f: Function, thread: str, kind: int, words: list[str], frame: str | 
             with f.count(count) as i:
                 f.store("i64", f.load("i64", f.at(values, i, "i64")), f.at(behind, i, "i64"))
         f.call("void", "@recorder.publish", [("ptr", thread), ("i64", total)])
+    return at
 
 
 def _now(f: Function) -> str:
@@ -341,7 +343,10 @@ def _launch_on_device(m: Module) -> None:
     f.call("i32", record, [("ptr", f.load("ptr", events[1])), ("ptr", stream)])
     marks = [f.load("i64", event) for event in events]
     device, place = f.load("i64", state, DeviceState.DEVICE), f.load("i64", state, DeviceState.STREAM)
-    _record(f, thread, Record.EVENTS, [number, "%grid", *marks, device, place])
+    kept = _record(f, thread, Record.EVENTS, [number, "%grid", *marks, device, place])
+    with f.if_(f.is_null(kept)):  # nobody will read them
+        for event in events:
+            f.call("i32", f.load("ptr", state, DeviceState.DESTROY_EVENT), [("ptr", f.load("ptr", event))])
     f.ret("i32", status)
 
 

@@ -68,6 +68,18 @@ def test_streams_have_tracks_of_their_own(device: Device) -> None:
     assert len(events.launches) == 3, "and that of the processor is on its thread"
 
 
+def test_events_of_records_without_room_end(device: Device) -> None:
+    f = dyn.jit(lambda x: x + 1)
+    x = dyn.device_put(np.ones(10, "f4"), device.name)
+    f(x)
+    before = open_events(device)
+    with dyn.profile(memory_limit=1) as prof:  # one piece of memory
+        for _ in range(2000):
+            f(x)
+    assert prof.events().dropped > 0
+    assert open_events(device) == before
+
+
 def test_a_device_that_fails_has_no_times(cuda: Device) -> None:
     f = dyn.jit(lambda x: x + 1)
     x = dyn.device_put(np.ones(10, "f4"), "cuda")
