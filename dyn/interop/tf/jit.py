@@ -19,7 +19,7 @@ from dyn.interop.tf.gradients import Gradient, Joint, RecordedProgram, is_record
 from dyn.interop.tf.graph_calls import call_in_graph, part_of_graph
 from dyn.interop.tf.internals import EagerTensor, context, pywrap_tfe, tf
 from dyn.interop.tf.programs import Program, traced_for_dyn
-from dyn.interop.tf.values import dyn_dtype
+from dyn.interop.tf.values import check_is_array
 from dyn.source import user_loc
 from dyn.trace.pytree import TreeSpec, flatten, unflatten
 from dyn.trace.static import Static
@@ -239,7 +239,7 @@ class TfJitted:
             if isinstance(leaf, np.ndarray | np.generic):
                 leaf = tf.convert_to_tensor(leaf)
             if isinstance(leaf, tf.Tensor):
-                _check(leaf)
+                check_is_array(leaf)
                 tensors.append(leaf)
                 rest.append(None)
             elif isinstance(leaf, tf.__internal__.CompositeTensor) and not isinstance(leaf, tf.Variable):
@@ -399,21 +399,3 @@ def _ladder(shapes: Sequence[tuple[int, ...]]) -> list[tuple[tuple[int | None, .
         [(None,) * (len(shape) - 1) + shape[-1:] if len(shape) > 1 else (None,) * len(shape) for shape in shapes]
     )
     return list(dict.fromkeys([none, last, tuple(shapes)]))
-
-
-def _check(tensor: Any) -> None:
-    """Raise UnsupportedOpError for a tensor that is no array of numbers on the CPU."""
-    if dyn_dtype(tensor.dtype.name) is None:
-        raise UnsupportedOpError(
-            f"a tensor of {tensor.dtype.name}, of which dyn has no arrays.",
-            loc=user_loc(),
-            remedy="convert it to a tensor of numbers before the call.",
-        )
-    if tensor.shape.rank is None:
-        raise UnsupportedOpError("a tensor of an unknown rank.", loc=user_loc(), remedy="state it by tf.ensure_shape.")
-    if "CPU" not in tensor.device and tensor.device:
-        raise UnsupportedOpError(
-            f"a tensor on {tensor.device}: this version computes on the CPU.",
-            loc=user_loc(),
-            remedy="compute it under tf.device('CPU').",
-        )

@@ -24,6 +24,7 @@ from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.interop.conditions import Comparison, Junction
 from dyn.shapes import Dim, SymExpr, free_symbols
+from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.tracer import Tracer
 
@@ -189,3 +190,21 @@ def each(function: Callable[..., Any]) -> Callable[..., Array]:
         return made if isinstance(made, np.ndarray) else boxed(made)
 
     return run
+
+
+def check_is_array(tensor: Any) -> None:
+    """Raise UnsupportedOpError for a tensor that is no array of numbers on the CPU."""
+    if dyn_dtype(tensor.dtype.name) is None:
+        raise UnsupportedOpError(
+            f"a tensor of {tensor.dtype.name}, of which dyn has no arrays.",
+            loc=user_loc(),
+            remedy="convert it to a tensor of numbers before the call.",
+        )
+    if tensor.shape.rank is None:
+        raise UnsupportedOpError("a tensor of an unknown rank.", loc=user_loc(), remedy="state it by tf.ensure_shape.")
+    if "CPU" not in tensor.device and tensor.device:
+        raise UnsupportedOpError(
+            f"a tensor on {tensor.device}: this version computes on the CPU.",
+            loc=user_loc(),
+            remedy="compute it under tf.device('CPU').",
+        )
