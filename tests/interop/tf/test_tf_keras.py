@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dyn.errors import ArgumentError
+from dyn.errors import ArgumentError, NotYetError
 from dyn.interop import keras as dyn_keras
 from tests.interop.tf.comparing import tf
 
@@ -75,3 +76,14 @@ def test_one_program_for_all_batches() -> None:
     assert model.train_function.compiled.cache_info().compiles == 1
     with pytest.raises(ArgumentError, match="takes a Keras model"):
         dyn_keras.compile(len)
+
+
+def test_on_pytorch_it_is_an_error_that_says_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.import_module("keras").backend, "backend", lambda: "torch")
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse")
+    with pytest.raises(NotYetError) as caught:
+        dyn_keras.compile(model)
+    text = str(caught.value)
+    assert "Keras on the torch backend" in text
+    assert 'set KERAS_BACKEND to "tensorflow" or "jax"' in text
