@@ -420,7 +420,7 @@ def test_training_and_not() -> None:
         check(f, module, x)
         module.inner.train()
         check(f, module, x)
-    assert compiles(f) == 2 * 1 + 1
+    assert compiles(f) == 2  # the last trace computes what the first one does, and runs its program
     module.eval()
     for _ in range(3):
         quick(f, module, x)
@@ -462,7 +462,7 @@ def test_other_modules_are_no_matter() -> None:
     quick(f, plain, x, True)
     check(f, plain, x, False)
     check(f, plain, x, True)
-    assert compiles(f) == 2
+    assert compiles(f) == 1  # the weights are hidden arguments: both traces compute the same of theirs
 
 
 def test_weights_that_were_replaced_are_let_go() -> None:
