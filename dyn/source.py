@@ -124,23 +124,31 @@ class _Anchor(threading.local):
 
     frame: FrameType | None = None
     loc = UNKNOWN
+    #: Whether no frame of the user's can come after it.
+    is_last: bool = False
 
 
 _anchor = _Anchor()
 
 
 class anchored:
-    """``with anchored():`` around one deep call: the user's line above it is looked for once."""
+    """``with anchored():`` around one deep call: the user's line above it is looked for once.
+
+    Frames of the user's inside are found before it, unless there ``is_last`` one above, for whatever is asked inside.
+    """
+
+    def __init__(self, *, is_last: bool = False) -> None:
+        self._is_last = is_last
 
     def __enter__(self) -> None:
-        self._before = _anchor.frame, _anchor.loc
+        self._before = _anchor.frame, _anchor.loc, _anchor.is_last
         outer = sys._getframe(1).f_back
         loc = _loc_from(outer)
         if is_user_frame(loc.file):
-            _anchor.frame, _anchor.loc = outer, loc
+            _anchor.frame, _anchor.loc, _anchor.is_last = outer, loc, self._is_last
 
     def __exit__(self, *exc: object) -> None:
-        _anchor.frame, _anchor.loc = self._before
+        _anchor.frame, _anchor.loc, _anchor.is_last = self._before
 
 
 def user_loc() -> Loc:
@@ -149,6 +157,8 @@ def user_loc() -> Loc:
 
 
 def _loc_from(frame: FrameType | None) -> Loc:
+    if _anchor.is_last:
+        return _anchor.loc
     other = UNKNOWN
     end = _anchor.frame
     while frame is not None:

@@ -122,7 +122,8 @@ class Layout:
 
 def _sizes(values: Sequence[Value]) -> tuple[Dim, ...]:
     # An array of no elements may have axes whose other sizes multiply to more than fits; products count each.
-    return tuple(dict.fromkeys(v.type.nbytes for v in values if isinstance(v.type.nbytes, SymExpr)))
+    sizes = [v.type.nbytes for v in values]
+    return tuple(dict.fromkeys([size for size in sizes if isinstance(size, SymExpr)]))
 
 
 def lay_out(plan: Plan, launches: tuple[Launch, ...]) -> Layout:
@@ -170,6 +171,14 @@ class _Layouter:
         self.count = 0
         #: The innermost conditional region around.
         self.scope: Scope | None = None
+        #: Sizes in bytes rounded up: layers have most of theirs in common.
+        self._aligned: dict[Dim, Dim] = {}
+
+    def aligned(self, nbytes: Dim) -> Dim:
+        found = self._aligned.get(nbytes)
+        if found is None:
+            found = self._aligned[nbytes] = aligned(nbytes)
+        return found
 
     def region(self, body: Body, around: Mapping[Value, Value] = MappingProxyType({})) -> None:
         """The launches of a region; ``around`` has the values outside that some of its own are."""
@@ -196,7 +205,7 @@ class _Layouter:
         times: dict[Dim, list[int]] = {}
         for time, launch in enumerate(launches):
             for value in () if launch.bodies else (*launch.group.outputs, *launch.temporaries):
-                times.setdefault(aligned(value.type.nbytes), []).append(time)
+                times.setdefault(self.aligned(value.type.nbytes), []).append(time)
         for time, launch in enumerate(launches):
             if launch.bodies:
                 self.control(launch)
@@ -223,7 +232,7 @@ class _Layouter:
 
     def slot(self, nbytes: Dim, life: Life | None = None) -> int:
         segment = max([self.measured[s] for s in free_symbols(nbytes) if s.measured], default=0)
-        size = aligned(nbytes)
+        size = self.aligned(nbytes)
         if self.scope is None or self.is_sound(size):
             return chosen_slot(size, segment, self.layout.slots, self.layout.segments, self.free, self.facts, life)
         slot = chosen_slot(size, segment, self.layout.slots, self.layout.segments, self.scope.free, self.facts, life)

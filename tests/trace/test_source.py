@@ -53,3 +53,30 @@ def test_an_anchor_is_of_its_thread() -> None:
         thread.start()
         thread.join()
     assert found[0].function == "other"
+
+
+def test_below_the_last_line_none_is_looked_for() -> None:
+    def below() -> Loc:
+        return user_loc()
+
+    def inner() -> list[str]:
+        with anchored(is_last=True):
+            found = [through_a_library(below).function]
+            with anchored():  # somebody who may call the user's
+                found.append(through_a_library(below).function)
+            found.append(through_a_library(below).function)
+        return [*found, user_loc().function]
+
+    own = "test_below_the_last_line_none_is_looked_for"
+    assert inner() == [own, "below", own, "inner"]
+
+
+def test_an_error_leaves_the_line_looked_for() -> None:
+    def inner() -> Loc:
+        try:
+            with anchored(is_last=True):
+                raise ValueError
+        except ValueError:
+            return user_loc()
+
+    assert inner().function == "inner"

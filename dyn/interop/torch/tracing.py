@@ -255,7 +255,8 @@ class Tracing(TorchDispatchMode):
     def _traced(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operation as ops of dyn's. The function may catch what does not fit, as in PyTorch."""
         try:
-            with anchored():
+            # Converters call nothing of the user's; what PyTorch makes an operation of may.
+            with anchored(is_last=func in VIEWS or converter_of(func) is not None):
                 return self._made(func, args, kwargs)
         except ShapeError as error:
             raise torch_error(error) from None
