@@ -140,8 +140,7 @@ erf_inv = _one(
     "erf_inv",
     "erf_inv",
     _FLOAT,
-    "Inverse of the error function, element by element, within 4 units (``jax.lax.erf_inv``: 65); infinite at -1 and 1,\n"
-    "NaN beyond.",
+    "Inverse of the error function, within 4 units (``jax.lax.erf_inv``: 65); infinite at -1 and 1, NaN beyond.",
 )
 erfc = _one("erfc", "erfc", _FLOAT, "``1 - erf(x)``, element by element, precise where that is near 0.")
 exp = _one("exponential", "exp", _INEXACT, "Exponential ``e ** x``, element by element.")
