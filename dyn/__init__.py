@@ -22,6 +22,30 @@ from typing import TYPE_CHECKING, Any
 from dyn import config, errors, hosts, numpy
 from dyn.api import CacheInfo, Compiled, Jitted, Lowered, Traced, install_dialects, jit
 from dyn.array import Array, asarray, describe, device_put, view
+from dyn.dtype_aliases import (
+    bf16,
+    c64,
+    c128,
+    f8e3m4,
+    f8e4m3,
+    f8e4m3b11fnuz,
+    f8e4m3fn,
+    f8e4m3fnuz,
+    f8e5m2,
+    f8e5m2fnuz,
+    f8e8m0fnu,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from dyn.dtypes import (
     DType,
     bfloat16,
@@ -51,30 +75,6 @@ from dyn.dtypes import (
 )
 from dyn.numpy._protocol import NAMESPACE
 from dyn.shapes import NamedDim as Dim
-from dyn.short import (
-    bf16,
-    c64,
-    c128,
-    f8e3m4,
-    f8e4m3,
-    f8e4m3b11fnuz,
-    f8e4m3fn,
-    f8e4m3fnuz,
-    f8e5m2,
-    f8e5m2fnuz,
-    f8e8m0fnu,
-    f16,
-    f32,
-    f64,
-    i8,
-    i16,
-    i32,
-    i64,
-    u8,
-    u16,
-    u32,
-    u64,
-)
 from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.trace.context import install_namespace
 from dyn.trace.lift import install_view
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from dyn.custom import custom_jvp, custom_vjp
     from dyn.foreign import ffi_call
     from dyn.profiling.session import profile
-    from dyn.specialize.code import CodeInfo, cache_info
+    from dyn.specialize.shared_code import CodeInfo, cache_info
     from dyn.transforms import (
         grad,
         hessian,
@@ -118,7 +118,7 @@ _MODULES = ("checkpoint_policies", "debug", "lax", "nn", "random", "tree")
 #: Names that are imported when they are first asked for, and the modules that have them or that they are.
 _LAZY = {
     "Device": "dyn.backends.devices", "devices": "dyn.backends.devices",
-    "CodeInfo": "dyn.specialize.code", "cache_info": "dyn.specialize.code",
+    "CodeInfo": "dyn.specialize.shared_code", "cache_info": "dyn.specialize.shared_code",
     **{name: f"dyn.{name}" for name in _MODULES},
     **dict.fromkeys(("checkpoint", "checkpoint_name", "remat"), "dyn.checkpointing"),
     **dict.fromkeys(("custom_jvp", "custom_vjp"), "dyn.custom"),

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import dyn
 from dyn.commands import convert, inspection, run
-from dyn.doctor import Diagnosis, State, examine
+from dyn.doctor import Diagnosis, Severity, examine
 from dyn.errors import DynError
 
 _COLOURS = {
-    State.OK: "green", State.NOTE: "", State.MISSING: "dim", State.WARNING: "yellow", State.FAILED: "bold red",
+    Severity.OK: "green", Severity.NOTE: "", Severity.MISSING: "dim", Severity.WARNING: "yellow",
+    Severity.FAILED: "bold red",
 }  # fmt: skip
 #: What the shell says of a program that SIGPIPE or SIGINT ended.
 _BROKEN_PIPE, _INTERRUPTED = 141, 130
@@ -105,7 +106,7 @@ def _print_with_rich(diagnosis: Diagnosis) -> bool:
         table.add_column(overflow="fold")
         for finding in section.findings:
             style = _COLOURS[finding.state]
-            state = "" if finding.state is State.NOTE else finding.state.value
+            state = "" if finding.state is Severity.NOTE else finding.state.value
             told = Text(finding.text)
             if finding.remedy:
                 told.append(f"\nhelp: {finding.remedy}", style="cyan")

@@ -18,7 +18,6 @@ import numpy as np
 from dyn import config, dtypes
 from dyn.array import Array as OwnArray
 from dyn.array import adapter_of, from_device, from_numpy, result_host, to_numpy, use_up
-from dyn.ending import enter_call, leave_call
 from dyn.errors import (
     ArgumentError,
     BackendUnavailableError,
@@ -30,10 +29,11 @@ from dyn.hosts import NUMPY, Host, keeps_order
 from dyn.native_callable import NativeCallable
 from dyn.runtime.device_memory import parse_device
 from dyn.shapes import NamedDim, format_dim, keeping_recent
-from dyn.specialize.arguments import Leaf, ShapeDtypeStruct, prepared_calls, read_leaf
+from dyn.shutdown import enter_call, leave_call
+from dyn.specialize.arguments import ArgumentLeaf, ShapeDtypeStruct, prepared_calls, read_leaf
 from dyn.specialize.inline import call_in_trace
 from dyn.specialize.placement import declared_placement, placement_for
-from dyn.specialize.table import Table
+from dyn.specialize.table import ProgramTable
 from dyn.specialize.version import (
     Version,
     build_beside,
@@ -47,15 +47,15 @@ from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
 from dyn.trace.lift import as_numpy, weak_dtype
 from dyn.trace.pytree import TreeSpec, flatten, tree_text, unflatten, unflatten_sorted
-from dyn.trace.signature import Bound, Shapes, Signature
+from dyn.trace.signature import BoundArguments, Shapes, Signature
 from dyn.trace.tracer import Tracer, active_trace
 
 if TYPE_CHECKING:
     from dyn.backends.families import Placement
+    from dyn.compilation_record import CompilationRecord
     from dyn.explain.explanation import Explanation
     from dyn.explain.versions import MadeFor
     from dyn.pipeline import Optimized
-    from dyn.record import Record
     from dyn.specialize.program import Program
 
 Array = np.ndarray[Any, Any]
@@ -92,7 +92,7 @@ class CacheInfo(NamedTuple):
     compile_seconds: float
 
 
-def _is_readable(bound: Bound) -> bool:
+def _is_readable(bound: BoundArguments) -> bool:
     """Whether the native entry reads a call's arrays itself, rather than what they were viewed as."""
     from dyn.call import is_readable
 
@@ -133,8 +133,8 @@ class Jitted(NativeCallable):
         self._signature = signature
         self._options = options
         #: What was traced, for calls from outside and in other traces, and what of that was compiled.
-        self._traces: Table[TracedFunction] = Table()
-        self._versions: Table[Version] = Table()
+        self._traces: ProgramTable[TracedFunction] = ProgramTable()
+        self._versions: ProgramTable[Version] = ProgramTable()
         #: Functions of the same arguments, whose programs make calls of this one where they compute the same.
         self.relatives: Callable[[], Iterable[Jitted]] = tuple
         self._hits = 0
@@ -216,7 +216,7 @@ class Jitted(NativeCallable):
         self._use_up(bound, version)
         return from_numpy(host, result)
 
-    def _viewed(self, bound: Bound) -> tuple[Bound, Host]:
+    def _viewed(self, bound: BoundArguments) -> tuple[BoundArguments, Host]:
         """A call with NumPy's arrays, itself if it has no others; and what its results become."""
         try:
             found = to_numpy(bound.leaves)
@@ -225,11 +225,11 @@ class Jitted(NativeCallable):
             raise
         return (bound, NUMPY) if found is None else (replace(bound, leaves=found[0]), found[1])
 
-    def _placement(self, bound: Bound) -> Placement | None:
+    def _placement(self, bound: BoundArguments) -> Placement | None:
         """The device that a call runs on, or None for the processor (``dyn.specialize.placement``)."""
         return placement_for(bound.leaves, self._options.device, self._signature.name)
 
-    def _originals(self, bound: Bound) -> list[Array] | None:
+    def _originals(self, bound: BoundArguments) -> list[Array] | None:
         """The arrays that a call was given, where it donates some and all are NumPy's: copies are made of some of them,
         and their memory is not to be written to any more than that of the others. None where it is not known."""
         if not self._signature.donated_names:
@@ -237,7 +237,7 @@ class Jitted(NativeCallable):
         leaves = [leaf for leaf in bound.leaves if weak_dtype(leaf) is None]
         return leaves if all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) else None
 
-    def _donated_arrays(self, bound: Bound, version: Version) -> dict[int, str]:
+    def _donated_arrays(self, bound: BoundArguments, version: Version) -> dict[int, str]:
         """The leaves that are dyn.Array whose memory a program's results may take, with what they are labelled with."""
         reuses = version.loaded.interface.reuses if self._signature.donated_names else ()
         found = [reuse.input for reuse in reuses if isinstance(bound.leaves[reuse.input], OwnArray)]
@@ -246,25 +246,25 @@ class Jitted(NativeCallable):
         names = self._signature.leaf_names(bound)
         return {number: f"it was {names[number]} of {self._signature.name}()" for number in found}
 
-    def _use_up(self, bound: Bound, version: Version) -> None:
+    def _use_up(self, bound: BoundArguments, version: Version) -> None:
         """End the donated arrays of a call that went well, as JAX does. NumPy's cannot be told."""
         for number, label in self._donated_arrays(bound, version).items():
             use_up(bound.leaves[number], label)
 
-    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], bound: Bound, version: Version) -> None:
+    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], bound: BoundArguments, version: Version) -> None:
         """Leave calls like this one to the native entry from now on, if it can make them."""
         table = self._call_table() if version.loaded.native else None
         if table is not None:
-            from dyn.call import Form, Results
+            from dyn.call import CallForm, Results
 
             hosts = [host for host in map(adapter_of, bound.leaves) if host is not None]
             results = Results.of(version.traced.out_tree, result_host(hosts))
             table.add(
-                lambda: Form.of(self._signature, bound, args, kwargs), version.loaded, results,
+                lambda: CallForm.of(self._signature, bound, args, kwargs), version.loaded, results,
                 donated=lambda form: self._donated_arrays(bound, version),
             )  # fmt: skip
 
-    def _leaves(self, bound: Bound) -> list[Leaf]:
+    def _leaves(self, bound: BoundArguments) -> list[ArgumentLeaf]:
         name = self._signature.name
         try:
             return [read_leaf(value, "", name) for value in bound.leaves]
@@ -273,7 +273,7 @@ class Jitted(NativeCallable):
             names = self._signature.leaf_names(bound)
             return [read_leaf(value, where, name) for value, where in zip(bound.leaves, names, strict=True)]
 
-    def _arrays(self, leaves: list[Leaf]) -> list[Any]:
+    def _arrays(self, leaves: list[ArgumentLeaf]) -> list[Any]:
         arrays = [leaf.array for leaf in leaves if leaf.array is not None]
         if len(arrays) != len(leaves):
             raise ArgumentError(
@@ -282,7 +282,7 @@ class Jitted(NativeCallable):
             )
         return arrays
 
-    def _key(self, bound: Bound, leaves: list[Leaf], placement: Placement | None = None) -> Any:
+    def _key(self, bound: BoundArguments, leaves: list[ArgumentLeaf], placement: Placement | None = None) -> Any:
         """Key of the programs for a call; without a placement that of what is traced for one, wherever it runs."""
         types = tuple((leaf.dtype, leaf.rank, leaf.weak) for leaf in leaves)
         key = (bound.tree, bound.static, bound.keywords, types, config.current().key(), ())
@@ -326,7 +326,7 @@ class Jitted(NativeCallable):
         return self._versions.find(key, lambda version: version.traced.matches(arrays)) is not None
 
     def _version(
-        self, bound: Bound, leaves: list[Leaf], arrays: list[Any], placement: Placement | None = None
+        self, bound: BoundArguments, leaves: list[ArgumentLeaf], arrays: list[Any], placement: Placement | None = None
     ) -> tuple[Version, bool]:
         """The program for a call: found, or traced and compiled now; and whether it was made."""
         key = self._key(bound, leaves, placement)
@@ -371,14 +371,14 @@ class Jitted(NativeCallable):
             log_compiled(self._signature.name, version.record, version.guards)
         return version, made
 
-    def _made_for(self, bound: Bound, leaves: list[Leaf]) -> MadeFor:
+    def _made_for(self, bound: BoundArguments, leaves: list[ArgumentLeaf]) -> MadeFor:
         """A call's arguments, static values and settings, which decide on its program, as ``explain`` shows them."""
-        from dyn.explain.versions import Argument, MadeFor
+        from dyn.explain.versions import ArgumentKey, MadeFor
 
         names = self._signature.leaf_names(bound)
         settings = config.current()
         return MadeFor(
-            tuple(Argument(n, leaf.dtype.name, leaf.rank, leaf.weak) for n, leaf in zip(names, leaves, strict=True)),
+            tuple(ArgumentKey(n, leaf.dtype.name, leaf.rank, leaf.weak) for n, leaf in zip(names, leaves, strict=True)),
             tuple((n, tree_text(tree)) for n, tree in zip(bound.names, bound.tree.children(), strict=True)),
             tuple((s.name, repr(s.value)) for s in bound.static),
             tuple((name, getattr(settings, name)) for name in config.CODE_SETTINGS),
@@ -402,7 +402,7 @@ class Jitted(NativeCallable):
 
     # Stages ---------------------------------------------------------------------------------------------------
 
-    def _trace(self, bound: Bound, leaves: list[Leaf]) -> TracedFunction:
+    def _trace(self, bound: BoundArguments, leaves: list[ArgumentLeaf]) -> TracedFunction:
         names = self._signature.leaf_names(bound)
         axes, wanted = self._signature.declared(bound, [leaf.rank for leaf in leaves])
         donated = self._signature.donated(bound)
@@ -561,8 +561,8 @@ class Traced:
     """
 
     jitted: Jitted
-    bound: Bound
-    leaves: list[Leaf]
+    bound: BoundArguments
+    leaves: list[ArgumentLeaf]
     traced: TracedFunction
     seconds: float = 0.0
 
@@ -632,7 +632,7 @@ class Lowered:
         return self.program.optimized
 
     @property
-    def record(self) -> Record:
+    def record(self) -> CompilationRecord:
         """Record of this compilation so far, with passes, kernels and times."""
         return self.program.record
 
@@ -735,7 +735,7 @@ class Compiled:
         jitted._use_up(bound, self.version)
         return from_numpy(host, result)
 
-    def _call_numpy(self, bound: Bound, beside: Sequence[Array] | None, *, any_order: bool = False) -> Any:
+    def _call_numpy(self, bound: BoundArguments, beside: Sequence[Array] | None, *, any_order: bool = False) -> Any:
         jitted = self.stage.jitted
         leaves = jitted._leaves(bound)
         expected = [(leaf.dtype, leaf.rank, leaf.weak) for leaf in self.stage.leaves]

@@ -23,20 +23,20 @@ from numpy.lib.array_utils import byte_bounds
 from dyn import config, dtypes
 from dyn.array import OWN, Array, adapter_of
 from dyn.backends.device_entry import entry_device
-from dyn.backends.free_memory import is_dense
+from dyn.backends.donated_memory import is_dense
 from dyn.backends.host_programs import LoadedProgram, entry_functions
-from dyn.backends.native_entry import Once
+from dyn.backends.native_entry import LazyEntry
 from dyn.backends.runtime import native_runtime
 from dyn.backends.workers import begin_apart
 from dyn.config import Config
 from dyn.dtypes import DType, Kind
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.frozen import is_record
 from dyn.hosts import JAX, NUMPY, TORCH, Host, keeps_order
 from dyn.hosts.cpython import addresses, fast_path, has_dict_tags
 from dyn.hosts.jax import JaxMaker
 from dyn.hosts.native import NativeType, device_holder, holder_type, native_type, tensor_maker
-from dyn.lower.abi import Tensor
+from dyn.lower.abi import TensorOffsets
 from dyn.runtime.device_memory import DeviceArray
 from dyn.runtime.driver import Context
 from dyn.runtime.entry.layout import (
@@ -44,42 +44,42 @@ from dyn.runtime.entry.layout import (
     DEPTH,
     NO_STREAM,
     RELEASE_BYTES,
+    ArrayReader,
     Build,
     BuildRecord,
     DictRecord,
     DonatedRecord,
+    EntryPlan,
     EntryRecord,
+    EntryTable,
+    EntryVersion,
     HostRecord,
-    Node,
     NodeRecord,
     OutputRecord,
-    Plan,
+    PlanNode,
     PutRecord,
-    Reader,
     ReuseRecord,
     SizeOp,
     StaticRecord,
-    Table,
     TensorRecord,
     TestRecord,
-    Version,
 )
 from dyn.trace.context import trace_variable
 from dyn.trace.pytree import TreeSpec, unflatten
-from dyn.trace.signature import Bound, Signature
-from dyn.trace.static import Static, same_static
+from dyn.trace.signature import BoundArguments, Signature
+from dyn.trace.static_keys import Static, same_static
 
 if TYPE_CHECKING:
-    from dyn.backends.loaded import AnyProgram
+    from dyn.backends.loaded_programs import AnyProgram
 
 #: A function has at most so many plans; a form of call that comes later takes the slow path.
 MOST_PLANS = 64
 
-_NUMBERS = {float: Node.FLOAT, int: Node.INT, complex: Node.COMPLEX, bool: Node.BOOL}
-_CONTAINERS = {tuple: Node.TUPLE, list: Node.LIST, dict: Node.DICT}
+_NUMBERS = {float: PlanNode.FLOAT, int: PlanNode.INT, complex: PlanNode.COMPLEX, bool: PlanNode.BOOL}
+_CONTAINERS = {tuple: PlanNode.TUPLE, list: PlanNode.LIST, dict: PlanNode.DICT}
 #: Types whose values never change, and compare without surprises.
 _FIXED = (str, bytes, int, float, complex, bool, type(None), type, np.dtype)
-_ENTRY = Once()
+_ENTRY = LazyEntry()
 #: An instruction of a test of sizes: what it does, a number or a leaf, and that leaf's axis.
 Step = tuple[SizeOp, int, int]
 
@@ -167,7 +167,7 @@ class LeafForm:
     rows: bool = False
 
 
-class Form:
+class CallForm:
     """A call as a plan describes it. Raises NoPlanError where it has something that the entry does not know.
 
     ``numbers`` has for each argument, those by keyword last, a tree of the same containers with the numbers of the
@@ -201,13 +201,13 @@ class Form:
                 if not _is_fixed(value):
                     raise NoPlanError
                 self.statics.append((position, value))
-                self.nodes.append({NodeRecord.KIND: Node.SKIP})
+                self.nodes.append({NodeRecord.KIND: PlanNode.SKIP})
             else:
                 self._node(value, tree, {}, 1)
-        self.nodes.append({NodeRecord.KIND: Node.END})
+        self.nodes.append({NodeRecord.KIND: PlanNode.END})
 
     @staticmethod
-    def of(signature: Signature, bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Form:
+    def of(signature: Signature, bound: BoundArguments, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallForm:
         """The form of a call of a jitted function."""
         count = len(bound.leaves)
         names = [*(signature.argument_name(i) for i in range(len(args))), *map(signature.keyword_label, kwargs)]
@@ -215,7 +215,7 @@ class Form:
         numbers |= {static.name: STATIC for static in bound.static}
         if len(names) != len(numbers) or {*names} != numbers.keys():
             raise NoPlanError
-        return Form(args, kwargs, [numbers[name] for name in names], count)
+        return CallForm(args, kwargs, [numbers[name] for name in names], count)
 
     def key(self) -> Any:
         """Key by which equal forms have one plan."""
@@ -233,11 +233,11 @@ class Form:
         if type(numbers) is int:
             self.nodes.append(key | {NodeRecord.LEAF: numbers} | self._leaf(value, numbers))
         elif value is None:
-            self.nodes.append(key | {NodeRecord.KIND: Node.NONE})
+            self.nodes.append(key | {NodeRecord.KIND: PlanNode.NONE})
         elif numbers is STATIC:
             if not _is_fixed(value):
                 raise NoPlanError
-            self.nodes.append(key | {NodeRecord.KIND: Node.SAME, NodeRecord.VALUE: _Kept(value)})
+            self.nodes.append(key | {NodeRecord.KIND: PlanNode.SAME, NodeRecord.VALUE: _Kept(value)})
         elif kind in _CONTAINERS and type(numbers) is kind and depth < DEPTH:
             self.nodes.append(
                 key | {NodeRecord.KIND: _CONTAINERS[kind], NodeRecord.VALUE: id(kind), NodeRecord.COUNT: len(value)}
@@ -250,7 +250,7 @@ class Form:
             else:
                 for item, number in zip(value, numbers, strict=True):
                     self._node(item, number, {}, depth + 1)
-            self.nodes.append({NodeRecord.KIND: Node.LEAVE})
+            self.nodes.append({NodeRecord.KIND: PlanNode.LEAVE})
         else:
             raise NoPlanError
 
@@ -258,7 +258,7 @@ class Form:
         self.places[number] = len(self.nodes)
         kind, wanted = type(value), self.wanted.get(number, _ANYTHING)
         if wanted.is_size:
-            row: _Row = {NodeRecord.KIND: Node.SIZE, NodeRecord.ROOM: self.room}
+            row: _Row = {NodeRecord.KIND: PlanNode.SIZE, NodeRecord.ROOM: self.room}
             self.room += 2
             return row
         if kind in _NUMBERS:
@@ -275,12 +275,12 @@ class Form:
             raise NoPlanError
         self.arrays[number] = native
         self.devices.add(native.device)
-        self.copies |= native.reader is Reader.NUMPY and not is_dense(value)
-        own = dtypes.dtype(value.dtype if native.reader is not Reader.DLPACK else host.borrow(value).dtype)
+        self.copies |= native.reader is ArrayReader.NUMPY and not is_dense(value)
+        own = dtypes.dtype(value.dtype if native.reader is not ArrayReader.DLPACK else host.borrow(value).dtype)
         self.item_sizes[number] = own.itemsize
         tag = native.dtype_tag(own)
         row = {
-            NodeRecord.KIND: Node.ARRAY,
+            NodeRecord.KIND: PlanNode.ARRAY,
             NodeRecord.VALUE: _Kept(own.np) if tag == id(own.np) else tag,
             NodeRecord.COUNT: value.ndim,
             NodeRecord.UNIT: own.itemsize // (2 if own.kind is Kind.COMPLEX else 1),
@@ -289,10 +289,10 @@ class Form:
             NodeRecord.ROWS: int(wanted.rows),
         }
         self.room += 2 * value.ndim
-        if native.reader is not Reader.NUMPY:
+        if native.reader is not ArrayReader.NUMPY:
             row[NodeRecord.HOST] = _host_record(native)
-        if native.reader in (Reader.DLPACK, Reader.BUFFER, Reader.ARRAY):
-            row[NodeRecord.KIND] = Node.FOREIGN
+        if native.reader in (ArrayReader.DLPACK, ArrayReader.BUFFER, ArrayReader.ARRAY):
+            row[NodeRecord.KIND] = PlanNode.FOREIGN
             self.foreign += 1
         return row
 
@@ -376,41 +376,41 @@ def _comparable(value: Any) -> Any:
 # ---- what the entry reads --------------------------------------------------------------------------------------------
 
 
-def _plan(form: Form) -> _Words:
-    plan = _Words(Plan.BYTES // 8)
-    plan.put(Plan.ARGUMENTS, form.arguments)
-    plan.put(Plan.KEYWORDS, len(form.keywords))
-    plan.memory(Plan.KEYWORD_NAMES, _records([{0: _Kept(name)} for name in form.keywords], 8))
-    plan.object(Plan.CONFIG, form.config)
-    plan.object(Plan.STATE, form.state)
+def _plan(form: CallForm) -> _Words:
+    plan = _Words(EntryPlan.BYTES // 8)
+    plan.put(EntryPlan.ARGUMENTS, form.arguments)
+    plan.put(EntryPlan.KEYWORDS, len(form.keywords))
+    plan.memory(EntryPlan.KEYWORD_NAMES, _records([{0: _Kept(name)} for name in form.keywords], 8))
+    plan.object(EntryPlan.CONFIG, form.config)
+    plan.object(EntryPlan.STATE, form.state)
     statics: list[_Row] = [
         {StaticRecord.ARGUMENT: at, StaticRecord.OBJECT: _Kept(value), StaticRecord.EQUAL: _Kept(_comparable(value))}
         for at, value in form.statics
     ]
-    plan.memory(Plan.STATICS, _records(statics, StaticRecord.BYTES))
-    plan.put(Plan.STATIC_COUNT, len(statics))
+    plan.memory(EntryPlan.STATICS, _records(statics, StaticRecord.BYTES))
+    plan.put(EntryPlan.STATIC_COUNT, len(statics))
     for number, leaf in form.wanted.items():
         if leaf.sizes is not None:
             form.nodes[form.places[number]][NodeRecord.SIZES] = _records([{0: size} for size in leaf.sizes], 8)
     code = _records(form.nodes, NodeRecord.BYTES)
-    plan.memory(Plan.CODE, code)
-    plan.put(Plan.LEAVES, form.leaves)
-    plan.memory(Plan.RECORDS, _records([{0: code.address + at * NodeRecord.BYTES} for at in form.places], 8))
-    plan.put(Plan.FOREIGN, form.foreign)
-    plan.put(Plan.ROOM, form.room)
-    plan.memory(Plan.ITEM_SIZES, _records([{0: size} for size in form.item_sizes], 8))
+    plan.memory(EntryPlan.CODE, code)
+    plan.put(EntryPlan.LEAVES, form.leaves)
+    plan.memory(EntryPlan.RECORDS, _records([{0: code.address + at * NodeRecord.BYTES} for at in form.places], 8))
+    plan.put(EntryPlan.FOREIGN, form.foreign)
+    plan.put(EntryPlan.ROOM, form.room)
+    plan.memory(EntryPlan.ITEM_SIZES, _records([{0: size} for size in form.item_sizes], 8))
     return plan
 
 
 @dataclasses.dataclass(frozen=True)
-class Argument:
+class ArgumentResult:
     """In the place of a result: the array of a leaf, which is none of NumPy's."""
 
     leaf: int
 
 
 @dataclasses.dataclass(frozen=True)
-class Constant:
+class ConstantResult:
     """In the place of a result: an object."""
 
     value: Any
@@ -502,12 +502,12 @@ def _put_surroundings(version: _Words, given: Surroundings) -> None:
             DictRecord.TAGGED: tagged,
         }
         dicts.append(row)
-    version.memory(Version.DICTS, _records(dicts, DictRecord.BYTES))
-    version.put(Version.DICT_COUNT, len(dicts))
+    version.memory(EntryVersion.DICTS, _records(dicts, DictRecord.BYTES))
+    version.put(EntryVersion.DICT_COUNT, len(dicts))
     tensors: list[_Row] = []
     for held in given.tensors:
         native = _native(type(held.tensor), held.tensor)
-        if native is None or native.reader is not Reader.DLPACK:
+        if native is None or native.reader is not ArrayReader.DLPACK:
             raise NoPlanError
         row: _Row = {
             TensorRecord.OBJECT: _Kept(held.tensor),
@@ -520,27 +520,27 @@ def _put_surroundings(version: _Words, given: Surroundings) -> None:
         if native.storage and len(held.shape) <= TensorRecord.MOST_AXES:
             row[TensorRecord.WORDS] = _Words(TensorRecord.WORD_COUNT + 1)
         tensors.append(row)
-    version.memory(Version.TENSORS, _records(tensors, TensorRecord.BYTES))
-    version.put(Version.TENSOR_COUNT, len(tensors))
+    version.memory(EntryVersion.TENSORS, _records(tensors, TensorRecord.BYTES))
+    version.put(EntryVersion.TENSOR_COUNT, len(tensors))
 
 
 def _version(
-    program: AnyProgram, results: Results, form: Form, donated: Mapping[int, str | None], around: Surroundings
+    program: AnyProgram, results: Results, form: CallForm, donated: Mapping[int, str | None], around: Surroundings
 ) -> tuple[_Words, dict[int, int]]:
     """A version's record, and how much room it needs in a frame, by the plan's field."""
     function = program.interface.function
-    version = _Words(Version.BYTES // 8)
+    version = _Words(EntryVersion.BYTES // 8)
     _put_device(version, program, form, donated)
-    version.put(Version.GUARDS, program.guards or 0)
-    version.put(Version.RUN, program.address)
-    version.put(Version.CONTEXT, program.context)
-    version.put(Version.RUNTIME, program.runtime(around.threads))
-    version.memory(Version.CAPTURED, _captured(program.captured))
-    version.put(Version.CAPTURED_COUNT, len(program.captured))
+    version.put(EntryVersion.GUARDS, program.guards or 0)
+    version.put(EntryVersion.RUN, program.address)
+    version.put(EntryVersion.CONTEXT, program.context)
+    version.put(EntryVersion.RUNTIME, program.runtime(around.threads))
+    version.memory(EntryVersion.CAPTURED, _captured(program.captured))
+    version.put(EntryVersion.CAPTURED_COUNT, len(program.captured))
     # What is called outside may take any time, and so is called without the GIL.
     outside = RELEASE_BYTES if program.externals.callees else 0
-    version.put(Version.CAPTURED_BYTES, sum(array.nbytes for array in program.captured) + outside)
-    version.put(Version.ARGUMENTS, len(function.params) - len(program.captured))
+    version.put(EntryVersion.CAPTURED_BYTES, sum(array.nbytes for array in program.captured) + outside)
+    version.put(EntryVersion.ARGUMENTS, len(function.params) - len(program.captured))
     given = results.wraps or (None,) * len(function.results)
     make = _making if isinstance(program, LoadedProgram) else _making_there
     wraps = [make(results.host, value.dtype, wrap) for value, wrap in zip(function.results, given, strict=True)]
@@ -556,33 +556,33 @@ def _version(
     ]
     is_ours = isinstance(program, LoadedProgram)
     if is_ours and results.any_order and not any(OutputRecord.WRAP in own for own in wraps):
-        version.put(Version.SYMMETRIC, program.symmetric_rank)
-    version.put(Version.WRAPS, any(OutputRecord.WRAP in own or OutputRecord.HOLDER in own for own in wraps))
-    version.memory(Version.OUTPUTS, _records(outputs, OutputRecord.BYTES))
-    version.put(Version.OUTPUT_COUNT, len(outputs))
+        version.put(EntryVersion.SYMMETRIC, program.symmetric_rank)
+    version.put(EntryVersion.WRAPS, any(OutputRecord.WRAP in own or OutputRecord.HOLDER in own for own in wraps))
+    version.memory(EntryVersion.OUTPUTS, _records(outputs, OutputRecord.BYTES))
+    version.put(EntryVersion.OUTPUT_COUNT, len(outputs))
     steps, epilogue = _build_steps(results, len(outputs))
-    version.memory(Version.CODE, _records(steps, BuildRecord.BYTES))
+    version.memory(EntryVersion.CODE, _records(steps, BuildRecord.BYTES))
     if epilogue is not None:
-        version.object(Version.EPILOGUE, epilogue)
+        version.object(EntryVersion.EPILOGUE, epilogue)
     version.kept.append(program)
     _put_surroundings(version, around)
     ranks = sum(len(value.shape) for value in function.results)
     spans = _put_donations(version, program, results.host, form, donated)
     room = {
-        Plan.SPANS: spans,
-        Plan.DONATED: len(donated),
-        Plan.INPUTS: max(len(function.params), form.leaves),
-        Plan.OUTPUTS: len(outputs),
-        Plan.OUTPUT_DIMS: ranks,
-        Plan.STACK: len(steps),
+        EntryPlan.SPANS: spans,
+        EntryPlan.DONATED: len(donated),
+        EntryPlan.INPUTS: max(len(function.params), form.leaves),
+        EntryPlan.OUTPUTS: len(outputs),
+        EntryPlan.OUTPUT_DIMS: ranks,
+        EntryPlan.STACK: len(steps),
     }
     return version, room
 
 
-def _put_device(version: _Words, program: AnyProgram, form: Form, donated: Mapping[int, str | None]) -> None:
+def _put_device(version: _Words, program: AnyProgram, form: CallForm, donated: Mapping[int, str | None]) -> None:
     """Write the device that a program runs on, if it does. NoPlanError where arguments have to be copied there, or are
     used up, or where none says which stream is the call's."""
-    version.put(Version.STREAM, NO_STREAM)
+    version.put(EntryVersion.STREAM, NO_STREAM)
     if isinstance(program, LoadedProgram):
         if form.devices - {None}:
             raise NoPlanError
@@ -590,14 +590,14 @@ def _put_device(version: _Words, program: AnyProgram, form: Form, donated: Mappi
     device = entry_device(program.device)
     if device is None or form.devices != {program.device} or donated:
         raise NoPlanError
-    version.put(Version.DEVICE, device.address)
-    version.object(Version.FAILED, program.raise_if_written)
+    version.put(EntryVersion.DEVICE, device.address)
+    version.object(EntryVersion.FAILED, program.raise_if_written)
     if program.captured_stream is not None:
-        version.put(Version.STREAM, program.captured_stream)
+        version.put(EntryVersion.STREAM, program.captured_stream)
 
 
 def _put_donations(
-    version: _Words, program: AnyProgram, host: Host, form: Form, donated: Mapping[int, str | None]
+    version: _Words, program: AnyProgram, host: Host, form: CallForm, donated: Mapping[int, str | None]
 ) -> int:
     """Write a version's records of donated arguments; gives the number of memory spans that a call needs room for.
 
@@ -607,26 +607,26 @@ def _put_donations(
     reuses: list[_Row] = []
     for reuse in program.interface.reuses if isinstance(program, LoadedProgram) else ():
         native = form.arrays.get(reuse.input)
-        plain = native is not None and native.reader is Reader.NUMPY and host is NUMPY
+        plain = native is not None and native.reader is ArrayReader.NUMPY and host is NUMPY
         if plain or reuse.input in donated:
             row: _Row = {ReuseRecord.OUTPUT: reuse.output, ReuseRecord.LEAF: reuse.input}
             reuses.append(row | {ReuseRecord.DONATED: order.get(reuse.input, -1)})
-    version.memory(Version.REUSES, _records(reuses, ReuseRecord.BYTES))
-    version.put(Version.REUSE_COUNT, len(reuses))
+    version.memory(EntryVersion.REUSES, _records(reuses, ReuseRecord.BYTES))
+    version.put(EntryVersion.REUSE_COUNT, len(reuses))
     ends: list[_Row] = []
     for leaf, label in donated.items():
         end: _Row = {DonatedRecord.LEAF: leaf}
         if label is not None:
             end |= {DonatedRecord.LABEL: _Kept(label), DonatedRecord.SLOT: form.arrays[leaf].label}
         ends.append(end)
-    version.memory(Version.DONATED, _records(ends, DonatedRecord.BYTES))
-    version.put(Version.DONATED_COUNT, len(ends))
+    version.memory(EntryVersion.DONATED, _records(ends, DonatedRecord.BYTES))
+    version.put(EntryVersion.DONATED_COUNT, len(ends))
     if not reuses or not isinstance(program, LoadedProgram):
         return 0
     spans = [byte_bounds(array) for array in program.captured if array.size]
-    version.memory(Version.CAPTURED_SPANS, _records([{0: start, 8: end} for start, end in spans], 16))
-    version.put(Version.CAPTURED_SPAN_COUNT, len(spans))
-    version.object(Version.FAILED, program.raise_if_written)
+    version.memory(EntryVersion.CAPTURED_SPANS, _records([{0: start, 8: end} for start, end in spans], 16))
+    version.put(EntryVersion.CAPTURED_SPAN_COUNT, len(spans))
+    version.object(EntryVersion.FAILED, program.raise_if_written)
     return form.leaves + len(spans)
 
 
@@ -670,13 +670,13 @@ def _put(maker: JaxMaker) -> _Row:
 
 def _captured(arrays: Sequence[np.ndarray[Any, Any] | DeviceArray]) -> _Words:
     """Tensors of arrays that stay where they are."""
-    memory = _Words(len(arrays) * Tensor.BYTES // 8)
+    memory = _Words(len(arrays) * TensorOffsets.BYTES // 8)
     for number, array in enumerate(arrays):
-        at = number * Tensor.BYTES
+        at = number * TensorOffsets.BYTES
         is_there = isinstance(array, DeviceArray)
-        memory.put(at + Tensor.DATA, array.address if is_there else array.__array_interface__["data"][0])
-        memory.put(at + Tensor.RANK - 4, array.ndim << 32)  # the upper half of a word
-        memory.memory(at + Tensor.DIMS, _records([{0: size} for size in array.shape], 8))
+        memory.put(at + TensorOffsets.DATA, array.address if is_there else array.__array_interface__["data"][0])
+        memory.put(at + TensorOffsets.RANK - 4, array.ndim << 32)  # the upper half of a word
+        memory.memory(at + TensorOffsets.DIMS, _records([{0: size} for size in array.shape], 8))
     return memory
 
 
@@ -689,9 +689,9 @@ def _build_steps(results: Results, count: int) -> tuple[list[_Row], Callable[[An
         kind = type(node)
         if kind is int:
             steps.append({BuildRecord.KIND: Build.RESULT, BuildRecord.COUNT: node})
-        elif kind is Argument:
+        elif kind is ArgumentResult:
             steps.append({BuildRecord.KIND: Build.ARGUMENT, BuildRecord.COUNT: node.leaf})
-        elif kind is Constant or node is None:
+        elif kind is ConstantResult or node is None:
             value = None if node is None else node.value
             steps.append({BuildRecord.KIND: Build.OBJECT, BuildRecord.VALUE: _Kept(value)})
         elif kind in (tuple, list, dict):
@@ -743,11 +743,11 @@ class CallTable:
 
     def __init__(self, slow: Callable[..., Any], state: Callable[[], Any] | None = None) -> None:
         self._lock = lock()
-        self._table = _Words(Table.BYTES // 8)
+        self._table = _Words(EntryTable.BYTES // 8)
         self._plans: dict[Any, tuple[_Words, list[AnyProgram]]] = {}
-        self._table.object(Table.SLOW, slow)
+        self._table.object(EntryTable.SLOW, slow)
         if state is not None:
-            self._table.object(Table.STATE, state)
+            self._table.object(EntryTable.STATE, state)
         entry = _ENTRY.get(lambda: _addresses(copies=False))
         self.function = entry.function(self._table.address, slow, self._table)
 
@@ -759,12 +759,12 @@ class CallTable:
     @property
     def hits(self) -> int:
         """Number of calls that the entry has made."""
-        return self._table.get(Table.HITS)
+        return self._table.get(EntryTable.HITS)
 
     def add(
-        self, make: Callable[[], Form], program: AnyProgram, results: Results,
+        self, make: Callable[[], CallForm], program: AnyProgram, results: Results,
         test: Sequence[Step] = (),
-        donated: Callable[[Form], Mapping[int, str | None]] = lambda form: {}, around: Surroundings = _NOTHING,
+        donated: Callable[[CallForm], Mapping[int, str | None]] = lambda form: {}, around: Surroundings = _NOTHING,
     ) -> None:  # fmt: skip
         """Let the entry make calls of a form, such as ``program`` has just made, if it can.
 
@@ -796,17 +796,17 @@ class CallTable:
                     {TestRecord.OP: op, TestRecord.VALUE: value, TestRecord.AXIS: axis}
                     for op, value, axis in (*test, (SizeOp.END, 0, 0))
                 ]
-                version.memory(Version.TEST, _records(rows, TestRecord.BYTES))
+                version.memory(EntryVersion.TEST, _records(rows, TestRecord.BYTES))
 
             # Sizes first, then the link: a call that finds the version has room for it.
             for field, count in room.items():
                 plan.put(field, max(plan.get(field), count))
-            version.put(Version.NEXT, plan.get(Plan.VERSIONS))
-            plan.memory(Plan.VERSIONS, version)
+            version.put(EntryVersion.NEXT, plan.get(EntryPlan.VERSIONS))
+            plan.memory(EntryPlan.VERSIONS, version)
             programs.append(program)
             if known is None:
-                plan.put(Plan.NEXT, self._table.get(Table.PLANS))
-                self._table.memory(Table.PLANS, plan)
+                plan.put(EntryPlan.NEXT, self._table.get(EntryTable.PLANS))
+                self._table.memory(EntryTable.PLANS, plan)
                 self._plans[key] = (plan, programs)
 
 

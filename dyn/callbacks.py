@@ -11,11 +11,11 @@ import numpy as np
 from dyn import dtypes
 from dyn.array import OWN, adapter_of, from_numpy, result_host
 from dyn.errors import ArgumentError, ShapeError
-from dyn.ir.external import Expected, External, VmapMethod
+from dyn.ir.external import External, ExternalResult, VmapMethod
 from dyn.shapes import Dim
 from dyn.source import Loc, user_loc
 from dyn.trace.context import Trace
-from dyn.trace.external import Declared, call_external, declared_results, operand_values
+from dyn.trace.external import DeclaredResults, call_external, declared_results, operand_values
 from dyn.trace.lift import as_numpy, settled_dtype, weak_dtype
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
 from dyn.trace.tracer import active_trace
@@ -114,8 +114,8 @@ def _call(
 
 
 def emit_call(
-    trace: Trace, call: ArrayCall, leaves: Sequence[Any], names: Sequence[str], declared: Declared, effects: bool,
-    ordered: bool, vmap_method: VmapMethod | None,
+    trace: Trace, call: ArrayCall, leaves: Sequence[Any], names: Sequence[str], declared: DeclaredResults,
+    effects: bool, ordered: bool, vmap_method: VmapMethod | None,
 ) -> Any:  # fmt: skip
     """The call in a program."""
     values = operand_values(trace, leaves, names, call.name)
@@ -151,7 +151,7 @@ class ArrayCall:
     named: tuple[str, ...]
     loc: Loc
 
-    def __call__(self, arrays: Sequence[Any], expected: Sequence[Expected]) -> list[Array]:
+    def __call__(self, arrays: Sequence[Any], expected: Sequence[ExternalResult]) -> list[Array]:
         args, kwargs = unflatten(self.tree, list(arrays))
         made = self.callback(*args, **kwargs)
         leaves, tree = flatten(made)
@@ -163,7 +163,7 @@ class ArrayCall:
             )
         return [self._checked(*each) for each in zip(leaves, expected, self.named, strict=True)]
 
-    def _checked(self, leaf: Any, expected: Expected, name: str) -> Array:
+    def _checked(self, leaf: Any, expected: ExternalResult, name: str) -> Array:
         weak = weak_dtype(leaf)
         if weak is not None and weak.kind.value <= expected.dtype.kind.value:  # a Python number has no dtype of its own
             array = np.array(leaf, expected.dtype.np)
@@ -191,8 +191,8 @@ class ArrayCall:
         return array
 
 
-def _eagerly(call: ArrayCall, leaves: Sequence[Any], declared: Declared) -> Any:
-    expected = [Expected(d, _numbers(s)) for d, s in zip(declared.dtypes, declared.shapes, strict=True)]
+def _eagerly(call: ArrayCall, leaves: Sequence[Any], declared: DeclaredResults) -> Any:
+    expected = [ExternalResult(d, _numbers(s)) for d, s in zip(declared.dtypes, declared.shapes, strict=True)]
     made = call(
         [own_array(leaf, name, call) for leaf, name in zip(leaves, argument_names(call.tree), strict=True)], expected
     )

@@ -16,7 +16,7 @@ import numpy as np
 
 from dyn.callbacks import argument_names, callback_name, own_array
 from dyn.errors import ArgumentError
-from dyn.ir.external import Expected, External
+from dyn.ir.external import External, ExternalResult
 from dyn.source import Loc, user_loc
 from dyn.trace.external import call_external, declared_results, operand_values
 from dyn.trace.lift import is_liftable, weak_dtype
@@ -100,7 +100,7 @@ class _DebugCall:
     others: tuple[Any, ...]
     loc: Loc
 
-    def __call__(self, arrays: Sequence[Array], expected: Sequence[Expected]) -> tuple[Array, ...]:
+    def __call__(self, arrays: Sequence[Array], expected: Sequence[ExternalResult]) -> tuple[Array, ...]:
         leaves = list(self.others)
         for place, array in zip(self.places, arrays, strict=True):
             leaves[place] = array

@@ -31,7 +31,7 @@ from dyn.runtime.driver import NoDriverError, driver_devices
 from dyn.schedule.target import Target
 
 
-class State(Enum):
+class Severity(Enum):
     """Severity of a finding."""
 
     OK = "ok"
@@ -50,7 +50,7 @@ class Finding:
     """A line of the report, and what to do about it."""
 
     label: str
-    state: State
+    state: Severity
     text: str
     remedy: str = ""
 
@@ -70,7 +70,7 @@ class Diagnosis:
     @property
     def works(self) -> bool:
         """Whether programs run on the processor."""
-        return all(finding.state is not State.FAILED for section in self.sections for finding in section.findings)
+        return all(finding.state is not Severity.FAILED for section in self.sections for finding in section.findings)
 
     def text(self) -> str:
         """The report in plain text."""
@@ -79,7 +79,7 @@ class Diagnosis:
             lines += ["", section.title] if lines else [section.title]
             width = max((len(finding.label) for finding in section.findings), default=0)
             for finding in section.findings:
-                state = "" if finding.state is State.NOTE else f"{finding.state.value}: "
+                state = "" if finding.state is Severity.NOTE else f"{finding.state.value}: "
                 lines.append(f"  {finding.label:{width}}  {state}{finding.text}")
                 if finding.remedy:
                     lines.append(f"  {'':{width}}  help: {finding.remedy}")
@@ -109,7 +109,7 @@ def _guarded(title: str, check: Callable[[], list[Finding]]) -> list[Finding]:
         return check()
     except Exception as error:
         problem = f"{type(error).__name__}: {error}".replace("\n", " ")
-        return [Finding(title.lower(), State.FAILED, problem, "if the message does not say what to do, report it.")]
+        return [Finding(title.lower(), Severity.FAILED, problem, "if the message does not say what to do, report it.")]
 
 
 # ---- what there is ---------------------------------------------------------------------------------------------------
@@ -117,16 +117,16 @@ def _guarded(title: str, check: Callable[[], list[Finding]]) -> list[Finding]:
 
 def _versions() -> list[Finding]:
     found = [
-        Finding("dyn", State.NOTE, f"{dyn.__version__}, in {Path(dyn.__file__).parent}"),
-        Finding("Python", State.NOTE, f"{platform.python_version()}, {sys.executable}"),
-        Finding("system", State.NOTE, f"{platform.platform()}"),
+        Finding("dyn", Severity.NOTE, f"{dyn.__version__}, in {Path(dyn.__file__).parent}"),
+        Finding("Python", Severity.NOTE, f"{platform.python_version()}, {sys.executable}"),
+        Finding("system", Severity.NOTE, f"{platform.platform()}"),
     ]
     for package in ("numpy", "llvmlite", "ml_dtypes", "optree", "scipy"):
         version = _version(package)
         if version is None:
-            found.append(Finding(package, State.FAILED, "not installed", f"pip install {package}"))
+            found.append(Finding(package, Severity.FAILED, "not installed", f"pip install {package}"))
         else:
-            found.append(Finding(package, State.NOTE, version))
+            found.append(Finding(package, Severity.NOTE, version))
     return found
 
 
@@ -142,13 +142,14 @@ def _machine() -> list[Finding]:
     registers = {512: "AVX-512", 256: "AVX2"}.get(cpu.vector_bits, "SSE2")
     slow = cpu.vector_bits == 128
     return [
-        Finding("processor", State.NOTE, cpu.name),
+        Finding("processor", Severity.NOTE, cpu.name),
         Finding(
-            "target", State.WARNING if slow else State.OK, f"{cpu.target}, {cpu.vector_bits}-bit vectors ({registers})",
+            "target", Severity.WARNING if slow else Severity.OK,
+            f"{cpu.target}, {cpu.vector_bits}-bit vectors ({registers})",
             "a processor with AVX2 runs most programs two to four times as fast." if slow else "",
         ),
-        Finding("threads", State.NOTE, f"{cpu.cores} of them may be used by this process"),
-        Finding("memory", State.NOTE, f"{cpu.memory / 2**30:.1f} GiB"),
+        Finding("threads", Severity.NOTE, f"{cpu.cores} of them may be used by this process"),
+        Finding("memory", Severity.NOTE, f"{cpu.memory / 2**30:.1f} GiB"),
         _calls(),
     ]  # fmt: skip
 
@@ -157,8 +158,8 @@ def _calls() -> Finding:
     """Whether warm calls go through the native entry."""
     reason = hosts.fast_path()
     if reason is None:
-        return Finding("warm calls", State.OK, "through native code")
-    return Finding("warm calls", State.WARNING, f"through Python, as {reason}")
+        return Finding("warm calls", Severity.OK, "through native code")
+    return Finding("warm calls", Severity.WARNING, f"through Python, as {reason}")
 
 
 def _settings() -> list[Finding]:
@@ -166,17 +167,17 @@ def _settings() -> list[Finding]:
     current = config.current()
     changed = [field for field in fields(config.Config) if getattr(current, field.name) != field.default]
     if not changed:
-        return [Finding("all", State.NOTE, "as dyn comes; no DYN_… variable changes one")]
-    return [Finding(config.variable(f.name), State.NOTE, f"{getattr(current, f.name)!r}") for f in changed]
+        return [Finding("all", Severity.NOTE, "as dyn comes; no DYN_… variable changes one")]
+    return [Finding(config.variable(f.name), Severity.NOTE, f"{getattr(current, f.name)!r}") for f in changed]
 
 
 def _cache() -> list[Finding]:
     """Findings about the folder of compiled code. Its module is looked for: not every version has one."""
     if importlib.util.find_spec("dyn.backends.binaries") is None:
-        return [Finding("folder", State.NOTE, "none; this version keeps compiled code in memory")]
+        return [Finding("folder", Severity.NOTE, "none; this version keeps compiled code in memory")]
     info = importlib.import_module("dyn.backends.binaries").cache_info()
     if not info.folder:
-        return [Finding("folder", State.NOTE, "none; compiled code is kept in memory, as DYN_CACHE_DIR says")]
+        return [Finding("folder", Severity.NOTE, "none; compiled code is kept in memory, as DYN_CACHE_DIR says")]
     return [cache_finding(Path(info.folder), info.entries, info.size, info.limit)]
 
 
@@ -187,7 +188,7 @@ def cache_finding(folder: Path, entries: int, size: int, limit: int) -> Finding:
     refused = refusal(str(folder))
     if refused is not None:
         problem = f"{told}; {refused.problem}, so no code from it is run, and each process compiles anew"
-        return Finding("folder", State.WARNING, problem, f"{refused.remedy}.")
+        return Finding("folder", Severity.WARNING, problem, f"{refused.remedy}.")
     place = folder
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -196,8 +197,8 @@ def cache_finding(folder: Path, entries: int, size: int, limit: int) -> Finding:
             file.write(bytes(4096))
     except OSError as error:
         problem = f"{told}; it cannot be written ({error.strerror}), so each process compiles anew"
-        return Finding("folder", State.WARNING, problem, f"make {place} writable, or name another in DYN_CACHE_DIR.")
-    return Finding("folder", State.OK, told)
+        return Finding("folder", Severity.WARNING, problem, f"make {place} writable, or name another in DYN_CACHE_DIR.")
+    return Finding("folder", Severity.OK, told)
 
 
 # ---- backends --------------------------------------------------------------------------------------------------------
@@ -211,15 +212,15 @@ def _x86() -> Finding:
     backend = host_backend()
     reason = backend.unavailable()
     if reason is None:
-        return Finding("x86", State.OK, f"compiles for and runs on {backend.target}")
-    return Finding("x86", State.FAILED, reason, "pip install llvmlite")
+        return Finding("x86", Severity.OK, f"compiles for and runs on {backend.target}")
+    return Finding("x86", Severity.FAILED, reason, "pip install llvmlite")
 
 
 def _nvrtc() -> Finding:
     reason = CudaBackend(Target("cuda", "sm_90a", warp=32)).unavailable()
     if reason is None:
-        return Finding("cuda compiler", State.OK, "NVRTC; kernels can be compiled, without a GPU too")
-    return Finding("cuda compiler", State.MISSING, reason, "pip install 'dyn[cuda]'")
+        return Finding("cuda compiler", Severity.OK, "NVRTC; kernels can be compiled, without a GPU too")
+    return Finding("cuda compiler", Severity.MISSING, reason, "pip install 'dyn[cuda]'")
 
 
 def _nvidia() -> Finding:
@@ -228,18 +229,18 @@ def _nvidia() -> Finding:
     except NoDriverError as error:
         absent = "is not there" in str(error)
         remedy = "install NVIDIA's driver; nvidia-smi then lists the GPUs." if absent else "see what nvidia-smi says."
-        return Finding("cuda GPUs", State.MISSING, str(error), remedy)
+        return Finding("cuda GPUs", Severity.MISSING, str(error), remedy)
     told = "; ".join(device.describe() for device in cuda_devices())
     if not told:
-        return Finding("cuda GPUs", State.MISSING, f"none (driver for CUDA {version})", "see what nvidia-smi says.")
-    return Finding("cuda GPUs", State.OK, f'{told} (driver for CUDA {version}); dyn.jit(device="cuda") runs on them')
+        return Finding("cuda GPUs", Severity.MISSING, f"none (driver for CUDA {version})", "see what nvidia-smi says.")
+    return Finding("cuda GPUs", Severity.OK, f'{told} (driver for CUDA {version}); dyn.jit(device="cuda") runs on them')
 
 
 def _hipcc() -> Finding:
     reason = RocmBackend(Target("rocm", "gfx90a", warp=64)).unavailable()
     if reason is None:
-        return Finding("rocm compiler", State.OK, "hipcc; kernels can be compiled, without a GPU too")
-    return Finding("rocm compiler", State.MISSING, reason, "apt-get install --no-install-recommends hipcc")
+        return Finding("rocm compiler", Severity.OK, "hipcc; kernels can be compiled, without a GPU too")
+    return Finding("rocm compiler", Severity.MISSING, reason, "apt-get install --no-install-recommends hipcc")
 
 
 def _amd() -> Finding:
@@ -252,12 +253,12 @@ def _amd() -> Finding:
     if found:
         told = "; ".join(device.describe() for device in found)
         if reason:
-            return Finding("rocm GPUs", State.WARNING, f"{told}; {reason}", "install ROCm's HIP runtime.")
-        return Finding("rocm GPUs", State.OK, f'{told} (HIP {version}); dyn.jit(device="rocm") runs on them')
+            return Finding("rocm GPUs", Severity.WARNING, f"{told}; {reason}", "install ROCm's HIP runtime.")
+        return Finding("rocm GPUs", Severity.OK, f'{told} (HIP {version}); dyn.jit(device="rocm") runs on them')
     if Path("/dev/kfd").exists():
-        return Finding("rocm GPUs", State.MISSING, "AMD's driver is installed, and it finds no GPU", "see rocminfo.")
+        return Finding("rocm GPUs", Severity.MISSING, "AMD's driver is installed, and it finds no GPU", "see rocminfo.")
     return Finding(
-        "rocm GPUs", State.MISSING, "AMD's driver is not installed (/dev/kfd is not there)", "install amdgpu-dkms."
+        "rocm GPUs", Severity.MISSING, "AMD's driver is not installed (/dev/kfd is not there)", "install amdgpu-dkms."
     )
 
 
@@ -277,10 +278,10 @@ def _packages() -> list[Finding]:
     for name, (purpose, extra) in _OPTIONAL.items():
         version = _version(name) or (_version("tensorflow-cpu") if name == "tensorflow" else None)
         if version is not None and importlib.util.find_spec(name) is not None:
-            found.append(Finding(name, State.OK, f"{version}: {purpose}"))
+            found.append(Finding(name, Severity.OK, f"{version}: {purpose}"))
         else:
             remedy = f"pip install 'dyn[{extra}]'"
-            found.append(Finding(name, State.MISSING, f"not installed: {purpose}", remedy))
+            found.append(Finding(name, Severity.MISSING, f"not installed: {purpose}", remedy))
     return found
 
 
@@ -297,9 +298,11 @@ def _self_test() -> list[Finding]:
         x = np.arange(size, dtype=np.float32)
         if not np.array_equal(add_one(x), x + 1):
             problem = f"x + 1 is wrong for {size} elements"
-            return [Finding("x + 1", State.FAILED, problem, "this is a bug in dyn; please report it with this report.")]
+            return [
+                Finding("x + 1", Severity.FAILED, problem, "this is a bug in dyn; please report it with this report.")
+            ]
     spent = 1000 * (time.perf_counter() - start)
     compiles = add_one.cache_info().compiles
     sizes = ", ".join(map(str, _SIZES))
     told = f"right for sizes {sizes}, from {compiles} compile, in {spent:.0f} ms"
-    return [Finding("x + 1", State.OK, told)]
+    return [Finding("x + 1", Severity.OK, told)]

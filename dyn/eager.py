@@ -18,17 +18,17 @@ from dyn import config
 from dyn.api import Jitted, jit
 from dyn.array import OWN, adapter_of, device_put, from_device, from_numpy, result_host
 from dyn.errors import DynError
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.runtime.device_memory import parse_device
 from dyn.specialize.arguments import read_leaf
-from dyn.specialize.carried import CARRIED, CarriedNumber, CarriedSize, is_array, with_carried
 from dyn.specialize.placement import placement_for
+from dyn.specialize.runtime_arguments import CARRIED, CarriedNumber, CarriedSize, is_array, with_carried
 from dyn.specialize.version import build, load_compiler
 from dyn.trace.function import LeafSpec, trace_function
 from dyn.trace.lift import weak_dtype
-from dyn.trace.memory import MEMORIES
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, unflatten
-from dyn.trace.static import Static, is_plain
+from dyn.trace.static_keys import Static, is_plain
+from dyn.trace.symbol_reuse import MEMORIES
 from dyn.trace.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class EagerFunction:
 
     def accept(self, call: _Call, program: Jitted) -> None:
         """Leave calls like this one to the native entry: what is carried are ``program``'s arguments."""
-        from dyn.call import STATIC, Form, LeafForm, Results, is_readable, make_table
+        from dyn.call import STATIC, CallForm, LeafForm, Results, is_readable, make_table
 
         arrays = [leaf for leaf in call.carried if is_array(leaf)]
         if not call.carried or not all(map(is_readable, arrays)) or not config.current().fast_call:
@@ -171,7 +171,7 @@ class EagerFunction:
         if table is None:
             return
 
-        def form() -> Form:
+        def form() -> CallForm:
             numbers: list[Any] = [STATIC] * call.tree.num_leaves
             leaves: dict[int, LeafForm] = {}
             for number, (place, leaf) in enumerate(zip(call.places, call.carried, strict=True)):
@@ -181,7 +181,7 @@ class EagerFunction:
                 elif type(leaf) is CarriedNumber:
                     leaves[number] = LeafForm(limits=leaf.limits)
             positional, named = unflatten(call.tree, numbers)
-            return Form(call.args, call.kwargs, [*positional, *named.values()], len(call.places), leaves)
+            return CallForm(call.args, call.kwargs, [*positional, *named.values()], len(call.places), leaves)
 
         table.add(form, version.loaded, Results.of(version.traced.out_tree, result_host(hosts) if hosts else OWN))
 

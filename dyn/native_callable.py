@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from dyn import config
-from dyn.forking import lock
+from dyn.fork_safety import lock
 
 if TYPE_CHECKING:
     from dyn.call import CallTable

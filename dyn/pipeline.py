@@ -18,21 +18,21 @@ from dyn.backends.lapack import has_lapack
 from dyn.backends.library import register
 from dyn.backends.programs import Deferred
 from dyn.backends.rendering import Rendering, Scratch, rendering, scratch
+from dyn.compilation_record import CompilationRecord
 from dyn.ir.calls import inline_calls
 from dyn.ir.core import Function
-from dyn.ir.external import Callee, callees
-from dyn.ir.finite import check_finite
-from dyn.ir.nested import in_regions
-from dyn.ir.parts import split_complex
+from dyn.ir.external import ExternalTarget, callees
+from dyn.ir.nan_checks import check_finite
 from dyn.ir.passes import eliminate_dead_code, own_results
 from dyn.ir.printer import print_function
+from dyn.ir.region_passes import in_regions
+from dyn.ir.split_complex import split_complex
 from dyn.ir.verifier import Verifier
-from dyn.lower.chosen import chosen_variants
-from dyn.lower.host import HostProgram, Space, build_host
+from dyn.lower.chosen_variants import chosen_variants
+from dyn.lower.host import HostProgram, MemorySpace, build_host
 from dyn.lower.host_llvm.emit import emit_guards, emit_host
 from dyn.lower.library_calls import emit_library_call
 from dyn.ops.normal_form import NORMAL_FORM
-from dyn.record import Record
 from dyn.schedule.donate import donate
 from dyn.schedule.kernel import Kernel
 from dyn.schedule.kernel_text import kernel_name, kernel_text
@@ -79,14 +79,14 @@ class Optimized:
     #: The donated parameters, by number, that no result could take the memory of.
     useless: tuple[int, ...] = ()
     #: The functions outside of the program, in the order of their numbers: first those of the traced function.
-    callees: tuple[Callee, ...] = ()
+    callees: tuple[ExternalTarget, ...] = ()
     #: Whether kernels are compiled to quick code (the setting ``optimize``) rather than quickly.
     quick_code: bool = True
     #: The names of its kernels, once somebody has asked.
     names: dict[Kernel, str] = field(default_factory=dict["Kernel", str])
 
 
-def run_passes(traced: TracedFunction, record: Record) -> Stitched:
+def run_passes(traced: TracedFunction, record: CompilationRecord) -> Stitched:
     """Run the passes over a traced function, and cut it into groups. Pure."""
     settings = config.current()
     verified = Verifier().verify if settings.verify_ir else _unverified
@@ -102,7 +102,9 @@ def run_passes(traced: TracedFunction, record: Record) -> Stitched:
         return Stitched(function, stitch(function))
 
 
-def optimize(traced: TracedFunction, target: Target, record: Record, stitched: Stitched | None = None) -> Optimized:
+def optimize(
+    traced: TracedFunction, target: Target, record: CompilationRecord, stitched: Stitched | None = None
+) -> Optimized:
     """Lower a traced function to kernels and a host program: everything above machine code. Pure.
 
     ``stitched`` is what the passes make of it, under the same settings, where that is known.
@@ -116,7 +118,7 @@ def optimize(traced: TracedFunction, target: Target, record: Record, stitched: S
         on_device = family_of(target).on_device
         # Red zones are written and looked at by this machine's processor.
         red_zone = RED_ZONE if settings.red_zones and not on_device else 0
-        space = Space.DEVICE if on_device else Space.HOST
+        space = MemorySpace.DEVICE if on_device else MemorySpace.HOST
         host = build_host(plan, launches, traced.guards, donations.reuses, red_zone, space)
     if settings.dump:
         record.texts["dhlo"] = print_function(function)
@@ -261,7 +263,7 @@ def deferred_sources(optimized: Optimized, names: Sequence[str]) -> list[Source]
 
 
 def compile_program(
-    optimized: Optimized, captured: Sequence[np.ndarray], backend: ObjectBackend, record: Record
+    optimized: Optimized, captured: Sequence[np.ndarray], backend: ObjectBackend, record: CompilationRecord
 ) -> LoadedProgram:
     """Machine code for this machine, in memory, with the arrays that it captures."""
     rendered, built, _ = compile_parts(optimized, backend, record)
@@ -288,7 +290,7 @@ class _Maker:
 
 
 def compile_parts(
-    optimized: Optimized, backend: ObjectBackend, record: Record, deferred: Collection[str] = ()
+    optimized: Optimized, backend: ObjectBackend, record: CompilationRecord, deferred: Collection[str] = ()
 ) -> tuple[Rendered, list[Built], list[tuple[Source, Built]]]:
     """The texts of a program and their objects, and those of some of its ``deferred`` kernels. Equal kernels are
     rendered and compiled once."""
@@ -311,7 +313,7 @@ def interface_of(host: HostProgram, calls: bool) -> Interface:
     return Interface(host.function, host.reuses, calls, lambda: host, tuple(c.array for c in host.constants))
 
 
-def _dump(name: str, record: Record) -> None:
+def _dump(name: str, record: CompilationRecord) -> None:
     folder = config.current().dump
     if not folder:
         return

@@ -19,18 +19,18 @@ from typing import Any
 from dyn.api import Jitted, jit
 from dyn.eager import call_leaves
 from dyn.errors import ArgumentError
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.ir.core import Region, region_key
 from dyn.ir.external import callees
-from dyn.specialize.carried import CarriedSize
+from dyn.specialize.runtime_arguments import CarriedSize
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.gradients import GradOptions, Leaves, require_tree
 from dyn.trace.gradients import linearize as linearize_in
 from dyn.trace.gradients import value_and_grad as value_and_grad_in
-from dyn.trace.halves import Half, declared_axes, finish, halve
 from dyn.trace.jacobians import jacobian as jacobian_in
 from dyn.trace.lift import lift
 from dyn.trace.pytree import flatten, register_node, unflatten
+from dyn.trace.split_linearization import Half, declared_axes, split_derivative, write_second_half
 from dyn.trace.tracer import Tracer, active_trace, renewed
 from dyn.trace.vectorizing import vectorize
 
@@ -336,7 +336,7 @@ def _program_of(half: Half, zero: frozenset[int]) -> Jitted:
     def program(residuals: Sequence[Any], tree: tuple[Any, ...]) -> Any:
         trace = current_trace()
         assert trace is not None, "programs are traced"
-        return finish(trace, flat, residuals, tree, zero)
+        return write_second_half(trace, flat, residuals, tree, zero)
 
     program.__name__ = "pull" if half.what == "cotangent" else "push"
     return jit(program, shapes=(declared_axes(half.residuals), None))
@@ -354,7 +354,7 @@ class _Kept:
         half = self.second.half
         trace = active_trace(*self.residuals, *leaves)
         if trace is not None:
-            return finish(trace, half, self.residuals, tree)
+            return write_second_half(trace, half, self.residuals, tree)
         require_tree(spec, half.given.tree, half.what, half.name)
         return unflatten(half.out_tree, self.second.program(self.residuals, tuple(leaves)))
 
@@ -367,7 +367,7 @@ def _first_half(kind: str, fun: Function, name: str, has_aux: bool, *, forward: 
 
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         found = linearize_in(trace, fun, args, _positions(len(args)), name, has_aux=has_aux)
-        residuals, half = halve(trace, found, forward=forward)
+        residuals, half = split_derivative(trace, found, forward=forward)
         return found.result(), _Kept(SecondHalf(half), residuals), found.aux
 
     return Transformed(kind, fun, inside)

@@ -22,9 +22,9 @@ from dyn.backends import host_programs
 from dyn.backends.host_programs import LoadedProgram, entry_functions
 from dyn.backends.native_entry import Entry
 from dyn.backends.x86 import X86Backend, host_target
+from dyn.compilation_record import CompilationRecord
 from dyn.hosts.cpython import addresses
 from dyn.pipeline import compile_program, optimize
-from dyn.record import Record
 from dyn.trace.context import trace_variable
 from dyn.trace.function import TracedFunction
 from tests.guard_pages import GuardedMemory
@@ -243,7 +243,7 @@ def watched(*, at_start: bool = False) -> Iterator[Guarded]:
 
 def compile_traced(traced: TracedFunction, captured: Sequence[Array]) -> LoadedProgram:
     """Machine code of a trace for this machine, with red zones."""
-    record = Record()
+    record = CompilationRecord()
     with config.override(red_zones=True):
         optimized = optimize(traced, host_target(), record)
     return compile_program(optimized, list(captured), X86Backend(host_target()), record)

@@ -84,7 +84,11 @@ def _no_gpu(op: OpDef) -> tuple[str, str] | None:
 
 
 def _unwritten(op: OpDef) -> tuple[str, str] | None:
-    return ("none", "StableHLO has no form of a size that a program measures") if op.kind is OpKind.MEASURE else None
+    return (
+        ("none", "StableHLO has no form of a size that a program measures")
+        if op.kind is OpKind.DATA_DEPENDENT_SIZE
+        else None
+    )
 
 
 def _own_call(op: OpDef) -> tuple[str, str] | None:

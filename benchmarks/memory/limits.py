@@ -19,7 +19,7 @@ import numpy as np
 
 from dyn.backends.base import Effort, Source
 from dyn.backends.families import host_backend
-from dyn.lower.native import Function, Module
+from dyn.lower.native import FunctionBuilder, Module
 
 _VECTOR = "<16 x float>"
 #: Vectors that one step of a loop moves, or accumulators that one step adds to.
@@ -163,11 +163,11 @@ def _code() -> dict[str, Callable[..., None]]:
     return {symbol: kind(loaded.address(symbol)) for symbol in _SYMBOLS}
 
 
-def _function(m: Module, name: str) -> Function:
+def _function(m: Module, name: str) -> FunctionBuilder:
     return m.function(name, "void", [("ptr", "to"), ("ptr", "source"), ("i64", "size"), ("i64", "repeats")])
 
 
-def _again(f: Function) -> None:
+def _again(f: FunctionBuilder) -> None:
     """Between repeats the compiler must believe that memory has changed."""
     f.emit('fence syncscope("singlethread") seq_cst')
 
@@ -190,7 +190,7 @@ def _copy(m: Module, name: str, hint: str) -> None:
     f.ret()
 
 
-def _accumulate(f: Function, count: int, size: str, step: int, add: Callable[[int, str, str], str]) -> None:
+def _accumulate(f: FunctionBuilder, count: int, size: str, step: int, add: Callable[[int, str, str], str]) -> None:
     """A loop that adds to ``count`` vectors, which are stored in the end."""
     sums = [f.var(_VECTOR, "zeroinitializer") for _ in range(count)]
     with f.count("%repeats"):

@@ -20,11 +20,11 @@ from dyn.backends.base import Source
 from dyn.backends.cuda import CudaBackend
 from dyn.backends.reference import bind_symbols
 from dyn.backends.rocm import RocmBackend
+from dyn.compilation_record import CompilationRecord
 from dyn.lower.gpu.dialect import gpu_target
 from dyn.lower.gpu.emit import emit_kernel
-from dyn.lower.gpu.model import DEVICES, Estimate, estimate
+from dyn.lower.gpu.model import DEVICES, LaunchEstimate, estimate
 from dyn.pipeline import optimize
-from dyn.record import Record
 from dyn.schedule.launch import Condition
 from dyn.schedule.target import Target
 from dyn.shapes import Symbol, evaluate
@@ -96,19 +96,19 @@ def run(arguments: argparse.Namespace) -> Report:
     return Report("Kernels on GPUs, by a model", tuple(tables), notes, data)
 
 
-def estimates(program: Program, device: str) -> list[tuple[dict[str, int], list[Estimate]]]:
+def estimates(program: Program, device: str) -> list[tuple[dict[str, int], list[LaunchEstimate]]]:
     """For each choice of sizes the estimates of the launches that a call makes."""
     target, shapes = TARGETS[device], [argument.split() for argument in program.arguments.split(", ")]
     structs = [dyn.ShapeDtypeStruct(tuple(dims), dtype) for dtype, *dims in shapes]
-    optimized = optimize(dyn.jit(program.function).trace(*structs).traced, target, Record())
+    optimized = optimize(dyn.jit(program.function).trace(*structs).traced, target, CompilationRecord())
     variants = [variant for launch in optimized.launches for variant in launch.variants]
     names = {variant: f"k{number}" for number, variant in enumerate(variants)}
     texts = {v: emit_kernel(replace(v.kernel, name=name), target) for v, name in names.items()}
     registers = _registers(Source("\n".join(t.text for t in texts.values()), tuple(names.values())), target)
-    found: list[tuple[dict[str, int], list[Estimate]]] = []
+    found: list[tuple[dict[str, int], list[LaunchEstimate]]] = []
     for sizes in program.sizes:
         arrays = [np.broadcast_to(np.zeros((), dtypes.dtype(d).np), [sizes[n] for n in dims]) for d, *dims in shapes]
-        env, own = bind_symbols(optimized.function, arrays), list[Estimate]()
+        env, own = bind_symbols(optimized.function, arrays), list[LaunchEstimate]()
         for launch in optimized.launches:
             other = any(_holds(condition, env) for condition in launch.unless)
             if other or not (launch.when is None or _holds(launch.when, env)):
@@ -133,7 +133,7 @@ def _registers(source: Source, target: Target) -> dict[str, int]:
     return {kernel.name: kernel.vgprs for kernel in RocmBackend(target).compile(source).kernels}
 
 
-def _row(name: str, sizes: Mapping[str, int], launches: list[Estimate]) -> tuple[str, ...]:
+def _row(name: str, sizes: Mapping[str, int], launches: list[LaunchEstimate]) -> tuple[str, ...]:
     """A line of a table. Of several launches the shares are weighed by their times."""
     seconds = sum(e.seconds for e in launches)
     share = sum(e.share * e.seconds for e in launches) / seconds

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dyn.backends.free_memory import is_dense
+from dyn.backends.donated_memory import is_dense
 
 Array = np.ndarray[Any, Any]
 

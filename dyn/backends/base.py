@@ -17,7 +17,7 @@ from dyn.shapes import Dim
 
 if TYPE_CHECKING:
     from dyn.backends.binaries import Built
-    from dyn.lower.routine import Routine
+    from dyn.lower.shared_functions import Routine
 
 
 class Effort(Enum):

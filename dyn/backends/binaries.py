@@ -8,9 +8,9 @@ from functools import partial
 
 from dyn import events
 from dyn.backends.base import Binary
-from dyn.backends.cache import CacheInfo, Store, current_store
-from dyn.backends.once import Once
-from dyn.forking import lock, whole
+from dyn.backends.cache import CacheFolder, DiskCacheInfo, current_store
+from dyn.backends.once_table import OnceTable
+from dyn.fork_safety import lock, no_fork
 from dyn.frozen import record
 from dyn.schedule.target import Target
 
@@ -45,10 +45,10 @@ class Binaries:
     """The binaries of one backend in this process. Every method may be called from many threads at once."""
 
     def __init__(self) -> None:
-        self._known: Once[Binary] = Once()
+        self._known: OnceTable[Binary] = OnceTable()
 
     def get(
-        self, key: str, symbols: tuple[str, ...], store: Store | None, compile: Callable[[], bytes] | None
+        self, key: str, symbols: tuple[str, ...], store: CacheFolder | None, compile: Callable[[], bytes] | None
     ) -> Built:
         """The binary of ``key``. Among threads that ask at once, one finds or compiles it and the others wait."""
         origin = Origin.COMPILED
@@ -67,14 +67,14 @@ class Binaries:
                 return Binary(data, symbols)
             if compile is None:
                 raise _NotKeptError
-            return whole(partial(compile_and_keep, compile))
+            return no_fork(partial(compile_and_keep, compile))
 
         binary, made = self._known.get(key, make)
         built = Built(binary, origin if made else Origin.MEMORY)
         _COUNTS.add(built.origin)
         return built
 
-    def find(self, key: str, symbols: tuple[str, ...], store: Store | None) -> Built | None:
+    def find(self, key: str, symbols: tuple[str, ...], store: CacheFolder | None) -> Built | None:
         """The binary of ``key`` if it need not be compiled."""
         try:
             return self.get(key, symbols, store, None)
@@ -105,11 +105,11 @@ class _Counts:
 _COUNTS = _Counts()
 
 
-def cache_info() -> CacheInfo:
+def cache_info() -> DiskCacheInfo:
     """The cache that the settings in force name, and what this process found in it."""
     store = current_store()
     entries = [] if store is None else store.entries()
-    return CacheInfo(
+    return DiskCacheInfo(
         "" if store is None else store.folder,
         len(entries),
         sum(entry.size for entry in entries),

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from dyn import config, events
 from dyn.backends.trust import is_own, refusal
-from dyn.forking import importing
+from dyn.fork_safety import importing
 
 #: Of the files here and of what they hold; another number is another folder's worth of entries.
 FORMAT = 1
@@ -46,7 +46,7 @@ _PRUNE_SECONDS = 3600.0
 _KEEP = 0.75
 
 
-class CacheInfo(NamedTuple):
+class DiskCacheInfo(NamedTuple):
     """A cache's folder (``""`` if nothing is kept on disk), its entries and their bytes, and this process's use of it.
 
     ``memory_hits`` and ``disk_hits`` are sources whose code was found in this process or on disk; ``misses`` were
@@ -69,7 +69,7 @@ class _Entry:
     used: float
 
 
-class Store:
+class CacheFolder:
     """A folder of entries. Methods never raise for what a disk may do; they answer as if the entry were not there."""
 
     def __init__(self, folder: str, limit: int) -> None:
@@ -288,7 +288,7 @@ def _remove(path: str) -> None:
 # ---- the folder that the settings name -------------------------------------------------------------------------------
 
 
-def current_store() -> Store | None:
+def current_store() -> CacheFolder | None:
     """The store that the settings in force name, or None where nothing is to be kept on disk."""
     settings = config.current()
     if settings.cache_dir in ("", "0", "off", "false"):
@@ -297,10 +297,10 @@ def current_store() -> Store | None:
 
 
 @lru_cache(maxsize=64)
-def _store(folder: str | None, limit: int) -> Store:
+def _store(folder: str | None, limit: int) -> CacheFolder:
     if folder is None:
         with importing:
             from platformdirs import user_cache_dir
 
         folder = user_cache_dir("dyn", appauthor=False)
-    return Store(os.path.join(os.path.abspath(os.path.expanduser(folder)), f"v{FORMAT}"), limit)
+    return CacheFolder(os.path.join(os.path.abspath(os.path.expanduser(folder)), f"v{FORMAT}"), limit)

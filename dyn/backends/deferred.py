@@ -1,8 +1,8 @@
 """Deferred kernels of programs: made when a call has met their condition, by a thread that no call waits for.
 
-A call that finds the slot of such a kernel empty marks it and goes on with another variant (``dyn.runtime.variants``).
-The thread that is started then makes what is marked and ends. Its code is written down with the program's, so that
-another process finds it there.
+A call that finds the slot of such a kernel empty marks it and goes on with another variant
+(``dyn.runtime.deferred_kernels``). The thread that is started then makes what is marked and ends. Its code is written
+down with the program's, so that another process finds it there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dyn import events
 from dyn.backends.programs import Deferred
 from dyn.backends.runtime import native_runtime
 from dyn.errors import CompileError
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.lower.abi import KernelSlot
 from dyn.runtime.address_space import fits
 
@@ -34,7 +34,7 @@ _THREAD_BYTES = 32 << 20
 _END_WAITS = 10.0
 
 
-class State(Enum):
+class DeferredState(Enum):
     """State of a deferred kernel."""
 
     NOT_YET = "not compiled yet"
@@ -43,7 +43,7 @@ class State(Enum):
     TOO_MANY = f"not compiled: {MOST_MADE} others of its launch are"
 
 
-class Maker(Protocol):
+class KernelMaker(Protocol):
     """Maker of a program's deferred kernels."""
 
     def make_deferred(self, names: Sequence[str]) -> list[int]:
@@ -56,13 +56,13 @@ class _Slot:
 
     def __init__(self, deferred: Deferred) -> None:
         self.deferred = deferred
-        self.state = State.NOT_YET
+        self.state = DeferredState.NOT_YET
         self._words = (ctypes.c_int64 * KernelSlot.WORDS)()
         self.address = ctypes.addressof(self._words)
 
     @property
     def is_wanted(self) -> bool:
-        return self.state is State.NOT_YET and self._words[KernelSlot.WANTED // 8] != 0
+        return self.state is DeferredState.NOT_YET and self._words[KernelSlot.WANTED // 8] != 0
 
     def take_back(self) -> None:
         """Take the mark away: the next call that wants it sets it again."""
@@ -70,7 +70,7 @@ class _Slot:
 
     def publish(self, address: int) -> None:
         _publish()(self.address, address)
-        self.state = State.MADE
+        self.state = DeferredState.MADE
 
 
 @lru_cache(maxsize=1)
@@ -86,7 +86,7 @@ class DeferredKernels:
 
     def __init__(self, deferred: Sequence[Deferred], made: Mapping[str, int] | None = None) -> None:
         self._slots = {one.name: _Slot(one) for one in deferred}
-        self._makers: WeakSet[Maker] = WeakSet()
+        self._makers: WeakSet[KernelMaker] = WeakSet()
         self._lock = lock()
         for name, address in (made or {}).items():
             self._slots[name].publish(address)
@@ -100,16 +100,16 @@ class DeferredKernels:
         """The addresses of the slots."""
         return [slot.address for slot in self._slots.values()]
 
-    def states(self) -> dict[str, State]:
+    def states(self) -> dict[str, DeferredState]:
         """The state of each kernel, by name."""
         return {name: slot.state for name, slot in self._slots.items()}
 
     @property
     def made(self) -> tuple[str, ...]:
         """The names of those that are made."""
-        return tuple([name for name, state in self.states().items() if state is State.MADE])
+        return tuple([name for name, state in self.states().items() if state is DeferredState.MADE])
 
-    def add_maker(self, maker: Maker) -> None:
+    def add_maker(self, maker: KernelMaker) -> None:
         """Have them made by a program, as long as it lives."""
         if self._slots:
             self._makers.add(maker)
@@ -124,11 +124,11 @@ class DeferredKernels:
             todo: list[str] = []
             for name in names:
                 slot = self._slots[name]
-                if slot.state is State.NOT_YET:
+                if slot.state is DeferredState.NOT_YET:
                     if self._may_make(slot, todo):
                         todo.append(name)
                     else:
-                        slot.state = State.TOO_MANY
+                        slot.state = DeferredState.TOO_MANY
             maker = next(iter(self._makers), None)
             if not todo or maker is None:
                 return
@@ -137,12 +137,12 @@ class DeferredKernels:
                     self._slots[name].publish(address)
             except BaseException:
                 for name in todo:
-                    self._slots[name].state = State.FAILED
+                    self._slots[name].state = DeferredState.FAILED
                 raise
 
     def _may_make(self, slot: _Slot, others: Collection[str]) -> bool:
         """Whether each launch of a kernel may have one more."""
-        there = [one for name, one in self._slots.items() if one.state is State.MADE or name in others]
+        there = [one for name, one in self._slots.items() if one.state is DeferredState.MADE or name in others]
         counts = [sum(launch in one.deferred.launches for one in there) for launch in slot.deferred.launches]
         return max(counts, default=0) < MOST_MADE
 
@@ -155,9 +155,11 @@ class DeferredKernels:
             self._make([name])
         except BaseException as error:
             reason = f"{type(error).__name__}: {error}" if isinstance(error, CompileError) else repr(error)
-            events.cache("%s: %s; calls go on with a more general variant: %s", name, State.FAILED.value, reason)
+            events.cache(
+                "%s: %s; calls go on with a more general variant: %s", name, DeferredState.FAILED.value, reason
+            )
         slot = self._slots[name]
-        if slot.state is State.NOT_YET:  # nobody is left who could make it, and so nobody who calls it
+        if slot.state is DeferredState.NOT_YET:  # nobody is left who could make it, and so nobody who calls it
             slot.take_back()
         return True
 

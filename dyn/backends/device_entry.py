@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 from dyn.backends.device_staging import state_words
-from dyn.forking import lock
-from dyn.runtime.device_memory import Block, DeviceArray
+from dyn.fork_safety import lock
+from dyn.runtime.device_memory import DeviceArray, DeviceBlock
 from dyn.runtime.driver import Context
 from dyn.runtime.entry.layout import DeviceRecord, DeviceSlots
 
@@ -20,11 +20,11 @@ _SLOTS = {
         "owner": DeviceSlots.OWNER, "shape": DeviceSlots.SHAPE, "_stream": DeviceSlots.STREAM,
         "_is_shared": DeviceSlots.IS_SHARED,
     },
-    Block: {
+    DeviceBlock: {
         "address": DeviceSlots.BLOCK_ADDRESS, "context": DeviceSlots.BLOCK_CONTEXT, "stream": DeviceSlots.BLOCK_STREAM,
     },
 }  # fmt: skip
-_TYPES = {DeviceArray: DeviceSlots.ARRAY_TYPE, Block: DeviceSlots.BLOCK_TYPE}
+_TYPES = {DeviceArray: DeviceSlots.ARRAY_TYPE, DeviceBlock: DeviceSlots.BLOCK_TYPE}
 #: The records of this process, which plans of calls lead to: they stay.
 _DEVICES: dict[Context, EntryDevice] = {}
 _lock = lock()

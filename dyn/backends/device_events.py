@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Sequence
 
 from dyn.errors import DeviceError
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.frozen import record
 from dyn.runtime.device_memory import DEFAULT_STREAM
 from dyn.runtime.driver import Context
@@ -55,14 +55,14 @@ class DeviceEvents:
     def resolve(self, words: array[int]) -> tuple[array[int], dict[int, array[int]]]:
         """A thread's records without those of events; and what these are on the tracks of streams: the pieces of
         launches, with their times. Waits for the launches."""
-        from dyn.runtime.recorder import Record  # a process that records nothing does without
+        from dyn.runtime.recorder import EventRecord  # a process that records nothing does without
 
         rest, found = array("q"), dict[int, list[_Launch]]()
         at = 0
         while self._contexts and at < len(words):
             kind, length = words[at] & 0xFF, words[at] >> 8
-            if kind == Record.EVENTS:
-                launch, grid, start, end, device, stream = words[at + 1 : at + Record.EVENTS_WORDS]
+            if kind == EventRecord.EVENTS:
+                launch, grid, start, end, device, stream = words[at + 1 : at + EventRecord.EVENTS_WORDS]
                 found.setdefault(device, []).append(_Launch(launch, grid, (start, end), stream))
             else:
                 rest.extend(words[at : at + length])
@@ -72,7 +72,7 @@ class DeviceEvents:
         pieces: dict[int, array[int]] = {}
         for device, launches in found.items():
             for launch, (start, end) in zip(launches, self._times(self._contexts[device], launches), strict=False):
-                header = Record.PIECE_WORDS << 8 | Record.PIECE
+                header = EventRecord.PIECE_WORDS << 8 | EventRecord.PIECE
                 track = pieces.setdefault(self._track(device, launch.stream), array("q"))
                 track.extend([header, launch.number, 0, launch.grid, start, end])
         return rest, pieces

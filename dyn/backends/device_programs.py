@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dyn.backends.base import Effort, Source
-from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, Maker
+from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, KernelMaker
 from dyn.backends.device_staging import state_words
 from dyn.backends.externals import Externals
 from dyn.backends.families import host_backend
 from dyn.backends.host_programs import (
     FRAMES,
     RUN,
-    Frame,
+    CallFrame,
     Interface,
     ask_python,
     check_captured,
@@ -32,23 +32,23 @@ from dyn.backends.host_programs import (
     shared_device_table,
 )
 from dyn.backends.library import take_error
-from dyn.backends.loaded import register
+from dyn.backends.loaded_programs import register
 from dyn.backends.loading import loading
 from dyn.backends.programs import build_own
 from dyn.errors import DeviceError
-from dyn.forking import lock
-from dyn.ir.external import Callee
-from dyn.lower.abi import PROGRAM_NUMBER, DeviceState, Tensor
-from dyn.runtime.device_memory import DEFAULT_STREAM, Block, DeviceArray, put
+from dyn.fork_safety import lock
+from dyn.ir.external import ExternalTarget
+from dyn.lower.abi import PROGRAM_NUMBER, DeviceState, TensorOffsets
+from dyn.runtime.device_memory import DEFAULT_STREAM, DeviceArray, DeviceBlock, put
 from dyn.runtime.driver import OUT_OF_MEMORY, Context
-from dyn.runtime.entry.layout import Frame as EntryFrame
+from dyn.runtime.entry.layout import EntryFrame
 
 if TYPE_CHECKING:
     from dyn.schedule.donate import Reuse
 
 Array = np.ndarray[Any, Any]
 
-_WORDS = Tensor.BYTES // 8
+_WORDS = TensorOffsets.BYTES // 8
 
 
 def _device_source() -> Source:
@@ -83,7 +83,7 @@ class _DeviceFrame:
 
     def __init__(self, context: Context, ranks: Sequence[int], inputs: int, interface: Interface) -> None:
         results = interface.function.results
-        self.frame = Frame(ranks, inputs, tuple(v.dtype.np for v in results))
+        self.frame = CallFrame(ranks, inputs, tuple(v.dtype.np for v in results))
         self.frame.label([value.dtype.dlpack for value in results])
         self.state = state_words(context)
         self.table = device_table(_functions(), ctypes.addressof(self.state))
@@ -113,9 +113,9 @@ class DeviceProgram:
         captured: Sequence[Array | DeviceArray],
         context: Context,
         guards: int | None = None,
-        callees: Sequence[Callee] = (),
+        callees: Sequence[ExternalTarget] = (),
         deferred: DeferredKernels = NOTHING_DEFERRED,
-        maker: Maker | None = None,
+        maker: KernelMaker | None = None,
     ) -> None:
         self.interface, self.device = interface, context
         self.address, self.guards, self.kernels = address, guards, tuple(kernels)
@@ -171,8 +171,8 @@ class DeviceProgram:
             return
         values = tuple((ctypes.c_int64 * count).from_address(where)) if where else ()
         params = self.interface.function.params
-        tensors = [(ctypes.c_int64 * _WORDS).from_address(inputs + Tensor.BYTES * n) for n in range(len(params))]
-        dims = [(one[Tensor.RANK // 8] >> 32, one[Tensor.DIMS // 8]) for one in tensors]
+        tensors = [(ctypes.c_int64 * _WORDS).from_address(inputs + TensorOffsets.BYTES * n) for n in range(len(params))]
+        dims = [(one[TensorOffsets.RANK // 8] >> 32, one[TensorOffsets.DIMS // 8]) for one in tensors]
         shapes = [tuple((ctypes.c_int64 * rank).from_address(at)) if rank else () for rank, at in dims]
         raise self._failure(site, values, shapes, answered)
 
@@ -281,7 +281,7 @@ class DeviceProgram:
                 made.frame.describe(number, array.address, array.shape)
         return made
 
-    def _outputs(self, frame: Frame, stream: int, taken: Mapping[int, DeviceArray]) -> list[DeviceArray]:
+    def _outputs(self, frame: CallFrame, stream: int, taken: Mapping[int, DeviceArray]) -> list[DeviceArray]:
         """The outputs that there are: of a call that failed they are given back at once. Those that the host program
         has not allocated lie in the memory of arguments."""
         made: list[DeviceArray] = []
@@ -293,7 +293,7 @@ class DeviceProgram:
                 shape = frame.shape(index)
                 made.append(DeviceArray(context, given.address, shape, given.dtype, given.owner, stream))
             elif data:
-                block = Block(context, data, stream)
+                block = DeviceBlock(context, data, stream)
                 made.append(DeviceArray(context, data, frame.shape(index), value.dtype.np, block, stream))
         return made
 

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dyn.backends.device_events import DEVICE_EVENTS
-from dyn.backends.host_programs import FRAMES, Frame, host_table
+from dyn.backends.host_programs import FRAMES, CallFrame, host_table
 from dyn.backends.library import LIBRARY, call_staged, keep_error, tensors_of
-from dyn.lower.abi import DeviceState, Tensor
+from dyn.lower.abi import DeviceState, TensorOffsets
 from dyn.runtime.device_memory import copy_to_device
 from dyn.runtime.driver import Context
 
 Array = np.ndarray[Any, Any]
 
-_WORDS = Tensor.BYTES // 8
+_WORDS = TensorOffsets.BYTES // 8
 _ASK_STAGE = ctypes.CFUNCTYPE(
     None, *[ctypes.c_void_p] * 4, ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64)
 )
@@ -87,7 +87,7 @@ def _stage(table: int, function: int, context: int, tensors: int, inputs: int, o
     own = host_table() if context == table else context
 
     def run(copies: int) -> int:
-        return _FUNCTION(function)(own, copies, copies + Tensor.BYTES * inputs)
+        return _FUNCTION(function)(own, copies, copies + TensorOffsets.BYTES * inputs)
 
     try:
         answer[0] = _staged(_Place.of(table), tensors, inputs, outputs, run)
@@ -99,7 +99,7 @@ def _stage(table: int, function: int, context: int, tensors: int, inputs: int, o
             frame.error = error
 
 
-def _frame_of(table: int) -> Frame | None:
+def _frame_of(table: int) -> CallFrame | None:
     """The frame of the call by Python that has a runtime table."""
     frame = FRAMES.stack[-1] if FRAMES.stack else None
     return frame if frame is not None and frame.beside == table else None

@@ -16,7 +16,7 @@ import numpy as np
 from dyn.backends.runtime import native_runtime
 from dyn.dtypes import DType, from_dlpack
 from dyn.frozen import record
-from dyn.ir.external import TENSOR, Callee, Expected, External, NativeFunction
+from dyn.ir.external import TENSOR, External, ExternalResult, ExternalTarget, NativeFunction
 from dyn.ops.custom_call import run_registered
 
 Array = np.ndarray[Any, Any]
@@ -63,13 +63,13 @@ def _tensors(address: int, bytes: int) -> list[_Tensor]:
 class PythonCall:
     """A Python function as programs call it: their context leads here."""
 
-    def __init__(self, callee: Callee) -> None:
+    def __init__(self, callee: ExternalTarget) -> None:
         self.callee = callee
 
     def __call__(self, inputs: int, outputs: int) -> None:
         operands = _tensors(inputs, outputs - inputs)
         results = _tensors(outputs, TENSOR.size * self.callee.results)
-        expected = [Expected(x.dtype, x.shape) for x in results]
+        expected = [ExternalResult(x.dtype, x.shape) for x in results]
         target = self.callee.target
         if isinstance(target, str):
             views = [x.view() for x in operands]
@@ -84,7 +84,7 @@ class PythonCall:
 class Externals:
     """The functions that a loaded program calls, which keeps them alive. ``ask`` is a PYTHON that calls them."""
 
-    def __init__(self, callees: Sequence[Callee], ask: int) -> None:
+    def __init__(self, callees: Sequence[ExternalTarget], ask: int) -> None:
         self.callees = tuple(callees)
         #: Two words for each: its address, and its context.
         self.words: list[int] = []

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @record()
-class Family:
+class TargetFamily:
     """A family of targets.
 
     ``schedules()`` are its limits and its table of schedules by class of nest. ``render`` writes a kernel's text for a
@@ -87,27 +87,31 @@ def _render_gpu(kernel: Kernel, target: Target) -> RenderedKernel:
 def _on_gpu(compiler: Callable[[Target], Compiler]) -> Callable[[Target, int], ObjectBackend]:
     def backend(target: Target, ordinal: int) -> ObjectBackend:
         from dyn.backends.gpu import GpuBackend
-        from dyn.backends.placed import PlacedBackend
+        from dyn.backends.host_and_device import PlacedBackend
 
         return PlacedBackend(GpuBackend(compiler(target), ordinal), host_backend())
 
     return backend
 
 
-def _gpu_family(name: str, compiler: Callable[[Target], Compiler]) -> Family:
+def _gpu_family(name: str, compiler: Callable[[Target], Compiler]) -> TargetFamily:
     backend = _on_gpu(compiler)
-    return Family(_schedules_of(name), _render_gpu, _scratch_gpu, compiler, backend, on_device=True, has_notes=True)
+    return TargetFamily(
+        _schedules_of(name), _render_gpu, _scratch_gpu, compiler, backend, on_device=True, has_notes=True
+    )
 
 
 #: By ``Target.family``.
-FAMILIES: Mapping[str, Family] = {
-    "x86": Family(_schedules_of("x86"), _render_x86, _scratch_x86, X86Backend, lambda target, _: X86Backend(target)),
+FAMILIES: Mapping[str, TargetFamily] = {
+    "x86": TargetFamily(
+        _schedules_of("x86"), _render_x86, _scratch_x86, X86Backend, lambda target, _: X86Backend(target)
+    ),
     "cuda": _gpu_family("cuda", CudaBackend),
     "rocm": _gpu_family("rocm", RocmBackend),
 }
 
 
-def family_of(target: Target) -> Family:
+def family_of(target: Target) -> TargetFamily:
     """The family of a target. Raises UnsupportedOpError for a target of none."""
     found = FAMILIES.get(target.family)
     if found is None:

@@ -16,8 +16,8 @@ from hashlib import sha256
 from dyn.backends.archive import pack, unpack
 from dyn.backends.base import Binary, Compiler, Executable, KernelReport, LaunchShape, Source
 from dyn.backends.binaries import Binaries, Built
-from dyn.backends.cache import Store, current_store
-from dyn.backends.once import Once
+from dyn.backends.cache import CacheFolder, current_store
+from dyn.backends.once_table import OnceTable
 from dyn.backends.workers import run_apart, workers
 from dyn.errors import BackendUnavailableError, DeviceError
 from dyn.frozen import record
@@ -131,7 +131,7 @@ class GpuBackend:
             one.log(symbols, self.target)
         return built
 
-    def _compile(self, sources: Mapping[str, Source], store: Store | None) -> dict[str, Built]:
+    def _compile(self, sources: Mapping[str, Source], store: CacheFolder | None) -> dict[str, Built]:
         """Compile kernels as one text."""
         module = f"{PREFIX}{sha256(' '.join(sources).encode()).hexdigest()}_module"
         symbols = tuple([source.symbols[0] for source in sources.values()])
@@ -192,7 +192,7 @@ def _dealt(keys: Sequence[str]) -> list[Sequence[str]]:
     return [keys[number::count] for number in range(count)]
 
 
-def _find(key: str, symbols: tuple[str, ...], store: Store | None) -> Built | None:
+def _find(key: str, symbols: tuple[str, ...], store: CacheFolder | None) -> Built | None:
     """The module that a kernel is in, if it need not be compiled."""
     module = _MODULE_OF.get(key)
     if module is None:
@@ -210,4 +210,4 @@ def _find(key: str, symbols: tuple[str, ...], store: Store | None) -> Built | No
 #: The modules of this process by their keys, the keys by those of their kernels, and what was loaded, by its digest.
 _MODULES = Binaries()
 _MODULE_OF: dict[str, str] = {}
-_LOADED: Once[_Module] = Once()
+_LOADED: OnceTable[_Module] = OnceTable()

@@ -18,18 +18,18 @@ from dyn import config
 from dyn.backends.axis_order import common_order
 from dyn.backends.base import ObjectBackend
 from dyn.backends.binaries import Built
-from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, Maker
+from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, KernelMaker
+from dyn.backends.donated_memory import free_memory, is_dense
 from dyn.backends.externals import PYTHON, Externals, call_of
-from dyn.backends.free_memory import free_memory, is_dense
 from dyn.backends.library import LIBRARY, call_library, take_error
-from dyn.backends.loaded import register
+from dyn.backends.loaded_programs import register
 from dyn.backends.runtime import native_copies, native_runtime, thread_count
 from dyn.errors import IRError, ShapeError
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.frozen import record
 from dyn.ir.core import Function
 from dyn.ir.elementwise import elementwise_rank
-from dyn.ir.external import Callee
+from dyn.ir.external import ExternalTarget
 from dyn.lower.abi import PROGRAM_NUMBER
 from dyn.runtime.limits import UNANSWERED
 
@@ -68,7 +68,7 @@ _NO_SITE = -1
 _OUTSIDE = -2
 
 
-class Frame:
+class CallFrame:
     """The tensors of one call, laid out once and used by one call at a time; and what the call has been told so far.
 
     Words: a tensor an input, a tensor an output, then the dims of each in turn.
@@ -151,7 +151,7 @@ class _Frames(threading.local):
     """The frames of the calls in progress on this thread, innermost last."""
 
     def __init__(self) -> None:
-        self.stack: list[Frame] = []
+        self.stack: list[CallFrame] = []
 
 
 FRAMES = _Frames()
@@ -356,10 +356,10 @@ class LoadedProgram:
         kernels: Sequence[int],
         captured: Sequence[Array],
         guards: int | None = None,
-        callees: Sequence[Callee] = (),
-        idle: list[Frame] | None = None,
+        callees: Sequence[ExternalTarget] = (),
+        idle: list[CallFrame] | None = None,
         deferred: DeferredKernels = NOTHING_DEFERRED,
-        maker: Maker | None = None,
+        maker: KernelMaker | None = None,
     ) -> None:
         self.interface = interface
         self.address, self.guards, self.kernels = address, guards, tuple(kernels)
@@ -384,7 +384,7 @@ class LoadedProgram:
         #: Captured arrays that have to be copied for compiled code, each time.
         self._copied = [i for i, a in enumerate(self.captured) if not is_dense(a)]
         #: Frames that no call is using. Lists are popped and appended to without a lock of our own.
-        self._idle = idle if idle is not None and not self.captured else list[Frame]()
+        self._idle = idle if idle is not None and not self.captured else list[CallFrame]()
 
     @property
     def native(self) -> bool:
@@ -416,8 +416,8 @@ class LoadedProgram:
                 return [result.transpose(back) if result.ndim else result for result in results]
         return self(arguments, beside)
 
-    def _frame(self) -> Frame:
-        frame = Frame(self._ranks, len(self.interface.function.params), self._dtypes)
+    def _frame(self) -> CallFrame:
+        frame = CallFrame(self._ranks, len(self.interface.function.params), self._dtypes)
         for number, array in enumerate(self.captured):
             frame.put(self._arguments + number, array)
         return frame
@@ -541,9 +541,9 @@ def load_program(
     interface: Interface,
     captured: Sequence[Array],
     calls: Sequence[int] = (),
-    callees: Sequence[Callee] = (),
+    callees: Sequence[ExternalTarget] = (),
     deferred: DeferredKernels = NOTHING_DEFERRED,
-    maker: Maker | None = None,
+    maker: KernelMaker | None = None,
 ) -> LoadedProgram:
     """A program from its objects: ``kernels`` kernels, the host program, and its guards if it has any.
 

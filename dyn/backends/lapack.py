@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from dyn.errors import BackendUnavailableError
-from dyn.forking import importing
+from dyn.fork_safety import importing
 
 #: How the text of a library call (``dyn.lower.lapack``) refers to a function.
 _NAME = re.compile(rb"dyn_(blas|lapack)_([a-z0-9]+)")

@@ -1,7 +1,7 @@
 """Library calls: what a host program asks of NumPy and SciPy, through the runtime table.
 
-An op whose ``loops`` are ``Library`` is computed by its reference, on views of the memory that the host program lays
-out. What it raises is kept for the thread, and raised again where the call ends.
+An op whose ``loops`` are ``LibraryRoutine`` is computed by its reference, on views of the memory that the host program
+lays out. What it raises is kept for the thread, and raised again where the call ends.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.ir.core import Op, attr_values
-from dyn.ir.opdef import Library
+from dyn.ir.opdef import LibraryRoutine
 from dyn.shapes import Symbol
 
 _WORDS = 4  # of eight bytes a tensor: data, dtype and rank, dims, strides
@@ -41,7 +41,7 @@ class _Call:
         sizes = (ctypes.c_int64 * len(self.symbols)).from_address(values)
         attrs = attr_values(self.op.attrs, dict(zip(self.symbols, sizes, strict=True)))
         operands, results = arrays[: len(self.op.operands)], arrays[len(self.op.operands) :]
-        into = loops.into if isinstance(loops := self.op.opdef.loops, Library) else None
+        into = loops.into if isinstance(loops := self.op.opdef.loops, LibraryRoutine) else None
         if into is not None:
             into(results, *operands, **attrs)
             return

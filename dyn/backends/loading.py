@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dyn.errors import is_short_of_memory
-from dyn.forking import importing
+from dyn.fork_safety import importing
 from dyn.runtime.address_space import reserve
 
 #: Address space for the modules behind tracing, which take 10 MiB.

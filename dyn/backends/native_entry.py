@@ -13,7 +13,7 @@ from dyn.backends.base import Effort, Source
 from dyn.backends.families import host_backend
 from dyn.backends.loading import loading
 from dyn.backends.programs import build_own
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.lower.abi import TABLE_WORDS
 
 #: ``METH_FASTCALL | METH_KEYWORDS``
@@ -33,7 +33,7 @@ class _MethodDef(ctypes.Structure):
 
 def _entry_source() -> Source:
     with loading():  # a process that finds the object does without
-        from dyn.runtime.entry.text import SYMBOLS, entry_text
+        from dyn.runtime.entry.entry_function import SYMBOLS, entry_text
 
     return Source(entry_text(TABLE_WORDS), SYMBOLS, Effort.PROMOTE)
 
@@ -65,7 +65,7 @@ class Entry:
         return self._make(ctypes.addressof(self._definition), (address, *owners), None)
 
 
-class Once:
+class LazyEntry:
     """The entry, made when the first call can use it."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from dyn import config
 from dyn.backends.base import ObjectBackend, Source
 from dyn.backends.binaries import Built
-from dyn.backends.cache import Store, current_store
+from dyn.backends.cache import CacheFolder, current_store
 from dyn.backends.lapack import has_lapack
 from dyn.frozen import record
 from dyn.lower.abi import LIBRARY_SYMBOL
@@ -29,7 +29,7 @@ from dyn.version import code_version, is_unchanged
 
 
 @record()
-class Part:
+class ObjectFile:
     """An object file, by its key, and the symbols that it defines."""
 
     key: str
@@ -58,7 +58,7 @@ class Found:
     compiled, and others not: whoever lowers the program again has to know.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ObjectFile, ...]
     kernels: int
     reuses: tuple[tuple[int, int], ...] = ()
     useless: tuple[int, ...] = ()
@@ -90,7 +90,7 @@ def parse_found(text: str) -> Found:
         rows[what].append(fields)
     ((kernels,),) = rows["kernels"]
     return Found(
-        tuple(Part(key, tuple(symbols.split(","))) for key, symbols in rows["part"]),
+        tuple(ObjectFile(key, tuple(symbols.split(","))) for key, symbols in rows["part"]),
         int(kernels),
         tuple((int(output), int(input)) for output, input in rows["reuse"]),
         tuple(int(number) for (number,) in rows["useless"]),
@@ -113,7 +113,7 @@ class Programs:
     def __init__(self, backend: ObjectBackend) -> None:
         self._backend = backend
         self._settings = settings = config.current()
-        self._store: Store | None = (
+        self._store: CacheFolder | None = (
             None if settings.verify_ir or settings.dump or settings.checks_values else current_store()
         )
 
@@ -179,10 +179,10 @@ def build_own(backend: ObjectBackend, name: str, source: Callable[[], Source]) -
         return known[1][0]
     made = source()
     built = backend.build(made)
-    programs.keep(key, Found((Part(backend.key(made), made.symbols),), 0))
+    programs.keep(key, Found((ObjectFile(backend.key(made), made.symbols),), 0))
     return built
 
 
-def parts_of(backend: ObjectBackend, sources: Sequence[Source]) -> tuple[Part, ...]:
+def parts_of(backend: ObjectBackend, sources: Sequence[Source]) -> tuple[ObjectFile, ...]:
     """The objects that sources are compiled to."""
-    return tuple(Part(backend.key(source), source.symbols) for source in sources)
+    return tuple(ObjectFile(backend.key(source), source.symbols) for source in sources)

@@ -15,12 +15,12 @@ from dyn.backends.base import Effort, Source
 from dyn.backends.device_events import DEVICE_EVENTS
 from dyn.backends.families import host_backend
 from dyn.backends.host_programs import record_calls
-from dyn.backends.loaded import Known, forget, remember, remembered
+from dyn.backends.loaded_programs import Known, forget, remember, remembered
 from dyn.backends.loading import loading
 from dyn.backends.programs import build_own
 from dyn.backends.runtime import NativeFunctions
 from dyn.errors import DynError
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.runtime.recorder import NEXT_FRAME, SYMBOLS, Chunk, Thread
 
 
@@ -30,9 +30,9 @@ def _no_words() -> dict[int, array[int]]:
 
 @dataclass(eq=False)
 class Recording:
-    """A recording: for each thread its records' words (``dyn.runtime.recorder.Record``), and the programs that they
-    mention by number; streams of devices have the pieces of launches, on tracks with ``names``. ``dropped`` is how many
-    records there was no room for."""
+    """A recording: for each thread its records' words (``dyn.runtime.recorder.EventRecord``), and the programs that
+    they mention by number; streams of devices have the pieces of launches, on tracks with ``names``. ``dropped`` is how
+    many records there was no room for."""
 
     words: dict[int, array[int]] = field(default_factory=_no_words)
     programs: dict[int, Known] = field(default_factory=dict[int, Known])

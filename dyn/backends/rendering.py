@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from dyn.backends.families import family_of
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.frozen import record
-from dyn.lower.routine import Routine
+from dyn.lower.shared_functions import Routine
 from dyn.schedule.kernel import Kernel
 from dyn.schedule.target import Target
 from dyn.shapes import Dim, Symbol

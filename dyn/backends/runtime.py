@@ -14,7 +14,7 @@ from dyn.backends.base import Effort, Source
 from dyn.backends.families import host_backend
 from dyn.backends.loading import loading
 from dyn.backends.programs import build_own
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.frozen import record
 from dyn.runtime.limits import MOST_THREADS
 
@@ -36,11 +36,11 @@ def runtime_source() -> Source:
     """The runtime's text. What writes it is imported here: a process that finds its object does without."""
     with loading():
         from dyn.lower.native import Module
-        from dyn.runtime.blocks import add_blocks
+        from dyn.runtime.allocator import add_blocks
         from dyn.runtime.callbacks import add_calls
+        from dyn.runtime.deferred_kernels import add_variants
         from dyn.runtime.launch import add_arena, add_launch
         from dyn.runtime.pool import add_pool
-        from dyn.runtime.variants import add_variants
 
     module = Module()
     add_blocks(module)

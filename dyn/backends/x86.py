@@ -7,8 +7,8 @@ alike, and 2.7 ms at level 0 for code that is two to three times slower.
 llvmlite takes a lock of its own around every call of LLVM, so that threads may use this freely. Code generation alone,
 which takes nearly all of the time, is called past that lock: each module has a context of its own, and a target
 machine while it is compiled, which is all that LLVM asks of programs with threads. LLVM is called by threads of ours
-(``dyn.backends.workers``), no fork divides what it does (``dyn.forking.whole``), and the memory that it needs is asked
-for beforehand.
+(``dyn.backends.workers``), no fork divides what it does (``dyn.fork_safety.no_fork``), and the memory that it needs is
+asked for beforehand.
 
 Objects are loaded by ``dyn.backends.elf``, or by ORC where that refuses, and are never unmapped. A program whose
 binaries are all on disk starts without llvmlite.
@@ -34,10 +34,10 @@ from dyn.backends.cache import current_store
 from dyn.backends.cpu import cpu_fingerprint
 from dyn.backends.elf import UnsupportedObject, load_object
 from dyn.backends.lapack import lapack_imports
-from dyn.backends.once import Once
+from dyn.backends.once_table import OnceTable
 from dyn.backends.workers import run_apart
 from dyn.errors import BackendUnavailableError, CompileError
-from dyn.forking import lock, whole
+from dyn.fork_safety import lock, no_fork
 from dyn.runtime.address_space import reserve
 from dyn.schedule.target import Target
 
@@ -79,7 +79,7 @@ def _binding() -> Any:
 
 def _apart(work: Callable[[], T]) -> T:
     """``work()`` with LLVM, in a thread of its own and whole."""
-    return run_apart([lambda: whole(work)])[0]
+    return run_apart([lambda: no_fork(work)])[0]
 
 
 def target_for(cpu: str, features: str = "") -> Target:
@@ -313,7 +313,7 @@ def _target_machine(target: Target, level: int) -> Iterator[Any]:
 
 #: All that was compiled in this process, by its key, and all that was loaded, by its digest.
 _BINARIES = Binaries()
-_LOADED: Once[LoadedCode] = Once()
+_LOADED: OnceTable[LoadedCode] = OnceTable()
 
 
 # ---- code generation -------------------------------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from dyn.backends.families import host_backend
 from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.loading import loading
 from dyn.backends.programs import build_own
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.ir.core import Op
-from dyn.ir.measured import measured_dims
-from dyn.lower.abi import TABLE_WORDS, Tensor
+from dyn.ir.data_dependent import data_dependent_dims
+from dyn.lower.abi import TABLE_WORDS, TensorOffsets
 
 #: Tells the programs of this process from those of others: a program that XLA has kept in a file must not find an
 #: address of another process in it.
@@ -46,32 +46,32 @@ class _Calls:
             return found
 
     def _make(self, program: LoadedProgram, name: str) -> int:
-        from dyn.runtime.xla_handler import Record
+        from dyn.runtime.xla_handler import HandlerRecord
 
         function, captured = program.interface.function, program.captured
         message = ctypes.create_string_buffer(f"dyn: {name} failed, as there is no memory for it".encode())
-        tensors = (ctypes.c_int64 * max(len(captured) * Tensor.BYTES // 8, 1))()
+        tensors = (ctypes.c_int64 * max(len(captured) * TensorOffsets.BYTES // 8, 1))()
         shapes = [(ctypes.c_int64 * max(array.ndim, 1))(*array.shape) for array in captured]
         for number, (array, shape) in enumerate(zip(captured, shapes, strict=True)):
-            first = number * Tensor.BYTES // 8
+            first = number * TensorOffsets.BYTES // 8
             tensors[first] = array.__array_interface__["data"][0]
             tensors[first + 1] = array.ndim << 32  # the upper half of a word
             tensors[first + 2] = ctypes.addressof(shape)
         ranks = [len(value.shape) for value in function.results]
         rank_words = (ctypes.c_int64 * max(len(ranks), 1))(*ranks)
         words = {
-            Record.RUN: program.address,
-            Record.CONTEXT: program.context,
-            Record.RUNTIME: program.runtime(),
-            Record.ARGUMENTS: len(function.params) - len(captured),
-            Record.CAPTURED: ctypes.addressof(tensors),
-            Record.CAPTURED_COUNT: len(captured),
-            Record.RESULTS: len(ranks),
-            Record.RANKS: ctypes.addressof(rank_words),
-            Record.DIMS: sum(ranks),
-            Record.MESSAGE: ctypes.addressof(message),
+            HandlerRecord.RUN: program.address,
+            HandlerRecord.CONTEXT: program.context,
+            HandlerRecord.RUNTIME: program.runtime(),
+            HandlerRecord.ARGUMENTS: len(function.params) - len(captured),
+            HandlerRecord.CAPTURED: ctypes.addressof(tensors),
+            HandlerRecord.CAPTURED_COUNT: len(captured),
+            HandlerRecord.RESULTS: len(ranks),
+            HandlerRecord.RANKS: ctypes.addressof(rank_words),
+            HandlerRecord.DIMS: sum(ranks),
+            HandlerRecord.MESSAGE: ctypes.addressof(message),
         }
-        record = (ctypes.c_int64 * Record.WORDS)(*[words[8 * number] for number in range(Record.WORDS)])
+        record = (ctypes.c_int64 * HandlerRecord.WORDS)(*[words[8 * number] for number in range(HandlerRecord.WORDS)])
         address = ctypes.addressof(record)
         self._kept[address] = (program, [message, tensors, shapes, rank_words, record])
         self._records[id(program)] = address
@@ -99,9 +99,9 @@ def _fits(program: LoadedProgram) -> bool:
         and not program.interface.reuses
         and not program.externals.callees
         and not _demands(function.ops)
-        and next(iter(measured_dims(function.ops)), None) is None
+        and next(iter(data_dependent_dims(function.ops)), None) is None
     )
-    return plain and Tensor.BYTES * tensors + 8 * sum(len(v.shape) for v in function.results) <= MOST_BYTES
+    return plain and TensorOffsets.BYTES * tensors + 8 * sum(len(v.shape) for v in function.results) <= MOST_BYTES
 
 
 def _demands(ops: tuple[Op, ...]) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dyn.commands.models import Model, contents_of, read_model
 from dyn.commands.tables import Table, show
 from dyn.errors import DynError, UnsupportedOpError
-from dyn.explain.words import counted
+from dyn.explain.words import pluralized
 
 if TYPE_CHECKING:
     from dyn.explain.report import Report
@@ -92,9 +92,9 @@ class _Inspected:
 
     def tables(self) -> list[Table]:
         bad = {problem.name for problem in self.problems()}
-        total = counted(self.survey.total, "operation")
+        total = pluralized(self.survey.total, "operation")
         rows = [(name, str(count), "no" if name in bad else "yes") for name, count in self.survey.operations]
-        found = [Table(f"{total} of {counted(len(rows), 'kind')}", ("operation", "times", "supported"), tuple(rows))]
+        found = [Table(f"{total} of {pluralized(len(rows), 'kind')}", ("operation", "times", "supported"), tuple(rows))]
         if self.problems():
             found.append(_problem_table(self.problems()))
         if self.report is not None and self.report.dims:
@@ -112,7 +112,7 @@ class _Inspected:
         for title, entries in sections(self.report)[1:-1]:
             lines.append(title if entries else f"{title}: none")
             lines += [f"  {entry}" for entry in entries]
-        return "\n".join([*lines, counted(self.kernels, "distinct kernel")])
+        return "\n".join([*lines, pluralized(self.kernels, "distinct kernel")])
 
     def as_json(self) -> dict[str, Any]:
         model, report = self.model, self.report

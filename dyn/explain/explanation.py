@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dyn.explain.report import Report
 from dyn.explain.text import version_text
-from dyn.explain.words import counted
+from dyn.explain.words import pluralized
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Explanation:
 
     def counts(self) -> str:
         """``1 compile, 2 hits, 0 guards``"""
-        return ", ".join(counted(count, what) for what, count in self.cache.items())
+        return ", ".join(pluralized(count, what) for what, count in self.cache.items())
 
     def _repr_html_(self) -> str:
         """A self-contained piece of HTML: a picture of the kernels, tables, code. No scripts, nothing is loaded."""

@@ -32,7 +32,7 @@ _PLACE = re.compile(r'  @ "?(?P<place>[^"]*)"?$')
 
 
 @record()
-class Block:
+class ListingBlock:
     """Some lines of one column: their text, a heading, and the source lines that they came from."""
 
     text: str
@@ -66,16 +66,16 @@ def _write(path: str, text: str) -> None:
 
 def columns(
     optimized: Optimized, sources: Sequence[Source], assembly: Callable[[Source], str]
-) -> dict[str, list[Block]]:
+) -> dict[str, list[ListingBlock]]:
     """The columns of a page, from the user's lines to the machine's."""
     locs: dict[str, Loc] = {}
-    dhlo: list[Block] = []
+    dhlo: list[ListingBlock] = []
     for op in _all_ops(optimized.function.ops):
         locs.setdefault(str(op.loc), op.loc)
     for line in print_function(optimized.function).splitlines():
         found = _PLACE.search(line)
-        dhlo.append(Block(line[: found.start()] if found else line, (found["place"],) if found else ()))
-    kernels: list[Block] = []
+        dhlo.append(ListingBlock(line[: found.start()] if found else line, (found["place"],) if found else ()))
+    kernels: list[ListingBlock] = []
     places: dict[str, tuple[str, ...]] = {}
     headings: dict[str, str] = {}
     for launch in walk_launches(optimized.launches):
@@ -85,9 +85,9 @@ def columns(
             known = places.get(name, ())
             if name not in places:
                 headings[name] = _heading(launch.group, variant.kernel.note)
-                kernels.append(Block(kernel_text(variant.kernel), (name,), headings[name]))
+                kernels.append(ListingBlock(kernel_text(variant.kernel), (name,), headings[name]))
             places[name] = tuple(dict.fromkeys((*known, *of_group)))
-    kernels = [Block(block.text, places[block.places[0]], block.heading) for block in kernels]
+    kernels = [ListingBlock(block.text, places[block.places[0]], block.heading) for block in kernels]
     rendered = [source for source in sources if source.symbols[0] in places]
     others = [source for source in sources if source.symbols[0] not in places]
     code = [_block(source.text, source, places, headings) for source in (*rendered, *others)]
@@ -108,12 +108,14 @@ def _all_ops(ops: Iterable[Op]) -> Iterable[Op]:
             yield from _all_ops(region.ops)
 
 
-def _block(text: str, source: Source, places: Mapping[str, tuple[str, ...]], headings: Mapping[str, str]) -> Block:
+def _block(
+    text: str, source: Source, places: Mapping[str, tuple[str, ...]], headings: Mapping[str, str]
+) -> ListingBlock:
     symbol = source.symbols[0]
-    return Block(text, places.get(symbol, ()), headings.get(symbol, symbol))
+    return ListingBlock(text, places.get(symbol, ()), headings.get(symbol, symbol))
 
 
-def _source(locs: Iterable[Loc]) -> list[Block]:
+def _source(locs: Iterable[Loc]) -> list[ListingBlock]:
     """The user's lines, with some around them, a block each."""
     lines: dict[str, set[int]] = {}
     names: dict[tuple[str, int], str] = {}
@@ -121,7 +123,7 @@ def _source(locs: Iterable[Loc]) -> list[Block]:
         if loc.line:
             lines.setdefault(loc.file, set()).add(loc.line)
             names[loc.file, loc.line] = str(loc)
-    blocks: list[Block] = []
+    blocks: list[ListingBlock] = []
     for file, wanted in lines.items():
         shown = sorted({n for line in wanted for n in range(line - _AROUND, line + _AROUND + 1) if n > 0})
         before = 0
@@ -131,7 +133,7 @@ def _source(locs: Iterable[Loc]) -> list[Block]:
                 continue
             heading = os.path.basename(file) if before == 0 else "…" if number > before + 1 else ""
             place = (names[file, number],) if number in wanted else ()
-            blocks.append(Block(f"{number:4}  {text}", place, heading))
+            blocks.append(ListingBlock(f"{number:4}  {text}", place, heading))
             before = number
     return blocks
 
@@ -193,7 +195,7 @@ document.addEventListener('click', () => { pinned = null; mark(null); });
 """
 
 
-def page(title: str, shown: Mapping[str, Sequence[Block]]) -> str:
+def page(title: str, shown: Mapping[str, Sequence[ListingBlock]]) -> str:
     """The page of a compile: a column a stage."""
     hues: dict[str, int] = {}
     for blocks in shown.values():
@@ -209,7 +211,7 @@ def page(title: str, shown: Mapping[str, Sequence[Block]]) -> str:
     return _document(title, f"{head}<main>{''.join(parts)}</main><script>{_SCRIPT}</script>")
 
 
-def _shown(block: Block, hues: Mapping[str, int]) -> str:
+def _shown(block: ListingBlock, hues: Mapping[str, int]) -> str:
     heading = f'<div class="heading">{escape(block.heading)}</div>' if block.heading else ""
     mark = ""
     if block.places:

@@ -18,7 +18,7 @@ _MOST_TRIES = 200
 
 
 @record()
-class Fold:
+class Repetition:
     """``count`` repetitions of ``period`` steps, from step ``start`` on."""
 
     start: int
@@ -30,7 +30,7 @@ class Fold:
         return self.start + self.period * self.count
 
 
-class Made(NamedTuple):
+class StepOutput(NamedTuple):
     """An array that a step makes: the number of the step, and which of its outputs."""
 
     step: int
@@ -38,37 +38,37 @@ class Made(NamedTuple):
 
 
 @record()
-class Step:
+class KernelStep:
     """A kernel: what it is, and where each array that it reads comes from.
 
     What is given, and not made, may be anything that is equal for equal arrays.
     """
 
     label: Hashable
-    sources: tuple[Made | Hashable, ...]
+    sources: tuple[StepOutput | Hashable, ...]
 
 
-def find_folds(steps: Sequence[Step], shown: frozenset[int]) -> list[Fold]:
+def find_folds(steps: Sequence[KernelStep], shown: frozenset[int]) -> list[Repetition]:
     """Runs that do not overlap, in order. ``shown`` are the steps whose outputs are results of the whole program."""
     readers: list[set[int]] = [set() for _ in steps]
     for number, step in enumerate(steps):
         for source in step.sources:
-            if isinstance(source, Made):
+            if isinstance(source, StepOutput):
                 readers[source.step].add(number)
     return _find(steps, readers, shown, 0, len(steps))
 
 
-def best_order(steps: Sequence[Step], shown: frozenset[int]) -> tuple[list[int], list[Fold]]:
+def best_order(steps: Sequence[KernelStep], shown: frozenset[int]) -> tuple[list[int], list[Repetition]]:
     """An order of execution in which most is folded, and its runs, numbered by it.
 
     Something that all layers read, computed between two kernels of the first one, hides that layer. So the steps are
     also tried in the order that goes on with what has just become possible.
     """
-    best: tuple[list[int], list[Fold]] = ([], [])
+    best: tuple[list[int], list[Repetition]] = ([], [])
     most = -1
     for order in (list(range(len(steps))), _depth_first(steps)):
         place = {number: i for i, number in enumerate(order)}
-        moved = [Step(steps[n].label, tuple(_moved(source, place) for source in steps[n].sources)) for n in order]
+        moved = [KernelStep(steps[n].label, tuple(_moved(source, place) for source in steps[n].sources)) for n in order]
         folds = find_folds(moved, frozenset(place[n] for n in shown))
         folded = sum((fold.count - 1) * fold.period for fold in folds)
         if folded > most:
@@ -76,13 +76,13 @@ def best_order(steps: Sequence[Step], shown: frozenset[int]) -> tuple[list[int],
     return best
 
 
-def _moved(source: Made | Hashable, place: dict[int, int]) -> Made | Hashable:
-    return Made(place[source.step], source.output) if isinstance(source, Made) else source
+def _moved(source: StepOutput | Hashable, place: dict[int, int]) -> StepOutput | Hashable:
+    return StepOutput(place[source.step], source.output) if isinstance(source, StepOutput) else source
 
 
-def _depth_first(steps: Sequence[Step]) -> list[int]:
+def _depth_first(steps: Sequence[KernelStep]) -> list[int]:
     """An order of execution that goes on with what has just become possible."""
-    waits = [{source.step for source in step.sources if isinstance(source, Made)} for step in steps]
+    waits = [{source.step for source in step.sources if isinstance(source, StepOutput)} for step in steps]
     readers: list[list[int]] = [[] for _ in steps]
     for number, sources in enumerate(waits):
         for source in sources:
@@ -99,7 +99,9 @@ def _depth_first(steps: Sequence[Step]) -> list[int]:
     return order
 
 
-def _find(steps: Sequence[Step], readers: list[set[int]], shown: frozenset[int], start: int, stop: int) -> list[Fold]:
+def _find(
+    steps: Sequence[KernelStep], readers: list[set[int]], shown: frozenset[int], start: int, stop: int
+) -> list[Repetition]:
     for tries, fold in enumerate(_candidates(steps, start, stop)):
         if tries >= _MOST_TRIES:
             break
@@ -109,20 +111,20 @@ def _find(steps: Sequence[Step], readers: list[set[int]], shown: frozenset[int],
     return []
 
 
-def _candidates(steps: Sequence[Step], start: int, stop: int) -> Iterator[Fold]:
+def _candidates(steps: Sequence[KernelStep], start: int, stop: int) -> Iterator[Repetition]:
     """Runs of equal labels, those that fold most kernels first, and of those the ones that begin early."""
-    found: list[Fold] = []
+    found: list[Repetition] = []
     for period in range(1, min(_LONGEST, (stop - start) // 2) + 1):
         equal = 0
         for i in reversed(range(start, stop - period)):
             equal = equal + 1 if steps[i].label == steps[i + period].label else 0
             if equal >= period:
-                found.append(Fold(i, period, equal // period + 1))
+                found.append(Repetition(i, period, equal // period + 1))
     found.sort(key=lambda f: (-(f.count - 1) * f.period, f.period, f.start))
     yield from found
 
 
-def _folds(steps: Sequence[Step], readers: list[set[int]], shown: frozenset[int], fold: Fold) -> bool:
+def _folds(steps: Sequence[KernelStep], readers: list[set[int]], shown: frozenset[int], fold: Repetition) -> bool:
     last = fold.stop - fold.period
     inner = range(fold.start, last)
     if any(i in shown for i in inner):
@@ -144,14 +146,14 @@ def _folds(steps: Sequence[Step], readers: list[set[int]], shown: frozenset[int]
     return chained
 
 
-def _wiring(steps: Sequence[Step], fold: Fold, turn: int, place: int) -> list[tuple[str, Hashable]]:
+def _wiring(steps: Sequence[KernelStep], fold: Repetition, turn: int, place: int) -> list[tuple[str, Hashable]]:
     """The reads of a step: of its own repetition, of the one before, or from outside."""
     begin = fold.start + turn * fold.period
     found: list[tuple[str, Hashable]] = []
     for source in steps[begin + place].sources:
-        if isinstance(source, Made) and source.step >= begin:
+        if isinstance(source, StepOutput) and source.step >= begin:
             found.append(("own", (source.step - begin, source.output)))
-        elif isinstance(source, Made) and turn and source.step >= begin - fold.period:
+        elif isinstance(source, StepOutput) and turn and source.step >= begin - fold.period:
             found.append(("before", (source.step - begin, source.output)))
         else:
             found.append(("outside", source))

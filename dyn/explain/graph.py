@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from dyn.explain.fold import Fold, Made, Step, best_order
+from dyn.explain.fold import KernelStep, Repetition, StepOutput, best_order
 from dyn.explain.report import group_row, saved_bytes
 from dyn.frozen import record
 from dyn.ir.builder import buffer_of
@@ -20,7 +20,7 @@ _MOST_PARAMETER_BOXES = 8
 
 
 @record()
-class Row:
+class BoxLine:
     """A line in a box: what is done, and its type. ``role`` is ``"op"``, ``"stored"``, ``"reads"`` or ``"more"``."""
 
     left: str
@@ -35,7 +35,7 @@ class Box:
     kind: str
     title: str
     subtitle: str
-    rows: tuple[Row, ...]
+    rows: tuple[BoxLine, ...]
     outputs: tuple[str, ...]
     tooltip: str
 
@@ -60,7 +60,7 @@ class Layers:
 
 
 @dataclass(eq=False)
-class Graph:
+class BoxGraph:
     """Boxes in an order in which every arrow but those of ``Layers.back`` goes from an earlier to a later one."""
 
     boxes: list[Box] = field(default_factory=list[Box])
@@ -68,7 +68,7 @@ class Graph:
     layers: list[Layers] = field(default_factory=list[Layers])
 
 
-def make_graph(optimized: Optimized) -> Graph:
+def make_graph(optimized: Optimized) -> BoxGraph:
     """The graph of a program, its repeated layers folded."""
     return _Maker(optimized).make()
 
@@ -78,18 +78,20 @@ class _Maker:
         self.function: Function = optimized.function
         self.plan = optimized.plan
         self.launches: Sequence[Launch] = by_group(tuple(general_launches(optimized.launches)))
-        self.graph = Graph()
+        self.graph = BoxGraph()
         #: The box and output that hold each stored value.
         self.home: dict[Value, tuple[int, int]] = {}
         self.constants = frozenset([op.result for op in self.function.ops if buffer_of(op) is not None])
         self.rows = self._row_parameters() | self.constants
         self.folds = {fold.start: fold for fold in self._reorder()}
 
-    def _made(self) -> dict[Value, Made]:
+    def _made(self) -> dict[Value, StepOutput]:
         """The kernel that makes each stored value, in the order of ``launches``."""
-        return {v: Made(i, k) for i, launch in enumerate(self.launches) for k, v in enumerate(launch.group.outputs)}
+        return {
+            v: StepOutput(i, k) for i, launch in enumerate(self.launches) for k, v in enumerate(launch.group.outputs)
+        }
 
-    def make(self) -> Graph:
+    def make(self) -> BoxGraph:
         for param, info in zip(self.function.params, self.function.infos, strict=True):
             if param not in self.rows:
                 box = Box("parameter", info.name, "", (), (param.type.text(),), f"parameter {info.name}")
@@ -142,12 +144,12 @@ class _Maker:
         names = {p: info.name for p, info in zip(self.function.params, self.function.infos, strict=True)}
         names.update(dict.fromkeys(self.constants, "a constant"))
         reads = [v for v in launch.buffers if v in self.rows]
-        rows = [Row(f"reads {names[v]}", v.type.text(), "reads") for v in reads]
+        rows = [BoxLine(f"reads {names[v]}", v.type.text(), "reads") for v in reads]
         stored = frozenset(group.outputs)
         for op in group.ops:
             for number, result in enumerate(op.results):
                 role = "stored" if result in stored else "op"
-                rows.append(Row(_op_text(op) if number == 0 else "", result.type.text(), role))
+                rows.append(BoxLine(_op_text(op) if number == 0 else "", result.type.text(), role))
         over = f" over {'axis' if len(row.reduced) == 1 else 'axes'} {', '.join(map(str, row.reduced))}"
         saved = f"saves {format_dim(saved_bytes(group))} bytes" if row.saved else ""
         tooltip = "\n".join([f"{row.kind} {row.name}", *row.lines, *[f"ends: {end}" for end in row.ends], saved])
@@ -183,7 +185,7 @@ class _Maker:
 
     # Layers ---------------------------------------------------------------------------------------------------
 
-    def _reorder(self) -> list[Fold]:
+    def _reorder(self) -> list[Repetition]:
         """Take the kernels in the order in which most layers are found, and give those."""
         made = self._made()
         steps = [self._step(launch, made) for launch in self.launches]
@@ -192,7 +194,7 @@ class _Maker:
         self.launches = [self.launches[number] for number in order]
         return folds
 
-    def _step(self, launch: Launch, made: dict[Value, Made]) -> Step:
+    def _step(self, launch: Launch, made: dict[Value, StepOutput]) -> KernelStep:
         outputs = frozenset(launch.group.outputs)
         label = (
             launch.group.kind, launch.group.space, launch.group.reduced,
@@ -200,12 +202,12 @@ class _Maker:
             tuple(id(variant.kernel) for variant in launch.variants),
         )  # fmt: skip
         sources = [made.get(value) or self._given(value) for value in launch.buffers if value not in outputs]
-        return Step(label, tuple(sources))
+        return KernelStep(label, tuple(sources))
 
     def _given(self, value: Value) -> Hashable:
         return ("weight", value.dtype, value.shape) if value in self.rows else ("parameter", value)
 
-    def _fold(self, fold: Fold) -> None:
+    def _fold(self, fold: Repetition) -> None:
         """Let the first repetition, which was just drawn, stand for all."""
         count = len(self.graph.boxes)
         boxes = range(count - fold.period, count)

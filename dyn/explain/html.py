@@ -10,7 +10,7 @@ from dyn.explain.markup import mono, table, tag
 from dyn.explain.picture import draw
 from dyn.explain.report import FactRow, GroupRow, Report, Status
 from dyn.explain.style import style
-from dyn.explain.words import counted
+from dyn.explain.words import pluralized
 from dyn.ir.printer import print_function
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.launch import walk_launches
@@ -25,7 +25,7 @@ _STATUS_TEXT = {Status.DECLARED: "declared", Status.NEEDED: "needed", Status.PRO
 
 def page(name: str, cache: Mapping[str, int], versions: Sequence[Report]) -> str:
     """The explanation of a function: a heading, and a part for each of its programs."""
-    counts = "".join(f'<span class="dyn-count">{escape(counted(n, what))}</span>' for what, n in cache.items())
+    counts = "".join(f'<span class="dyn-count">{escape(pluralized(n, what))}</span>' for what, n in cache.items())
     parts = [style(), f'<div class="dyn-explain"><div><span class="dyn-name">{escape(name)}</span>{counts}</div>']
     if not versions:
         parts.append('<p class="dyn-none">Not called yet: nothing is compiled.</p>')
@@ -44,13 +44,13 @@ def page(name: str, cache: Mapping[str, int], versions: Sequence[Report]) -> str
 
 def _version(name: str, report: Report) -> str:
     few_dims, few_facts = len(report.dims) <= _MOST_OPEN, len(report.facts) <= _MOST_OPEN
-    checks = counted(sum(row.status is not Status.PROVED for row in report.facts), "check")
-    kinds = f"{counted(len(report.groups), 'kind')} of kernel"
+    checks = pluralized(sum(row.status is not Status.PROVED for row in report.facts), "check")
+    kinds = f"{pluralized(len(report.groups), 'kind')} of kernel"
     sections = [
         _section("Picture", _summary(report), _picture(name, report), opened=True),
-        _section("Dims", counted(len(report.dims), "symbolic dim"), _dims(report), opened=few_dims),
+        _section("Dims", pluralized(len(report.dims), "symbolic dim"), _dims(report), opened=few_dims),
         _section("Facts", f"{checks} at each call", _facts(report.facts), opened=few_facts),
-        _section("Guards", counted(len(report.guards), "guard"), _guards(report.guards), opened=bool(report.guards)),
+        _section("Guards", pluralized(len(report.guards), "guard"), _guards(report.guards), opened=bool(report.guards)),
         _section("Groups and variants", kinds, _groups(report.groups)),
         _section("Memory", f"{report.memory.arena} bytes between kernels", _memory(report)),
         _section("Compile time", _time(report), _stages(report)),
@@ -65,7 +65,7 @@ def _time(report: Report) -> str:
 
 
 def _summary(report: Report) -> str:
-    launched = f"{counted(sum(row.count for row in report.groups), 'kernel')} a call"
+    launched = f"{pluralized(sum(row.count for row in report.groups), 'kernel')} a call"
     return launched if report.saved == "0" else f"{launched}; fusing saves {report.saved} bytes of traffic"
 
 
@@ -130,7 +130,7 @@ def _groups(groups: Sequence[GroupRow]) -> str:
 def _memory(report: Report) -> str:
     constants, said = report.memory.constants, ""
     if constants:
-        said = f"<p>{counted(len(constants), 'large constant')}, of {sum(constants)} bytes.</p>"
+        said = f"<p>{pluralized(len(constants), 'large constant')}, of {sum(constants)} bytes.</p>"
     if not report.memory.slots:
         return f'<p class="dyn-none">No intermediate arrays.</p>{said}'
     slots = [(str(number), mono(slot)) for number, slot in enumerate(report.memory.slots)]

@@ -27,7 +27,7 @@ class Point:
 
 
 @record()
-class Layout:
+class DrawingLayout:
     """Layout of a drawing: each box's upper left corner, the points of each arrow from tail to head, the size."""
 
     corners: tuple[Point, ...]
@@ -38,7 +38,7 @@ class Layout:
 
 def layered(
     sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]], *, margin: float = 16.0, gap: float = 44.0
-) -> Layout:
+) -> DrawingLayout:
     """Lay out boxes of ``sizes`` (width, height). An edge ``(a, b)`` says that ``b`` reads ``a``; ``a < b`` always."""
     layers, chains, widths = _layers([w for w, _ in sizes], edges)
     links = [pair for chain in chains.values() for pair in pairwise(chain)]
@@ -64,7 +64,7 @@ def layered(
             points += [Point(centres[v], top), Point(centres[v], top + heights[level[v]])]
         paths[a, b] = (*points, Point(centres[b], corners[b].y))
     right = max((centres[v] + widths[v] / 2 for v in range(len(widths))), default=0.0)
-    return Layout(corners, paths, right + margin, max(y - gap, margin) + margin)
+    return DrawingLayout(corners, paths, right + margin, max(y - gap, margin) + margin)
 
 
 def _layers(

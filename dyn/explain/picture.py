@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from dyn.explain.graph import Arrow, Box, Graph, Layers, Row
-from dyn.explain.layout import Layout, Point, layered
+from dyn.explain.graph import Arrow, Box, BoxGraph, BoxLine, Layers
+from dyn.explain.layout import DrawingLayout, Point, layered
 from dyn.frozen import record
 
 #: A box shows at most this many rows; the rest are counted.
@@ -29,11 +29,11 @@ class _Drawn:
     box: Box
     width: float
     height: float
-    rows: tuple[Row, ...]
+    rows: tuple[BoxLine, ...]
     chips: tuple[float, ...]
 
 
-def draw(graph: Graph, label: str) -> str:
+def draw(graph: BoxGraph, label: str) -> str:
     """The SVG. ``label`` says what it shows, for those who cannot see it."""
     drawn = [_measure(box) for box in graph.boxes]
     pairs = list(dict.fromkeys((arrow.tail, arrow.head) for arrow in graph.arrows))
@@ -66,7 +66,7 @@ def _measure(box: Box) -> _Drawn:
     rows = box.rows
     if len(rows) > _MOST_ROWS:
         first, last = (_MOST_ROWS - 1) // 2, _MOST_ROWS // 2
-        more = Row(f"… {len(rows) - first - last} more …", "", "more")
+        more = BoxLine(f"… {len(rows) - first - last} more …", "", "more")
         rows = (*rows[:first], more, *rows[-last:])
     texts = [len(_short(row.left)) + len(_short(row.right)) + 3 for row in rows]
     chips = tuple(_CHAR * len(_short(text)) + 14 for text in box.outputs)
@@ -141,7 +141,7 @@ def _chip_centre(one: _Drawn, corner: Point, number: int) -> float:
 # ---- arrows ----------------------------------------------------------------------------------------------------------
 
 
-def _arrows(graph: Graph, drawn: Sequence[_Drawn], layout: Layout) -> list[str]:
+def _arrows(graph: BoxGraph, drawn: Sequence[_Drawn], layout: DrawingLayout) -> list[str]:
     """Arrows arrive side by side on a box's upper edge, in the order of where they come from."""
     arriving: dict[int, list[Arrow]] = {}
     for arrow in graph.arrows:
@@ -184,7 +184,7 @@ def _head(tip: Point) -> str:
     )
 
 
-def _back(layers: Layers, drawn: Sequence[_Drawn], layout: Layout, right: float) -> list[str]:
+def _back(layers: Layers, drawn: Sequence[_Drawn], layout: DrawingLayout, right: float) -> list[str]:
     """Path of an arrow from the end of a layer up to where the next one reads it, along the frame's right side."""
     parts: list[str] = []
     lanes = {source: i for i, source in enumerate(dict.fromkeys((arrow.tail, arrow.output) for arrow in layers.back))}
@@ -220,7 +220,7 @@ class _Frame:
     alone: bool
 
 
-def _frame(layers: Layers, graph: Graph, drawn: Sequence[_Drawn], layout: Layout) -> _Frame:
+def _frame(layers: Layers, graph: BoxGraph, drawn: Sequence[_Drawn], layout: DrawingLayout) -> _Frame:
     inside = [(layout.corners[i], drawn[i]) for i in layers.boxes]
     top = min(c.y for c, _ in inside) - 26
     bottom = max(c.y + d.height for c, d in inside) + 26

@@ -10,13 +10,13 @@ from itertools import groupby
 from types import MappingProxyType
 
 from dyn.backends.binaries import Origin
-from dyn.backends.deferred import State
+from dyn.backends.deferred import DeferredState
+from dyn.compilation_record import CompilationRecord
 from dyn.frozen import record
 from dyn.ir.binding import AxisCheck
 from dyn.ir.core import Function, Value
-from dyn.lower.host import HostProgram, InRegion, Space, site_text
+from dyn.lower.host import HostProgram, InRegion, MemorySpace, site_text
 from dyn.pipeline import Optimized
-from dyn.record import Record
 from dyn.schedule.kernel_text import kernel_name
 from dyn.schedule.launch import Launch, Variant, by_group, general_launches
 from dyn.shapes import Declaration, Dim, Reason, Relation, as_dim, format_dim, format_shape, product
@@ -129,9 +129,9 @@ class Report:
 def make_report(
     optimized: Optimized,
     traced: TracedFunction,
-    record: Record,
+    record: CompilationRecord,
     because: str,
-    states: Mapping[str, State] = MappingProxyType({}),
+    states: Mapping[str, DeferredState] = MappingProxyType({}),
     resources: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
     """The report of one program; ``states`` has those of its deferred kernels, by name, and ``resources`` what the
@@ -152,7 +152,7 @@ def make_report(
         tuple(_dims(optimized.function)),
         _facts(optimized),
         tuple(_relation(guard, Status.NEEDED) for guard in traced.guards),
-        tuple(_groups(optimized.launches, state, on_device=optimized.host.space is Space.DEVICE)),
+        tuple(_groups(optimized.launches, state, on_device=optimized.host.space is MemorySpace.DEVICE)),
         format_dim(saved),
         _memory(optimized.host),
         record.kernels_compiled,
@@ -162,7 +162,7 @@ def make_report(
     )
 
 
-def _origins(record: Record) -> str:
+def _origins(record: CompilationRecord) -> str:
     counts = Counter(record.kernel_origins())
     return ", ".join([f"{counts[origin]} {origin.value}" for origin in Origin if counts[origin]])
 
@@ -326,7 +326,7 @@ def saved_bytes(group: Group) -> Dim:
 
 def _inside(group: Group) -> frozenset[Value]:
     """The values that a group computes and does not store. What nobody reads of a loop or a choice is none of them."""
-    whole = group.bodies or group.kind is GroupKind.MEASURE
+    whole = group.bodies or group.kind is GroupKind.DATA_DEPENDENT_SIZE
     return frozenset() if whole else group.members() - frozenset(group.outputs)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dyn.explain.report import DimRow, GroupRow, Report, Status
-from dyn.explain.words import counted
+from dyn.explain.words import pluralized
 
 
 def version_text(report: Report) -> str:
@@ -54,7 +54,7 @@ def _groups(report: Report) -> list[str]:
     for row in report.groups:
         times = f", {row.count} times" if row.count > 1 else ""
         saved = f"saves {row.saved} bytes of traffic" if row.saved else "nothing inside to save"
-        lines.append(f"{group_title(row)}: {counted(row.ops, 'op')}, {saved}{times}")
+        lines.append(f"{group_title(row)}: {pluralized(row.ops, 'op')}, {saved}{times}")
         lines += [f"  from {line}" for line in row.lines]
         lines += [f"  ends: {end}" for end in row.ends]
         for variant in row.variants:
@@ -69,16 +69,16 @@ def _memory(report: Report) -> list[str]:
     slots = report.memory.slots
     lines = ["no intermediate arrays"]
     if slots:
-        lines = [f"arena {report.memory.arena} bytes, in {counted(len(slots), 'slot')} used again as values die:"]
+        lines = [f"arena {report.memory.arena} bytes, in {pluralized(len(slots), 'slot')} used again as values die:"]
         lines += [f"  slot {i}: {slot}" for i, slot in enumerate(slots)]
     constants = report.memory.constants
     if constants:
-        lines.append(f"{counted(len(constants), 'large constant')}, of {sum(constants)} bytes")
+        lines.append(f"{pluralized(len(constants), 'large constant')}, of {sum(constants)} bytes")
     return lines
 
 
 def _times(report: Report) -> list[str]:
-    kernels = counted(report.kernels, "distinct kernel")
+    kernels = pluralized(report.kernels, "distinct kernel")
     return [
         f"total {1000 * report.seconds:.1f} ms, {kernels}{f': {report.origins}' if report.origins else ''}",
         *stage_lines(report.stages),

@@ -9,7 +9,7 @@ from dyn.shapes import Relation, Symbol, first_broken
 
 
 @record()
-class Argument:
+class ArgumentKey:
     """An array argument as a version's key sees it."""
 
     name: str
@@ -27,7 +27,7 @@ class Argument:
 class MadeFor:
     """Key of a call's program, in words: all that decides which it is, but for the sizes."""
 
-    arguments: tuple[Argument, ...]
+    arguments: tuple[ArgumentKey, ...]
     #: Each argument that the function was called with, and its structure.
     trees: tuple[tuple[str, str], ...]
     #: Each static argument, and its value.
@@ -87,7 +87,7 @@ def differences(new: MadeFor, old: MadeFor) -> list[str]:
     return found
 
 
-def _changed(new: Argument, old: Argument) -> str:
+def _changed(new: ArgumentKey, old: ArgumentKey) -> str:
     """Phrase about an argument whose dtype, rank or weakness differs."""
     if new.weak != old.weak:
         return f"{new.name} is {new.describe()}, and was {old.describe()}"

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def counted(count: int, what: str) -> str:
+def pluralized(count: int, what: str) -> str:
     """``1 compile``, ``2 compiles``"""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"

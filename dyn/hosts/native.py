@@ -21,7 +21,7 @@ from dyn.hosts.jax import JaxHost
 from dyn.hosts.numpy import NumpyHost
 from dyn.hosts.torch import TorchHost, current_stream, device_of
 from dyn.runtime.driver import Context
-from dyn.runtime.entry.layout import DLTensor, Reader, TensorRecord
+from dyn.runtime.entry.layout import ArrayReader, DLTensor, TensorRecord
 
 #: DLPack's exchange interface: its capsule's name, the major version whose functions lie as here, and which is which.
 _EXCHANGE, _MAJOR = b"dlpack_exchange_api", 1
@@ -42,7 +42,7 @@ class NativeType:
     """
 
     type: type
-    reader: Reader
+    reader: ArrayReader
     where: int = 0
     make: int = 0
     label: int = 0
@@ -60,14 +60,14 @@ class NativeType:
 
     def dtype_tag(self, dtype: DType) -> int:
         """The word by which the entry sees that an array has the dtype: a type number, an address or DLPack's code."""
-        if self.reader is Reader.DLPACK:
+        if self.reader is ArrayReader.DLPACK:
             return dtype.dlpack
         return id(dtype.np) if self.reader in _BY_OBJECT else dtype.np.num
 
 
-_NUMPY = NativeType(np.ndarray, Reader.NUMPY)
+_NUMPY = NativeType(np.ndarray, ArrayReader.NUMPY)
 #: Readers of arrays whose dtype is an object of NumPy's.
-_BY_OBJECT = frozenset({Reader.BUFFER, Reader.ARRAY, Reader.DEVICE_HOLDER})
+_BY_OBJECT = frozenset({ArrayReader.BUFFER, ArrayReader.ARRAY, ArrayReader.DEVICE_HOLDER})
 
 
 def native_type(host: Host, value: Any) -> NativeType | None:
@@ -99,8 +99,8 @@ def _buffer_type(kind: type, is_builtin: bool) -> NativeType | None:
     if (kind.__module__, kind.__name__) != ("jaxlib._jax", "ArrayImpl"):
         return None
     if is_builtin:
-        return NativeType(kind, Reader.BUFFER)
-    return NativeType(kind, Reader.ARRAY) if sys.modules["jax"].default_backend() == "cpu" else None
+        return NativeType(kind, ArrayReader.BUFFER)
+    return NativeType(kind, ArrayReader.ARRAY) if sys.modules["jax"].default_backend() == "cpu" else None
 
 
 @lru_cache(maxsize=64)
@@ -122,7 +122,7 @@ def _exchange_type(kind: type) -> NativeType | None:
     impl, at_keys, odd = keys
     memory, data = storage
     return NativeType(
-        kind, Reader.DLPACK, words[_READ], words[_TO_OBJECT], gradients=torch.is_grad_enabled, impl=impl,
+        kind, ArrayReader.DLPACK, words[_READ], words[_TO_OBJECT], gradients=torch.is_grad_enabled, impl=impl,
         keys=at_keys, odd_keys=odd, storage=memory, data=data,
     )  # fmt: skip
 
@@ -246,13 +246,13 @@ def holder_type(kind: type, attribute: str, label: str) -> NativeType | None:
     where, label_at = _slot(kind, attribute, array), _slot(kind, label, text)
     if where is None or label_at is None:
         return None
-    return NativeType(kind, Reader.HOLDER, where, label=label_at)
+    return NativeType(kind, ArrayReader.HOLDER, where, label=label_at)
 
 
 @lru_cache(maxsize=64)
 def device_holder(held: NativeType, context: Context) -> NativeType:
     """The same type's objects that hold an array on a device."""
-    return replace(held, reader=Reader.DEVICE_HOLDER, device=context)
+    return replace(held, reader=ArrayReader.DEVICE_HOLDER, device=context)
 
 
 def _slot(kind: type, attribute: str, value: object) -> int | None:

@@ -21,7 +21,7 @@ from dyn.errors import ShapeError, UndecidedDimError
 from dyn.shapes import Dim, Facts, Relation, RelKind, Symbol, free_symbols
 from dyn.source import user_loc
 from dyn.trace.context import Trace
-from dyn.trace.measured import measure
+from dyn.trace.data_dependent import dim_from_value
 from dyn.trace.relations import ComparisonSymbol, OrderSymbol, branch, comparison
 
 #: Guards that are made here answer questions of other libraries and of their users, not of dyn's own code.
@@ -134,7 +134,9 @@ class Junction:
             return
         # A demand is one relation: of several that may hold the program finds out whether one does.
         count = self.computed(trace).astype("int64")._value
-        trace.demand(RelKind.EQ, measure(trace, count, "truth", f"whether {self}"), 1, f"this has to hold: {self}")
+        trace.demand(
+            RelKind.EQ, dim_from_value(trace, count, "truth", f"whether {self}"), 1, f"this has to hold: {self}"
+        )
 
     def computed(self, trace: Trace) -> Any:
         """The truth value as the program finds it out."""

@@ -10,7 +10,7 @@ from dyn.source import Loc, user_loc
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FallbackReason:
     """A reason why another library makes calls of a function, and the line."""
 
     reason: str

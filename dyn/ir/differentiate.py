@@ -72,7 +72,7 @@ def leading_to(ops: Sequence[Op], results: Iterable[Value]) -> tuple[Op, ...]:
     needed = set(results)
     found: list[Op] = []
     for op in reversed(ops):
-        if op.opdef.kind is OpKind.MEASURE or has_effect(op) or any(v in needed for v in op.results):
+        if op.opdef.kind is OpKind.DATA_DEPENDENT_SIZE or has_effect(op) or any(v in needed for v in op.results):
             found.append(op)
             needed.update(op.reads())
     return tuple(reversed(found))

@@ -32,7 +32,7 @@ def has_effect(op: Op) -> bool:
 def must_run(op: Op) -> bool:
     """Whether an op is needed although nobody reads its results: it, or one that it runs, has an effect or measures a
     dim."""
-    if op.opdef.kind is OpKind.MEASURE or has_own_effect(op):
+    if op.opdef.kind is OpKind.DATA_DEPENDENT_SIZE or has_own_effect(op):
         return True
     return any(must_run(inner) for region in op.regions for inner in region.ops)
 
@@ -65,7 +65,7 @@ def without_effects(region: Region, known: Mapping[Value, Value] | None = None) 
     results = tuple([values.get(v, v) for v in region.results])
     needed, kept = set(results), list[Op]()
     for op in reversed(ops):
-        if op.opdef.kind is OpKind.MEASURE or any(v in needed for v in op.results):
+        if op.opdef.kind is OpKind.DATA_DEPENDENT_SIZE or any(v in needed for v in op.results):
             kept.append(op)
             needed.update(op.reads())
     for value, op in gone.items():

@@ -13,8 +13,8 @@ import numpy as np
 
 from dyn.frozen import record
 from dyn.ir.core import Op, Region, Value, attr_values
+from dyn.ir.data_dependent import bound_dim, size_demand
 from dyn.ir.differentiate import leading_to
-from dyn.ir.measured import bound_dim, size_demand
 from dyn.ir.opdef import OpDef, OpKind, Sample
 from dyn.shapes import Relation, Symbol, evaluate
 

@@ -26,7 +26,7 @@ VmapMethod = Literal["sequential", "sequential_unrolled", "expand_dims", "broadc
 
 
 @record()
-class Expected:
+class ExternalResult:
     """A result that a call has to give, in the call at hand."""
 
     dtype: DType
@@ -36,7 +36,7 @@ class Expected:
 class PythonFunction(Protocol):
     """``function(arrays, expected)``: the results for operands that it may keep, checked against ``expected``."""
 
-    def __call__(self, arrays: Sequence[Array], expected: Sequence[Expected]) -> Sequence[Array]: ...
+    def __call__(self, arrays: Sequence[Array], expected: Sequence[ExternalResult]) -> Sequence[Array]: ...
 
 
 @record(eq=False)
@@ -82,7 +82,7 @@ class External:
             else "",
         )
 
-    def run_native(self, arrays: Sequence[Array], expected: Sequence[Expected]) -> tuple[Array, ...]:
+    def run_native(self, arrays: Sequence[Array], expected: Sequence[ExternalResult]) -> tuple[Array, ...]:
         """Call a native function with copies of arrays; ExternalError where it answers that it failed."""
         assert isinstance(self.function, NativeFunction)
         given = [np.array(x, order="C") for x in arrays]
@@ -117,7 +117,7 @@ class _Tensors:
 
 
 @record(eq=False)
-class Callee:
+class ExternalTarget:
     """The target of a ``custom_call``: an external function, or what is registered for a name, with attributes."""
 
     target: External | str
@@ -143,28 +143,28 @@ class Callee:
         return self.target, self.results, attrs_key(dict(self.attributes))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Callee) and self.key() == other.key()
+        return isinstance(other, ExternalTarget) and self.key() == other.key()
 
     def __hash__(self) -> int:
         return hash(self.key())
 
 
-def callee_of(op: Op) -> Callee | None:
+def callee_of(op: Op) -> ExternalTarget | None:
     """The function that an op calls; None of ops that call nothing outside."""
     target = op.attrs.get("target")
     if not isinstance(target, External | str):
         return None
-    return Callee(target, len(op.results), op.attrs.get("attributes", ()))
+    return ExternalTarget(target, len(op.results), op.attrs.get("attributes", ()))
 
 
-def callees(ops: Sequence[Op]) -> tuple[Callee, ...]:
+def callees(ops: Sequence[Op]) -> tuple[ExternalTarget, ...]:
     """The functions that ops call, those in their regions too, each once, in order."""
-    found: dict[Callee, None] = {}
+    found: dict[ExternalTarget, None] = {}
     _collect(ops, found)
     return tuple(found)
 
 
-def _collect(ops: Sequence[Op], found: dict[Callee, None]) -> None:
+def _collect(ops: Sequence[Op], found: dict[ExternalTarget, None]) -> None:
     for op in ops:
         callee = callee_of(op)
         if callee is not None:

@@ -99,7 +99,7 @@ class _Writer:
         """The order of the symbols, which is that of the terms of a dim."""
         for symbol in sorted(self.symbols, key=lambda s: s.uid):
             self.names.append(f"{symbol.name!r} {symbol.origin!r}")
-            self.lines.append(f"{self.symbols[symbol]} {symbol.measured}")
+            self.lines.append(f"{self.symbols[symbol]} {symbol.data_dependent}")
 
     def relation(self, relation: Relation) -> None:
         shapes = [None if s is None else self.shape(s) for s in (relation.lhs_shape, relation.rhs_shape)]

@@ -49,7 +49,7 @@ class OpKind(Enum):
     #: Runs its regions: a loop, or a choice.
     CONTROL = "control"
     #: Finds out a dim: the symbol that is its attribute ``dim`` is from then on the number that its operand is.
-    MEASURE = "measure"
+    DATA_DEPENDENT_SIZE = "measure"
     #: Its first region, written out where it stands (``loops`` says when).
     CALL = "call"
     #: Its operands again, each as a result. What reads a result is neither merged with what reads the operand, nor run
@@ -161,26 +161,26 @@ ElementRule = Callable[[ScalarBuilder, Any, tuple[Dim, ...], Get], Any]
 
 
 @record()
-class Elements:
+class ElementLoops:
     """``loops`` of an op each of whose result elements is scalar code over operand elements."""
 
     at: ElementRule
 
 
 @record()
-class Pieces(Elements):
+class Pieces(ElementLoops):
     """``loops`` of an op whose result is its operands one after the other along its attribute ``dimension``."""
 
 
 @record()
-class Reduction:
+class ReductionLoops:
     """``loops`` of a reduction: its attributes ``axes`` are folded with ``combine``."""
 
     combine: Callable[[Any], Any]
 
 
 @record()
-class OrderedReduction:
+class OrderedReductionLoops:
     """``loops`` of a reduction with the op's own region, in the order of the elements.
 
     The operands are n arrays, all folded along the attributes ``axes``, and n scalars that the folds start from. The
@@ -189,12 +189,12 @@ class OrderedReduction:
 
 
 @record()
-class Contraction:
+class ContractionLoops:
     """``loops`` of a contraction: StableHLO's dot_general dimension numbers, in its attributes."""
 
 
 @record()
-class Running:
+class RunningLoops:
     """``loops`` of a running reduction: along the attribute ``dimension``, each element is ``combine`` of its operand's
     elements up to there, in their order; from the last one on with the attribute ``reverse``."""
 
@@ -226,7 +226,7 @@ class Inline(Enum):
 
 
 @record()
-class Library:
+class LibraryRoutine:
     """``loops`` of an OPAQUE op that a library computes: the host program calls its ``reference``; or native code, if
     there is some for it, by the name ``routine`` (``dyn.lower.library_calls``).
 
@@ -293,18 +293,18 @@ class Convolution:
 
 
 Loops = (
-    Elements
-    | Reduction
-    | OrderedReduction
+    ElementLoops
+    | ReductionLoops
+    | OrderedReductionLoops
     | WindowFold
     | OrderedWindows
-    | Contraction
+    | ContractionLoops
     | Convolution
     | Scatter
-    | Running
+    | RunningLoops
     | Control
     | Inline
-    | Library
+    | LibraryRoutine
     | Composite
     | None
 )

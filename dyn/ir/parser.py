@@ -226,7 +226,7 @@ class _Parser:
                     self.fail_at(name.at, f"the dim {name.text} is declared twice")
                 self.position = i + 3
                 origin = self.string()
-                self.symbols[name.text] = symbol(name.text, origin, measured=self.accept("measured"))
+                self.symbols[name.text] = symbol(name.text, origin, data_dependent=self.accept("measured"))
         self.position = 0
 
     def param(self) -> tuple[Value, ParamInfo]:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from dyn.ir.builder import Builder, Restated
 from dyn.ir.core import Attr, Function, Op, Region, Value, attrs_key, with_operands
 from dyn.ir.effects import has_own_effect, must_run
-from dyn.ir.nested import body_of, carries, region_function, unchanged, with_regions
 from dyn.ir.opdef import OpKind
-from dyn.ir.redim import Redimension
+from dyn.ir.region_passes import body_of, carries, region_function, unchanged, with_regions
 from dyn.ir.simplify import FOLD_LIMIT, simplify
+from dyn.ir.substitute_dims import Redimension
 from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, SymExpr, value_conditions
 from dyn.source import UNKNOWN
 
@@ -80,7 +80,7 @@ class _Refiner(Redimension):
         return self.facts.simplify(dim)
 
     def attrs(self, op: Op) -> Mapping[str, Attr]:
-        return op.attrs if op.opdef.kind is OpKind.MEASURE else super().attrs(op)
+        return op.attrs if op.opdef.kind is OpKind.DATA_DEPENDENT_SIZE else super().attrs(op)
 
     def op(self, op: Op) -> Op:
         made = super().op(op)
@@ -301,7 +301,7 @@ def _own_results(function: Function) -> Function:
 
 def _has_memory(value: Value, op: Op) -> bool:
     """Whether the op that makes a value can write it to where it is wanted."""
-    shared = (OpKind.GENERATE, OpKind.MEASURE)
+    shared = (OpKind.GENERATE, OpKind.DATA_DEPENDENT_SIZE)
     return op.opdef.kind not in shared and value not in op.results[: carries(op)]
 
 

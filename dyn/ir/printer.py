@@ -122,7 +122,7 @@ class _Printer:
         self.lines.append(f"func @{function.name}({params}) -> ({results}) {{")
         declared = {d.symbol: d for d in function.facts.declarations}
         for symbol, name in self.symbols.items():
-            measured = " measured" if symbol.measured else ""
+            measured = " measured" if symbol.data_dependent else ""
             self.lines.append(
                 f"  dim {name}: {quoted(symbol.origin)}{measured}{self.declaration(declared.get(symbol))}"
             )

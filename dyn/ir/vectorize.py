@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dyn.errors import UnsupportedOpError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Region, Value
-from dyn.ir.measured import with_own_dims
+from dyn.ir.data_dependent import with_own_dims
+from dyn.ir.inline_regions import copied
 from dyn.ir.opdef import NoBatch
-from dyn.ir.splice import copied
 from dyn.shapes import Dim
 
 

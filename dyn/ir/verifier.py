@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from dyn.errors import DynError, IRError
 from dyn.ir.core import Function, Op, Region, Value, attrs_key
-from dyn.ir.measured import bound_dim, own_mentions
+from dyn.ir.data_dependent import bound_dim, own_mentions
 from dyn.ir.printer import print_around, symbol_names
 from dyn.ir.types import TensorType, same_type
 from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind, Symbol, broadcast

@@ -11,7 +11,7 @@ from typing import Any
 
 from dyn.errors import ArgumentError
 from dyn.source import user_loc
-from dyn.specialize.carried import carried
+from dyn.specialize.runtime_arguments import as_runtime_argument
 from dyn.trace import control
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim
@@ -144,7 +144,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
 
     bounds = (lower, upper)
     fixed = all(isinstance(bound, int | SymbolicDim) for bound in bounds)
-    given = tuple([carried(bound) for bound in bounds]) if fixed else bounds
+    given = tuple([as_runtime_argument(bound) for bound in bounds]) if fixed else bounds
     return Transformed("fori_loop", body_fun, inside)(given, init_val)
 
 
@@ -178,7 +178,7 @@ def scan(
         start, arrays, given = args
         return control.scan(trace, f, start, arrays, length if given is None else given, reverse)
 
-    return Transformed("scan", f, inside)(init, xs, carried(length))
+    return Transformed("scan", f, inside)(init, xs, as_runtime_argument(length))
 
 
 def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:

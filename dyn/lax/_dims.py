@@ -8,9 +8,9 @@ import numpy as np
 
 from dyn.errors import ArgumentError, ShapeError
 from dyn.source import user_loc
+from dyn.trace.data_dependent import dim_from_value
 from dyn.trace.dims import unwrap_dim, wrap_dim
 from dyn.trace.lift import is_liftable, lift
-from dyn.trace.measured import measure
 from dyn.trace.tracer import active_trace
 
 
@@ -51,7 +51,7 @@ def as_dim(value: Any, *, max: Any = None, name: str = "size") -> Any:
         raise _no_integer(value)
     if max is not None and limit is None:
         raise ArgumentError(f"as_dim: max={max!r} is no size.", loc=user_loc(), remedy="pass an int or a dimension.")
-    return wrap_dim(trace, measure(trace, count, name, f"as_dim(..., name={name!r})", limit))
+    return wrap_dim(trace, dim_from_value(trace, count, name, f"as_dim(..., name={name!r})", limit))
 
 
 def _no_integer(value: Any) -> ArgumentError:

@@ -19,9 +19,9 @@ from dyn.ir.core import Value
 from dyn.shapes import Dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
+from dyn.trace.data_dependent import dim_from_value
 from dyn.trace.dims import SymbolicDim, unwrap_dim
 from dyn.trace.lift import converted, does_not_fit, is_liftable, lift, settled_dtype, yields_to
-from dyn.trace.measured import measure
 from dyn.trace.pytree import flatten
 from dyn.trace.tracer import Tracer, active_trace
 
@@ -64,7 +64,7 @@ def dtype_of(value: Any) -> DType:
 def size_of(what: str, size: Any) -> Dim:
     """A size that a user gives: an int, a dimension, or a traced integer, which is measured when the program runs."""
     if isinstance(size, Tracer) and size.ndim == 0 and size.element_type.is_integer:
-        return measure(size._trace, size._value, "size", f"a size that {what} is given", None)
+        return dim_from_value(size._trace, size._value, "size", f"a size that {what} is given", None)
     found = unwrap_dim(size)
     if found is None:
         raise UnsupportedOpError(

@@ -18,7 +18,7 @@ TABLE_WORDS = 15
 PROGRAM_NUMBER = -8
 
 
-class Tensor:
+class TensorOffsets:
     """The byte offsets of an operand or a result. Before a call a caller may note in ``TAG`` how an operand lies."""
 
     DATA, TAG, RANK, DIMS, STRIDES, BYTES = 0, 8, 12, 16, 24, 32

@@ -14,8 +14,8 @@ from dyn.errors import NotYetError
 from dyn.frozen import record
 from dyn.ir.binding import AxisCheck, Bind, bind_function
 from dyn.ir.core import Dense, Function, Op, Value, attr_dims
-from dyn.ir.measured import size_demand
-from dyn.lower.layout import LoopPlaces, Place, Scope, lay_out
+from dyn.ir.data_dependent import size_demand
+from dyn.lower.layout import ArenaScope, LoopPlaces, StoragePlace, lay_out
 from dyn.schedule.donate import Reuse
 from dyn.schedule.launch import Body, Launch, divides, walk_launches
 from dyn.shapes import Declaration, Dim, Opaque, OpaqueKind, Reason, Relation, RelKind, Symbol, as_dim, dim_max, dim_sum
@@ -36,7 +36,7 @@ class Fault(Enum):
     DEVICE = "the device failed"
 
 
-class Space(Enum):
+class MemorySpace(Enum):
     """Memory that the buffers of a program are in."""
 
     HOST = "host"
@@ -70,7 +70,7 @@ class HostProgram:
     sites: tuple[Site, ...]
     slots: tuple[Dim, ...]
     segments: tuple[int, ...]
-    places: dict[Value, Place]
+    places: dict[Value, StoragePlace]
     #: The largest sizes that the call makes, in elements: each must fit the address space.
     sizes: tuple[Dim, ...]
     launches: tuple[Launch, ...]
@@ -81,13 +81,13 @@ class HostProgram:
     loops: Mapping[Launch, LoopPlaces] = field(default_factory=dict[Launch, LoopPlaces])
     variables: int = 0
     #: The conditional regions (``Body.conditional``), with what they have alone.
-    scopes: Mapping[Body, Scope] = field(default_factory=dict[Body, Scope])
+    scopes: Mapping[Body, ArenaScope] = field(default_factory=dict[Body, ArenaScope])
     #: The large constants, by number: arrays that are there before a call.
     constants: tuple[Dense, ...] = ()
     #: The bytes of a red zone (``dyn.lower.host_llvm.red_zones``): a multiple of ALIGNMENT, 0 for none.
     red_zone: int = 0
     #: The memory of all buffers: arguments, results, constants and the arena. Sizes are this machine's.
-    space: Space = Space.HOST
+    space: MemorySpace = MemorySpace.HOST
 
     def zones(self) -> tuple[tuple[int, int | None], ...]:
         """The red zones of the arena: the segment of each, and the slot that it is behind, if it is not the first."""
@@ -119,7 +119,7 @@ class HostProgram:
     def text(self) -> str:
         """The program as people and golden files read it."""
         lines = [f"host @{self.function.name} {{"]
-        if self.space is Space.DEVICE:
+        if self.space is MemorySpace.DEVICE:
             lines.append("  buffers in the memory of a device")
         names = [info.name for info in self.function.infos]
         for bind in self.binds:
@@ -147,7 +147,7 @@ class HostProgram:
         for launch in launches:
             arguments = ", ".join(f"{self.places[v].kind} {self.places[v].number}" for v in launch.buffers)
             when = "" if launch.when is None else f" if {launch.when.describe()}"
-            device = self.space is Space.DEVICE
+            device = self.space is MemorySpace.DEVICE
             when += "".join(f" unless {condition.describe()}" for condition in launch.unless)
             if launch.measures is not None:
                 fetched = ", fetched" if device else ""
@@ -194,7 +194,7 @@ def build_host(
     guards: tuple[Relation, ...],
     reuses: tuple[Reuse, ...] = (),
     red_zone: int = 0,
-    space: Space = Space.HOST,
+    space: MemorySpace = MemorySpace.HOST,
 ) -> HostProgram:
     """The host program that runs ``launches``. Guards were checked when this version was chosen, and are not again."""
     function = plan.function
@@ -204,7 +204,7 @@ def build_host(
     symbols += measuring
     for symbol in function.symbols():
         # A fact may be about what was measured in a function that was transformed, and is not here itself.
-        if symbol not in symbols and not symbol.measured:
+        if symbol not in symbols and not symbol.data_dependent:
             raise NotYetError(
                 f"the dimension {symbol.name} ({symbol.origin}) follows from no argument's shape.",
                 remedy="let an axis of some argument be that dimension alone.",
@@ -226,7 +226,7 @@ def build_host(
         sites += [Fault.LIBRARY, Fault.TOO_LONG]
     if red_zone:
         sites += [Fault.OVERRUN]
-    if space is Space.DEVICE:
+    if space is MemorySpace.DEVICE:
         sites += [Fault.DEVICE]
     layout = lay_out(plan, launches)
     return HostProgram(

@@ -9,9 +9,9 @@ from dyn.errors import DeviceError, DomainError, OverrunError, ShapeError
 from dyn.integers import sized
 from dyn.ir.binding import AxisCheck, axis_error
 from dyn.ir.core import Op
-from dyn.ir.opdef import Library
+from dyn.ir.opdef import LibraryRoutine
 from dyn.lower.host import Fault, HostProgram, InRegion, LocatedDim, launch_dims, located_dims
-from dyn.lower.layout import Place
+from dyn.lower.layout import StoragePlace
 from dyn.schedule.launch import dispatches, walk_launches
 from dyn.shapes import Declaration, Dim, Opaque, Relation, Symbol, as_dim, evaluate, format_dim, free_symbols
 from dyn.shapes.expr import atom_dim
@@ -54,7 +54,7 @@ def render_failure(
         return too_large if found is None else found
     if what is Fault.TOO_LONG:
         loops = [launch.call.opdef.loops for launch in walk_launches(program.launches) if launch.call is not None]
-        sorts = [one.routine == "sort" for one in loops if isinstance(one, Library) and one.routine is not None]
+        sorts = [one.routine == "sort" for one in loops if isinstance(one, LibraryRoutine) and one.routine is not None]
         matrix = "a matrix has 2^31 or more rows or columns, or as much to work with, and LAPACK counts in 32 bits"
         axis = "2^32 - 1 or more elements are to be sorted with their places, which have 32 bits"
         reasons = ([] if all(sorts) else [matrix]) + ([axis] if any(sorts) else [])
@@ -83,7 +83,7 @@ def _overrun(program: HostProgram, number: int, zone: int) -> OverrunError:
         segment, slot = program.zones()[zone - most]
         slot_ahead = program.segments.index(segment) if slot is None else slot
         around = "before" if slot is None else "behind"
-        place = Place("arena", slot_ahead)
+        place = StoragePlace("arena", slot_ahead)
         types = dict.fromkeys(str(v.type) for v, at in program.places.items() if at == place)
         where = f"{around} slot {slot_ahead} of the arena, which is for {', '.join(types)}"
     return OverrunError(f"{who} wrote {where}.", loc=launch.group.ops[-1].loc, remedy=remedy)
@@ -133,7 +133,7 @@ def _nonsense(program: HostProgram, env: Mapping[Symbol, int], dims: Iterable[Lo
     """
 
     def order(found: LocatedDim) -> bool:
-        return found.inside or any(symbol.measured for symbol in free_symbols(found.dim))
+        return found.inside or any(symbol.data_dependent for symbol in free_symbols(found.dim))
 
     for located in sorted(dims, key=order):
         dim, loc = located.dim, located.loc

@@ -19,8 +19,8 @@ from dyn.errors import IRError
 from dyn.frozen import record
 from dyn.ir.builder import buffer_of
 from dyn.ir.core import Dense, Value
-from dyn.ir.nested import carries, is_loop, unchanged
 from dyn.ir.opdef import Control
+from dyn.ir.region_passes import carries, is_loop, unchanged
 from dyn.lower.slots import Life, chosen_slot
 from dyn.schedule.donate import stored_results
 from dyn.schedule.launch import Body, Launch, divides
@@ -32,7 +32,7 @@ ALIGNMENT = 64
 
 
 @dataclass(eq=False)
-class Scope:
+class ArenaScope:
     """Memory that a conditional region has alone: its sizes mean something where it may run.
 
     ``sizes`` are the bytes of its arrays, where they depend on the call, and ``slots`` the parts of the arena that are
@@ -45,7 +45,7 @@ class Scope:
 
 
 @record()
-class Place:
+class StoragePlace:
     """Place of a stored value: ``input``, ``output`` or ``constant`` number, an ``arena`` slot, or at a ``variable``
     pointer."""
 
@@ -61,17 +61,17 @@ class Carried:
     """
 
     current: int
-    home: Place
+    home: StoragePlace
     following: int | None = None
-    spare: Place | None = None
+    spare: StoragePlace | None = None
 
 
 @record()
-class Row:
+class RowPointer:
     """A variable that goes along the rows of an array, ``step`` bytes at a time."""
 
     variable: int
-    array: Place
+    array: StoragePlace
     step: Dim
 
 
@@ -80,8 +80,8 @@ class LoopPlaces:
     """The variables of a loop; where its condition's answer lies, if it has one, or how many steps it takes."""
 
     carried: tuple[Carried, ...]
-    rows: tuple[Row, ...] = ()
-    condition: Place | None = None
+    rows: tuple[RowPointer, ...] = ()
+    condition: StoragePlace | None = None
     length: Dim = 0
     reverse: bool = False
 
@@ -98,19 +98,19 @@ class LoopPlaces:
 
 
 @dataclass(eq=False)
-class Layout:
+class MemoryLayout:
     """The whole layout. ``sizes`` are the bytes of every array, where they depend on the call.
 
     Slot ``i`` is in segment ``segments[i]``: 0, or the number of the dim, from 1, in the order of the launches.
     """
 
-    places: dict[Value, Place]
+    places: dict[Value, StoragePlace]
     slots: list[Dim] = field(default_factory=list[Dim])
     segments: list[int] = field(default_factory=list[int])
     loops: dict[Launch, LoopPlaces] = field(default_factory=dict[Launch, LoopPlaces])
     variables: int = 0
     #: The regions that demand something of the dims, and the values that are theirs alone.
-    scopes: dict[Body, Scope] = field(default_factory=dict[Body, Scope])
+    scopes: dict[Body, ArenaScope] = field(default_factory=dict[Body, ArenaScope])
     scoped: set[Value] = field(default_factory=set[Value])
     #: The constants that lie in buffers, each once, by what they are known by.
     constants: dict[str, Dense] = field(default_factory=dict[str, Dense])
@@ -126,17 +126,17 @@ def _sizes(values: Sequence[Value]) -> tuple[Dim, ...]:
     return tuple(dict.fromkeys([size for size in sizes if isinstance(size, SymExpr)]))
 
 
-def lay_out(plan: Plan, launches: tuple[Launch, ...]) -> Layout:
+def lay_out(plan: Plan, launches: tuple[Launch, ...]) -> MemoryLayout:
     """Give each stored value of a plan, and of its loops and choices, a place."""
     function = plan.function
-    places = {value: Place("input", i) for i, value in enumerate(function.params)}
-    places |= {value: Place("output", number) for number, value in enumerate(stored_results(plan))}
-    layout = Layout(places)
+    places = {value: StoragePlace("input", i) for i, value in enumerate(function.params)}
+    places |= {value: StoragePlace("output", number) for number, value in enumerate(stored_results(plan))}
+    layout = MemoryLayout(places)
     numbers: dict[str, int] = {}
     for value, dense in _buffers(plan):
         name = dense.content.hex()
         layout.constants.setdefault(name, dense)
-        places[value] = Place("constant", numbers.setdefault(name, len(numbers)))
+        places[value] = StoragePlace("constant", numbers.setdefault(name, len(numbers)))
     _Layouter(layout, function.facts).block(launches)
     return layout
 
@@ -160,17 +160,17 @@ def aligned(size: Dim) -> Dim:
 
 
 class _Layouter:
-    def __init__(self, layout: Layout, facts: Facts) -> None:
+    def __init__(self, layout: MemoryLayout, facts: Facts) -> None:
         self.layout, self.facts = layout, facts
         self.places = layout.places
         self.free: list[int] = []
         #: The slots that are free once nothing reads a value any more.
         self.owned: dict[Value, list[int]] = {}
         #: The segments that begin with the dims that are measured, and how many there are so far.
-        self.measured: dict[Symbol, int] = {}
+        self.data_dependent: dict[Symbol, int] = {}
         self.count = 0
         #: The innermost conditional region around.
-        self.scope: Scope | None = None
+        self.scope: ArenaScope | None = None
         #: Sizes in bytes rounded up: layers have most of theirs in common.
         self._aligned: dict[Dim, Dim] = {}
 
@@ -187,7 +187,7 @@ class _Layouter:
         if not body.conditional:
             self.block(body.launches)
             return
-        self.scope = self.layout.scopes[body] = Scope()
+        self.scope = self.layout.scopes[body] = ArenaScope()
         self.block(body.launches)
         own = [v for v in itertools.islice(self.places, known, None) if v not in self.layout.scoped]
         self.scope.sizes = _sizes(own)
@@ -211,7 +211,7 @@ class _Layouter:
                 self.control(launch)
             elif launch.measures is not None:
                 self.count += 1
-                self.measured[launch.measures] = self.count
+                self.data_dependent[launch.measures] = self.count
                 self.places[launch.buffers[1]] = self.places[launch.buffers[0]]
             else:
                 for value in (*launch.group.outputs, *launch.temporaries):
@@ -227,11 +227,11 @@ class _Layouter:
     def allocate(self, value: Value, life: Life | None = None) -> None:
         if value not in self.places:
             slot = self.slot(value.type.nbytes, life)
-            self.places[value] = Place("arena", slot)
+            self.places[value] = StoragePlace("arena", slot)
             self.owned[value] = [slot]
 
     def slot(self, nbytes: Dim, life: Life | None = None) -> int:
-        segment = max([self.measured[s] for s in free_symbols(nbytes) if s.measured], default=0)
+        segment = max([self.data_dependent[s] for s in free_symbols(nbytes) if s.data_dependent], default=0)
         size = self.aligned(nbytes)
         if self.scope is None or self.is_sound(size):
             return chosen_slot(size, segment, self.layout.slots, self.layout.segments, self.free, self.facts, life)
@@ -294,7 +294,7 @@ class _Layouter:
             self.allocate(result)
         else:
             aside.append(self.slot(nbytes))
-            self.places[result] = Place("arena", aside[-1])
+            self.places[result] = StoragePlace("arena", aside[-1])
 
     def loop(self, launch: Launch, operands: Sequence[Value], results: Sequence[Value], aside: list[int]) -> None:
         (op,) = launch.group.ops
@@ -306,14 +306,14 @@ class _Layouter:
             else:
                 self.places[results[i]] = self.places[operands[i]]
                 self.places |= {b.params[i]: self.places[operands[i]] for b in launch.bodies}
-        rows: list[Row] = []
-        condition: Place | None = None
+        rows: list[RowPointer] = []
+        condition: StoragePlace | None = None
         if op.opdef.loops is Control.SCAN:
             rows = self.rows(launch, operands[count:], results[count:], aside)
         else:
             (answer,) = launch.bodies[0].results
             aside.append(self.slot(answer.type.nbytes))
-            condition = self.places[answer] = Place("arena", aside[-1])
+            condition = self.places[answer] = StoragePlace("arena", aside[-1])
         for inner in launch.bodies:
             self.region(inner)
         self.layout.loops[launch] = LoopPlaces(
@@ -327,7 +327,7 @@ class _Layouter:
         if home.kind != "arena":
             raise IRError(f"{start!r}, which a loop changes, is not its own")
         current = self.variable()
-        here = Place("variable", current)
+        here = StoragePlace("variable", current)
         self.places |= {b.params[i]: here for b in launch.bodies}
         self.places[result] = here
         self.owned[result] = self.owned.pop(start, [])
@@ -335,15 +335,17 @@ class _Layouter:
             self.places[body.results[i]] = here
             return Carried(current, home)
         following = self.variable()
-        self.places[body.results[i]] = Place("variable", following)
+        self.places[body.results[i]] = StoragePlace("variable", following)
         slot = self.slot(result.type.nbytes)
         self.owned[result].append(slot)
-        return Carried(current, home, following, Place("arena", slot))
+        return Carried(current, home, following, StoragePlace("arena", slot))
 
-    def rows(self, launch: Launch, arrays: Sequence[Value], results: Sequence[Value], aside: list[int]) -> list[Row]:
+    def rows(
+        self, launch: Launch, arrays: Sequence[Value], results: Sequence[Value], aside: list[int]
+    ) -> list[RowPointer]:
         """Variables for the rows that a step reads, and for those that it makes."""
         body = launch.bodies[-1]
-        rows: list[Row] = []
+        rows: list[RowPointer] = []
         inside = [*body.params[len(body.params) - len(arrays) :], *body.results[len(body.results) - len(results) :]]
         for array in results:
             self.result(array, launch, array.type.nbytes, aside)
@@ -353,8 +355,8 @@ class _Layouter:
         types = [v.type for v in (*op.operands[count:], *op.results[count:])]
         for array, row, type in zip((*arrays, *results), inside, types, strict=True):
             variable = self.variable()
-            self.places[row] = Place("variable", variable)
-            rows.append(Row(variable, self.places[array], type.with_shape(type.shape[1:]).nbytes))
+            self.places[row] = StoragePlace("variable", variable)
+            rows.append(RowPointer(variable, self.places[array], type.with_shape(type.shape[1:]).nbytes))
         return rows
 
 

@@ -1,4 +1,4 @@
-"""Library calls that there is native code for, by the name ``Library.routine``."""
+"""Library calls that there is native code for, by the name ``LibraryRoutine.routine``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from dyn.frozen import record
 from dyn.ir.core import Op
-from dyn.ir.opdef import Library
+from dyn.ir.opdef import LibraryRoutine
 from dyn.lower.abi import LIBRARY_SYMBOL, NATIVE_SYMBOL
 from dyn.lower.lapack.call import LibraryCall
 from dyn.lower.lapack.routines import ROUTINES
@@ -30,7 +30,7 @@ def emit_library_call(op: Op, target: Target, *, lapack: bool) -> LibraryText | 
     have equal symbols.
     """
     loops = op.opdef.loops
-    if not isinstance(loops, Library) or loops.routine is None:
+    if not isinstance(loops, LibraryRoutine) or loops.routine is None:
         return None
     types = ",".join(f"{v.dtype.name}{len(v.shape)}" for v in (*op.operands, *op.results))
     identity = f"{loops.routine} {types} {sorted(op.attrs.items())}"

@@ -34,7 +34,7 @@ class Module:
 
     def __init__(self) -> None:
         self._head: dict[str, str] = {}
-        self._functions: list[Function] = []
+        self._functions: list[FunctionBuilder] = []
         self._strings: dict[bytes, str] = {}
 
     def text(self) -> str:
@@ -76,10 +76,10 @@ class Module:
         exported: bool = True,
         inline: bool = False,
         attributes: str = "",
-    ) -> Function:
+    ) -> FunctionBuilder:
         """A new function; its parameters are ``%name``. It is inlined where that is asked for, and nowhere else;
         ``attributes`` are LLVM's."""
-        function = Function(
+        function = FunctionBuilder(
             name, result, params, exported=exported, attributes="alwaysinline" if inline else attributes
         )
         self._functions.append(function)
@@ -89,7 +89,7 @@ class Module:
 class Var:
     """A variable on the stack."""
 
-    def __init__(self, function: Function, type: str, address: str) -> None:
+    def __init__(self, function: FunctionBuilder, type: str, address: str) -> None:
         self._function, self.type, self.address = function, type, address
 
     def get(self) -> str:
@@ -102,7 +102,7 @@ class Var:
 class Branch:
     """The two sides of an ``if_else``; each is entered by ``with``."""
 
-    def __init__(self, function: Function, condition: str) -> None:
+    def __init__(self, function: FunctionBuilder, condition: str) -> None:
         self._function = function
         self._then, self._otherwise, self._end = (function.fresh(n) for n in ("then", "else", "end"))
         self._condition = condition
@@ -126,10 +126,10 @@ class Branch:
         f.label(self._end)
 
 
-class Loop:
+class EndlessLoop:
     """An endless loop, left by a break."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: FunctionBuilder) -> None:
         self._function = function
         self.head, self.done = function.fresh("loop"), function.fresh("done")
 
@@ -146,7 +146,7 @@ class Loop:
         self._function.jump(self.head)
 
 
-class Function:
+class FunctionBuilder:
     """A function being written. A block that has been ended, by a return or a break, takes no more code."""
 
     def __init__(
@@ -212,8 +212,8 @@ class Function:
         return Branch(self, condition)
 
     @contextmanager
-    def loop(self) -> Iterator[Loop]:
-        loop = Loop(self)
+    def loop(self) -> Iterator[EndlessLoop]:
+        loop = EndlessLoop(self)
         self.jump(loop.head)
         self.label(loop.head)
         yield loop

@@ -7,7 +7,7 @@ results, dense; ``results`` is where the results begin. It returns one of the st
 from __future__ import annotations
 
 from dyn.ir.core import Op
-from dyn.lower.abi import ALLOC, FREE, Tensor
+from dyn.lower.abi import ALLOC, FREE, TensorOffsets
 from dyn.lower.native import Module
 
 #: What a call answers: that its results are there, that there was no memory to compute with, and that a size is one
@@ -29,12 +29,12 @@ class NativeCall:
 
     def size(self, tensor: int, axis: int) -> str:
         """A size of a tensor, the operands and then the results, by its axis; negative ones count from the end."""
-        dims = self.f.load("ptr", "%tensors", tensor * Tensor.BYTES + Tensor.DIMS)
+        dims = self.f.load("ptr", "%tensors", tensor * TensorOffsets.BYTES + TensorOffsets.DIMS)
         return self.f.load("i64", dims, 8 * (axis % len(self.values[tensor].shape)))
 
     def data(self, tensor: int) -> str:
         """The address of a tensor's elements."""
-        return self.f.load("ptr", "%tensors", tensor * Tensor.BYTES + Tensor.DATA)
+        return self.f.load("ptr", "%tensors", tensor * TensorOffsets.BYTES + TensorOffsets.DATA)
 
     def product(self, *sizes: str) -> str:
         total = sizes[0] if sizes else "1"

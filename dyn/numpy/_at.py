@@ -18,9 +18,9 @@ from dyn.eager import eager_function
 from dyn.errors import UnsupportedOpError
 from dyn.numpy._portable_index import index_of, portable
 from dyn.numpy._public import Array, ArrayLike, found_trace
-from dyn.numpy._update import Options, items_of, taken, updated
+from dyn.numpy._update import IndexOptions, items_of, taken, updated
 from dyn.source import user_loc
-from dyn.specialize.carried import is_array
+from dyn.specialize.runtime_arguments import is_array
 from dyn.trace.tracer import Tracer
 
 __all__ = ["At", "AtIndex"]
@@ -141,7 +141,7 @@ class AtIndex:
         """
         return self._update("apply", func, _options(mode, wrap_negative_indices, unique_indices))
 
-    def _update(self, how: str, values: Any, options: Options) -> Array:
+    def _update(self, how: str, values: Any, options: IndexOptions) -> Array:
         if found_trace(self._array, values, *items_of(self._index)) is None:
             index = portable(self._array, self._index, options)
             values = np.array(values) if isinstance(values, list | tuple) else values
@@ -151,7 +151,7 @@ class AtIndex:
         return updated(self._array, self._index, values, how, options)
 
 
-def _options(mode: Any, wrap: bool, unique: bool) -> Options:
+def _options(mode: Any, wrap: bool, unique: bool) -> IndexOptions:
     if mode not in _MODES:
         raise UnsupportedOpError(
             f"x.at[...]: {mode!r} is no mode.",
@@ -162,7 +162,7 @@ def _options(mode: Any, wrap: bool, unique: bool) -> Options:
 
 
 #: Equal ones are one object, which is how the native entry knows them.
-_same_options = functools.lru_cache(Options)
+_same_options = functools.lru_cache(IndexOptions)
 
 
 def _outside(fn: F) -> F:
@@ -171,10 +171,10 @@ def _outside(fn: F) -> F:
 
 
 @_outside
-def _get(x: ArrayLike, parts: tuple[Any, ...], options: Options, fill_value: ArrayLike) -> Tracer:
+def _get(x: ArrayLike, parts: tuple[Any, ...], options: IndexOptions, fill_value: ArrayLike) -> Tracer:
     return taken(x, index_of(parts), options, fill_value)
 
 
 @_outside
-def _put(x: ArrayLike, parts: tuple[Any, ...], values: ArrayLike, how: str, options: Options) -> Tracer:
+def _put(x: ArrayLike, parts: tuple[Any, ...], values: ArrayLike, how: str, options: IndexOptions) -> Tracer:
     return updated(x, index_of(parts), values, how, options)

@@ -15,7 +15,7 @@ from dyn.numpy._creation import linspace
 from dyn.numpy._indexing import getitem
 from dyn.numpy._manipulation import view
 from dyn.numpy._nonzero import scattered
-from dyn.numpy._operands import cast, emit, like, measured, operand, promote, shape_of, to_float
+from dyn.numpy._operands import cast, emit, like, operand, promote, shape_of, size_from_value, to_float
 from dyn.numpy._options import check_rising, numbers_in, one_of, whole_number
 from dyn.numpy._public import Array, ArrayLike, Size, public
 from dyn.numpy._reductions import max as max_of
@@ -97,7 +97,9 @@ def bincount(
     if length is None:
         most: Array = max_of(places, initial=0) + 1
         count = where(_some(places), most, 0)
-        length = wrap_dim(value._trace, measured(count, "bincount", "one more than the greatest number of bincount"))
+        length = wrap_dim(
+            value._trace, size_from_value(count, "bincount", "one more than the greatest number of bincount")
+        )
     trace = value._trace
     count, least = shape_in(trace, (length, minlength), "bincount")
     own: Tracer | None = None

@@ -29,10 +29,10 @@ from dyn.numpy._operands import (
     dtype_of,
     emit,
     made,
-    measured,
     operand,
     promote,
     shape_of,
+    size_from_value,
     tracer,
 )
 from dyn.numpy._options import one_of, whole_number
@@ -41,7 +41,7 @@ from dyn.numpy._standard import check_device
 from dyn.numpy._unary import filled, negative
 from dyn.shapes import Dim, dim_max, floordiv
 from dyn.source import user_loc
-from dyn.specialize.carried import is_array
+from dyn.specialize.runtime_arguments import is_array
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim, unwrap_dim
 from dyn.trace.lift import check_integers, settled_dtype
@@ -370,7 +370,7 @@ def _measured_range(low: Any, high: Any, step: Any, dtype: DTypeLike) -> Tracer:
     else:
         count = emit("ceil", emit("divide", span, by))
     length = cast(emit("maximum", count, zero), dtypes.int64)
-    size = measured(length, "length", "the number of elements of an arange")
+    size = size_from_value(length, "length", "the number of elements of an arange")
     places = indices(trace, (size,), 0, wide)
     values = emit("add", expand(start, (size,)), emit("multiply", places, expand(by, (size,))))
     chosen = (dtypes.int64 if element.is_integer and start.weak else element) if dtype is None else dtype_of(dtype)

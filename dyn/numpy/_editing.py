@@ -17,7 +17,7 @@ from dyn.numpy._axes import one_axis, shape_in, text_of
 from dyn.numpy._binary import clip, remainder
 from dyn.numpy._broadcast import align, expand
 from dyn.numpy._diagonal import diag
-from dyn.numpy._index import Range, is_number, position, select
+from dyn.numpy._index import SliceRange, is_number, position, select
 from dyn.numpy._indexing import getitem
 from dyn.numpy._joining import concatenate
 from dyn.numpy._logic import truth
@@ -191,7 +191,7 @@ def _along(x: Tracer, axis: int, part: Any) -> Tracer:
     return getitem(x, (slice(None),) * axis + (part,))
 
 
-def _slice_of(what: str, x: Tracer, axis: int, obj: slice) -> Range:
+def _slice_of(what: str, x: Tracer, axis: int, obj: slice) -> SliceRange:
     """The elements that a slice takes; of a step other than 1 only where the size is known."""
     chosen = select(x, (slice(None),) * axis + (obj,)).ranges[axis]
     if (chosen.step != 1 or chosen.backwards) and not isinstance(shape_of(x)[axis], int):
@@ -317,7 +317,7 @@ def insert(x: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -
     return _taken(never_empty(both, number), number, where(k < first, k, moved))
 
 
-def _numbers_of(x: Tracer, taken: Range, size: Dim) -> Tracer:
+def _numbers_of(x: Tracer, taken: SliceRange, size: Dim) -> Tracer:
     """The places that a slice takes of an axis of ``size``."""
     whole: Array = size_of(x, size)
     places = _numbers(x, x._trace.facts.simplify(taken.count)) * taken.step + size_of(x, taken.start)

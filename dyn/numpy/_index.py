@@ -17,7 +17,7 @@ from dyn.frozen import record
 from dyn.numpy._axes import text_of
 from dyn.numpy._broadcast import expand, join_shapes
 from dyn.numpy._nonzero import mask_indices
-from dyn.numpy._operands import cast, constant, emit, made, measured, shape_of, size_in, tracer, vector_of
+from dyn.numpy._operands import cast, constant, emit, made, shape_of, size_from_value, size_in, tracer, vector_of
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
@@ -27,7 +27,7 @@ from dyn.trace.tracer import Tracer
 
 
 @record()
-class Range:
+class SliceRange:
     """The elements that a slice or a number takes of an axis: of ``length`` from ``start`` on every ``step``-th."""
 
     start: Dim
@@ -52,7 +52,7 @@ class Selection:
     elements in the same order, without the axes of numbers and with new ones: ``shape``.
     """
 
-    ranges: tuple[Range, ...]
+    ranges: tuple[SliceRange, ...]
     #: The axis and the places of each index array.
     arrays: tuple[tuple[int, Tracer], ...]
     #: The shape that the index arrays have together.
@@ -79,7 +79,7 @@ class Selection:
 def select(x: Tracer, index: Any) -> Selection:
     """The selection of ``x[index]``. Raises ShapeError where that is not there, UnsupportedOpError for no index."""
     items = _expanded(x, index if isinstance(index, tuple) else (index,))
-    ranges: list[Range] = []
+    ranges: list[SliceRange] = []
     arrays: list[tuple[int, Tracer]] = []
     #: The result's sizes so far, and which items are numbers or arrays: these are *advanced* where there is an array.
     shape: list[Dim] = []
@@ -99,9 +99,9 @@ def select(x: Tracer, index: Any) -> Selection:
         advanced.append(place)
         array = _array_index(x, item)
         if array is None:
-            ranges.append(Range(position(x, axis, item), 1))
+            ranges.append(SliceRange(position(x, axis, item), 1))
         else:
-            ranges.append(Range(0, shape_of(x)[axis]))
+            ranges.append(SliceRange(0, shape_of(x)[axis]))
             arrays.append((axis, array))
     if not arrays:
         return Selection(tuple(ranges), (), (), 0, tuple(shape))
@@ -173,7 +173,7 @@ def _as_mask(x: Tracer, item: Any) -> Tracer | None:
 # ---- slices ----------------------------------------------------------------------------------------------------------
 
 
-def _sliced(x: Tracer, axis: int, item: slice) -> Range:
+def _sliced(x: Tracer, axis: int, item: slice) -> SliceRange:
     trace, size = x._trace, shape_of(x)[axis]
     step = 1 if item.step is None or isinstance(item.step, Tracer) else size_in(trace, item.step, "a slice")
     if isinstance(item.step, Tracer) or not isinstance(step, int) or step == 0:
@@ -191,7 +191,7 @@ def _sliced(x: Tracer, axis: int, item: slice) -> Range:
     inside = _never_negative(trace, first)
     length = trace.facts.simplify(dim_max(last - first if inside else dim_min(last, last - first), 0))
     place = _start(trace, first if inside else dim_max(first, 0), dim_max(last, 0), length, size)
-    return Range(place, length, abs(step), step < 0)
+    return SliceRange(place, length, abs(step), step < 0)
 
 
 def _start(trace: Trace, first: Dim, limit: Dim, length: Dim, size: Dim) -> Dim:
@@ -231,7 +231,7 @@ def _bound(x: Tracer, axis: int, value: Any, step: int) -> Dim:
     negative = emit("compare", bound, zero, direction="LT")
     counted = emit("select", negative, emit("add", bound, end), bound)
     place = emit("minimum", emit("maximum", counted, zero), end)
-    return measured(place, "bound", f"a bound of a slice of axis {axis} of {text_of(x)}", size)
+    return size_from_value(place, "bound", f"a bound of a slice of axis {axis} of {text_of(x)}", size)
 
 
 def _counts_from_end(trace: Trace, bound: Any, size: Dim) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from dyn import dtypes
 from dyn.ir.core import Region
 from dyn.numpy._broadcast import expand
-from dyn.numpy._index import Range, Selection, select
+from dyn.numpy._index import Selection, SliceRange, select
 from dyn.numpy._manipulation import broadcast_to, view
 from dyn.numpy._operands import cast, constant, emit, made, operand, shape_of, tracer
 from dyn.ops.gather import gather_attrs
@@ -50,7 +50,7 @@ def read(x: Tracer, chosen: Selection, *, wrap: bool = True) -> Tracer:
     return _gathered(_cut(x, chosen.ranges), chosen, wrap)
 
 
-def _cut(x: Tracer, ranges: tuple[Range, ...]) -> Tracer:
+def _cut(x: Tracer, ranges: tuple[SliceRange, ...]) -> Tracer:
     """The box of a selection."""
     backwards = _backwards(ranges)
     if backwards:
@@ -61,7 +61,7 @@ def _cut(x: Tracer, ranges: tuple[Range, ...]) -> Tracer:
     return emit("slice", x, start=tuple(r.start for r in ranges), limit=limits, strides=tuple(r.step for r in ranges))
 
 
-def _backwards(ranges: tuple[Range, ...]) -> tuple[int, ...]:
+def _backwards(ranges: tuple[SliceRange, ...]) -> tuple[int, ...]:
     return tuple(axis for axis, r in enumerate(ranges) if r.backwards)
 
 
@@ -117,7 +117,7 @@ def _replaced(x: Tracer, chosen: Selection, new: Tracer, combine: str) -> Tracer
     return emit("reverse", result, dimensions=backwards) if backwards else result
 
 
-def _spread(x: Tracer, ranges: tuple[Range, ...], new: Tracer, *, like: int) -> Tracer:
+def _spread(x: Tracer, ranges: tuple[SliceRange, ...], new: Tracer, *, like: int) -> Tracer:
     """``new`` at its places in an array of the shape of ``x`` that is ``like`` elsewhere."""
     high: list[Dim] = []
     for r, size, count in zip(ranges, shape_of(x), shape_of(new), strict=True):
@@ -159,7 +159,7 @@ def _scattered(
     return emit("scatter", x, *[starts[axis] for axis in mapped], new, regions=regions, **attrs)
 
 
-def _stepped(x: Tracer, axis: int, r: Range, shape: tuple[Dim, ...], dim: int) -> Tracer:
+def _stepped(x: Tracer, axis: int, r: SliceRange, shape: tuple[Dim, ...], dim: int) -> Tracer:
     """The places that a range takes, along one axis of ``shape``."""
     trace, size = x._trace, shape_of(x)[axis]
     numbers = made(trace, "iota", shape=shape, dimension=dim, dtype=dtypes.int64)

@@ -25,10 +25,10 @@ from dyn.numpy._operands import (
     demand_none,
     dtype_of,
     emit,
-    measured,
     operand,
     promote,
     shape_of,
+    size_from_value,
     size_in,
     tracer,
     vector_of,
@@ -327,7 +327,7 @@ def _repeat_each(x: Tracer, repeats: Any, axis: int, total: Size | None) -> Trac
     times = emit("maximum", times, expand(zero, shape_of(times)))
     if total is None:
         whole = emit("reduce", times, axes=(0,), combine="add", nonempty=False)
-        count = measured(whole, "total", "the sum of the numbers of repeat")
+        count = size_from_value(whole, "total", "the sum of the numbers of repeat")
     else:
         (count,) = shape_in(trace, total, "repeat")
     ends = emit("cumulative", times, dimension=0, combine="add", reverse=False)

@@ -1,7 +1,7 @@
 """Selections by masks: results with one element for each true one, as many as the values say.
 
-The number of true elements is counted and becomes a dim (``dyn.trace.measured``); each true element then goes to the
-place that a running sum of the mask says. Of one mask there is one number: ``x[m] + y[m]`` have the same shape.
+The number of true elements is counted and becomes a dim (``dyn.trace.data_dependent``); each true element then goes to
+the place that a running sum of the mask says. Of one mask there is one number: ``x[m] + y[m]`` have the same shape.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from dyn.numpy._take import take
 from dyn.ops.scatter import scatter_attrs
 from dyn.shapes import Dim, Reason, Relation, RelKind, product
 from dyn.source import user_loc
+from dyn.trace.data_dependent import dim_from_value, memoized_dim
 from dyn.trace.dims import wrap_dim
-from dyn.trace.measured import measure, once
 from dyn.trace.tracer import Tracer
 
 __all__ = ["argwhere", "compress", "extract", "flatnonzero", "nonzero"]
@@ -85,12 +85,12 @@ def flat_places(x: Tracer, size: Size | None = None) -> Tracer:
     """The places of what is not 0 among all elements, in a dim that is measured; 0 where ``size`` asks for more."""
     if size is not None:
         return _packed(x, size_in(x._trace, size, "nonzero"))
-    value, _ = once(x._trace, ("nonzero", x._value), lambda: _measured(x))
+    value, _ = memoized_dim(x._trace, ("nonzero", x._value), lambda: _measured(x))
     return Tracer(x._trace, value)
 
 
 def _measured(x: Tracer) -> tuple[Any, Dim]:
-    count = measure(
+    count = dim_from_value(
         x._trace, _count(x)._value, "count", f"the number of nonzero elements of {text_of(x)}", x._value.type.size
     )
     return _packed(x, count)._value, count

@@ -19,9 +19,9 @@ from dyn.numpy._public import trace_of
 from dyn.shapes import Dim, RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace
+from dyn.trace.data_dependent import dim_from_value
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.lift import WEAK_DTYPES, default_float, demand_fits, does_not_fit, fitting, is_liftable, lift
-from dyn.trace.measured import measure
 from dyn.trace.tracer import Tracer
 
 #: Changes the common dtype of an operation's operands to the one it computes in.
@@ -189,9 +189,9 @@ def _in_dtype(trace: Trace, item: Any, dtype: DType, weak: bool) -> Tracer:
     return number(trace, item, dtype, weak=weak)
 
 
-def measured(count: Tracer, name: str, origin: str, limit: Dim | None = None) -> Dim:
-    """A traced integer scalar as a dim (``dyn.trace.measured``)."""
-    return measure(count._trace, count._value, name, origin, limit)
+def size_from_value(count: Tracer, name: str, origin: str, limit: Dim | None = None) -> Dim:
+    """A traced integer scalar as a dim (``dyn.trace.data_dependent``)."""
+    return dim_from_value(count._trace, count._value, name, origin, limit)
 
 
 def vector_of(trace: Trace, numbers: Sequence[Any]) -> Tracer:
@@ -213,7 +213,7 @@ def demand_none(flags: Tracer, name: str, origin: str, text: str) -> None:
     ``origin`` says what their number, the dim ``name``, is; ``text`` why it is 0.
     """
     numbers = cast(flags, dtypes.int64)
-    dim = measured(emit("reduce", numbers, axes=(0,), combine="add", nonempty=False), name, origin)
+    dim = size_from_value(emit("reduce", numbers, axes=(0,), combine="add", nonempty=False), name, origin)
     flags._trace.demand(RelKind.EQ, dim, 0, text)
 
 
@@ -231,7 +231,7 @@ def size_in(trace: Trace, size: Any, what: str) -> Dim:
         _check_home(trace, size)
         return size.known_here()
     if isinstance(size, Tracer) and size.ndim == 0 and size.element_type.is_integer:
-        return measured(size, "size", f"a size that {what} is given")
+        return size_from_value(size, "size", f"a size that {what} is given")
     index = None if isinstance(size, bool) else getattr(type(size), "__index__", None)
     if index is None:
         raise UnsupportedOpError(

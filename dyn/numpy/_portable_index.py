@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from dyn.errors import ShapeError
-from dyn.numpy._update import Options, items_of
+from dyn.numpy._update import IndexOptions, items_of
 from dyn.source import user_loc
-from dyn.specialize.carried import is_array
+from dyn.specialize.runtime_arguments import is_array
 
 
 def fits(value: Any, dtype: np.dtype[Any]) -> bool:
@@ -24,7 +24,7 @@ def fits(value: Any, dtype: np.dtype[Any]) -> bool:
     return int(info.min) <= value <= int(info.max)
 
 
-def portable(x: Any, index: Any, options: Options) -> tuple[Any, ...]:
+def portable(x: Any, index: Any, options: IndexOptions) -> tuple[Any, ...]:
     """An index of a concrete array in parts that programs can be found by: see ``index_of``."""
     items = items_of(index)
     used = sum(_axes_of(item) for item in items if item is not None and item is not Ellipsis)
@@ -51,7 +51,7 @@ def _axes_of(item: Any) -> int:
     return item.ndim if is_array(item) and item.dtype == np.bool_ else 1
 
 
-def _part(item: Any, size: int | None, axis: int, options: Options) -> tuple[Any, ...]:
+def _part(item: Any, size: int | None, axis: int, options: IndexOptions) -> tuple[Any, ...]:
     if isinstance(item, list):
         item = np.array(item, np.int64) if not item else np.array(item)
     if isinstance(item, bool | np.bool_):

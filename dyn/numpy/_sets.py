@@ -19,7 +19,18 @@ from dyn.numpy._joining import concatenate
 from dyn.numpy._logic import truth
 from dyn.numpy._manipulation import view
 from dyn.numpy._nonzero import pack
-from dyn.numpy._operands import cast, constant, emit, emit_all, made, measured, promote, shape_of, size_in, tracer
+from dyn.numpy._operands import (
+    cast,
+    constant,
+    emit,
+    emit_all,
+    made,
+    promote,
+    shape_of,
+    size_from_value,
+    size_in,
+    tracer,
+)
 from dyn.numpy._public import Array, ArrayLike, Axis, Size, public
 from dyn.numpy._reductions import fold
 from dyn.numpy._search import array_of, isin, never_empty
@@ -108,7 +119,7 @@ class _Chosen:
             self.size = size_in(self.trace, size, what)
         else:
             origin = f"the number of elements in {what} of {text_of(arrays[0])} and {text_of(arrays[1])}"
-            self.size = measured(self.count, what, origin, limit)
+            self.size = size_from_value(self.count, what, origin, limit)
 
     def of(self, x: Tracer) -> Tracer:
         """The elements of ``x`` at the marked places; zeros behind them, where a given size is more than there is."""

@@ -21,8 +21,8 @@ from dyn.numpy._take import take
 from dyn.shapes import Dim, product
 from dyn.source import user_loc
 from dyn.trace import control
+from dyn.trace.data_dependent import dim_from_value, memoized_dim
 from dyn.trace.dims import wrap_dim
-from dyn.trace.measured import measure, once
 from dyn.trace.tracer import Tracer
 
 __all__ = ["unique", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
@@ -68,7 +68,7 @@ class _Distinct:
         self.given = size is not None
         self.count = emit("reduce", self.first, axes=(0,), combine="add", nonempty=False)
         key = (type(self), x._value, equal_nan)
-        self.size = size_in(trace, size, what) if self.given else once(trace, key, self._measured)[1]
+        self.size = size_in(trace, size, what) if self.given else memoized_dim(trace, key, self._measured)[1]
 
     def _most(self) -> Dim:
         """Upper bound of the number of distinct elements."""
@@ -99,7 +99,7 @@ class _Distinct:
 
     def _measured(self) -> tuple[Value, Dim]:
         origin = f"the number of distinct {self._kind} of {text_of(self.x)}"
-        dim = measure(self.x._trace, self.count._value, "unique", origin, self._most())
+        dim = dim_from_value(self.x._trace, self.count._value, "unique", origin, self._most())
         return self.count._value, dim
 
     def values(self, fill_value: Any = None) -> Tracer:

@@ -42,7 +42,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 @record()
-class Options:
+class IndexOptions:
     """Options of indexing: see the module. ``unique`` promises that no place is named twice."""
 
     mode: str | None = None
@@ -63,7 +63,7 @@ def items_of(index: Any) -> tuple[Any, ...]:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def taken(x: ArrayLike, index: Any, options: Options, fill_value: Any = None) -> Tracer:
+def taken(x: ArrayLike, index: Any, options: IndexOptions, fill_value: Any = None) -> Tracer:
     """``x.at[index].get(…)`` in a trace."""
     value = operand("x.at[...]", x, *items_of(index))
     chosen = select(value, _with_arrays(value, index) if options.checked else index)
@@ -78,7 +78,7 @@ def taken(x: ArrayLike, index: Any, options: Options, fill_value: Any = None) ->
     return view(emit("select", mask, result, other), chosen.shape)
 
 
-def _inside(x: Tracer, chosen: Selection, options: Options) -> Tracer:
+def _inside(x: Tracer, chosen: Selection, options: IndexOptions) -> Tracer:
     """Mask of the index arrays' places that are in the array."""
     found: Tracer | None = None
     for axis, array in chosen.arrays:
@@ -108,10 +108,10 @@ def _with_arrays(x: Tracer, index: Any) -> tuple[Any, ...]:
 
 def assigned(x: Tracer, index: Any, values: ArrayLike) -> Tracer:
     """``x`` after ``x[index] = values``."""
-    return updated(x, index, values, "set", Options())
+    return updated(x, index, values, "set", IndexOptions())
 
 
-def updated(x: ArrayLike, index: Any, values: Any, how: str, options: Options) -> Tracer:
+def updated(x: ArrayLike, index: Any, values: Any, how: str, options: IndexOptions) -> Tracer:
     """``x.at[index].<how>(values)`` in a trace; of "apply" the values are the function."""
     value = operand("x.at[...]", x, *items_of(index))
     mask = _mask(value, index)
@@ -133,7 +133,7 @@ def updated(x: ArrayLike, index: Any, values: Any, how: str, options: Options) -
 
 
 def _put_in(
-    x: Tracer, index: Any, new: Tracer, combine: str, options: Options, regions: tuple[Any, ...] = ()
+    x: Tracer, index: Any, new: Tracer, combine: str, options: IndexOptions, regions: tuple[Any, ...] = ()
 ) -> Tracer:
     chosen = select(x, _with_arrays(x, index) if options.checked else index)
     if options.mode == "clip":
@@ -143,7 +143,7 @@ def _put_in(
     return write(x, chosen, new, combine, wrap=options.wrap, regions=regions)
 
 
-def _clipped(x: Tracer, axis: int, array: Tracer, options: Options) -> Tracer:
+def _clipped(x: Tracer, axis: int, array: Tracer, options: IndexOptions) -> Tracer:
     """Places moved inside. In an empty axis there is none, and they stay outside."""
     places, size = in_int64(array), shape_of(x)[axis]
     if options.wrap:
@@ -170,7 +170,7 @@ def _scalar(x: Tracer, values: Any) -> Tracer:
 # ---- a function of the elements --------------------------------------------------------------------------------------
 
 
-def _applied(x: Tracer, index: Any, func: Callable[[Any], Any], options: Options) -> Tracer:
+def _applied(x: Tracer, index: Any, func: Callable[[Any], Any], options: IndexOptions) -> Tracer:
     chosen = select(x, _with_arrays(x, index) if options.checked else index)
     if options.unique or not chosen.arrays:
         old = view(read(x, chosen, wrap=options.wrap), chosen.shape)

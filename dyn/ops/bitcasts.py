@@ -13,7 +13,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
-from dyn.ir.opdef import NOT_CONTINUOUS, Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
+from dyn.ir.opdef import NOT_CONTINUOUS, Attrs, ElementLoops, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.codecs import elementwise
 from dyn.ops.pointwise import REALS, draw
@@ -153,7 +153,7 @@ bitcast_regroup = OpDef(
     "bitcast_regroup",
     OpKind.INDEXED,
     types=_regroup_types,
-    loops=Elements(_regroup_at),
+    loops=ElementLoops(_regroup_at),
     reference=_regroup,
     samples=_regroup_samples,
     vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS,

@@ -9,8 +9,8 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value
 from dyn.ir.differentiate import gathered, leading_to, pull_back, push_forward, zeros
 from dyn.ir.effects import without_effects
+from dyn.ir.inline_regions import build_region, copied, splice
 from dyn.ir.opdef import Attrs, TypeContext
-from dyn.ir.splice import build_region, copied, splice
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import batched, spread
 from dyn.shapes import Dim, RelKind

@@ -16,20 +16,20 @@ import numpy as np
 from dyn import dtypes
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value, with_operands
+from dyn.ir.data_dependent import own_mentions, with_own_dims
 from dyn.ir.differentiate import gathered, pull_back
 from dyn.ir.effects import has_own_effect, regions_without_effects
 from dyn.ir.evaluate import RegionFunction
-from dyn.ir.measured import own_mentions, with_own_dims
+from dyn.ir.inline_regions import build_region, copied, written_once
 from dyn.ir.opdef import (
-    Contraction,
+    ContractionLoops,
     Convolution,
-    Elements,
+    ElementLoops,
     Inline,
     OpDef,
     OpKind,
     Sample,
 )
-from dyn.ir.splice import build_region, copied, written_once
 from dyn.ir.types import TensorType
 from dyn.ops.call_rules import Maybe, batched_region, call_types, distinct, or_zeros, pushed, smooth
 from dyn.ops.codecs import calls, elementwise
@@ -46,11 +46,11 @@ Array = np.ndarray[Any, Any]
 
 
 def _is_dot(op: Op) -> bool:
-    return isinstance(op.opdef.loops, Contraction | Convolution)
+    return isinstance(op.opdef.loops, ContractionLoops | Convolution)
 
 
 def _is_plain_dot(op: Op) -> bool:
-    return isinstance(op.opdef.loops, Contraction) and not op.attrs["lhs_batch"]
+    return isinstance(op.opdef.loops, ContractionLoops) and not op.attrs["lhs_batch"]
 
 
 def _is_named(op: Op) -> bool:
@@ -231,7 +231,7 @@ checkpoint_name = OpDef(
     "checkpoint_name",
     OpKind.POINTWISE,
     types=same_type(ANY),
-    loops=Elements(lambda k, op, index, get: get(0, index)),
+    loops=ElementLoops(lambda k, op, index, get: get(0, index)),
     reference=lambda x, name: np.array(x),
     samples=lambda: [Sample(s.operands, {"name": "x"}) for s in draw(1, (dtypes.float32, dtypes.int8))()],
     vjp=elementwise_vjp(lambda a, ct, y, x: (ct,)),

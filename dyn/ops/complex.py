@@ -8,7 +8,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.ir.opdef import Attrs, Elements, OpDef, OpKind, TypeContext, TypeRule
+from dyn.ir.opdef import Attrs, ElementLoops, OpDef, OpKind, TypeContext, TypeRule
 from dyn.ir.types import TensorType
 from dyn.ops import rules
 from dyn.ops.codecs import elementwise
@@ -48,7 +48,7 @@ complex_ = OpDef(
     "complex",
     OpKind.POINTWISE,
     types=_complex_types,
-    loops=Elements(lambda k, op, index, get: k.pair(get(0, index), get(1, index), op.result.dtype)),
+    loops=ElementLoops(lambda k, op, index, get: k.pair(get(0, index), get(1, index), op.result.dtype)),
     reference=_joined,
     samples=draw(2, (dtypes.float32, dtypes.float64)),
     vjp=elementwise_vjp(lambda a, ct, y, re, im: (a.f("real", ct), a.neg(a.f("imag", ct)))),
@@ -60,7 +60,7 @@ real = OpDef(
     "real",
     OpKind.POINTWISE,
     types=_part_types(),
-    loops=Elements(lambda k, op, index, get: k.parts(get(0, index))[0]),
+    loops=ElementLoops(lambda k, op, index, get: k.parts(get(0, index))[0]),
     reference=lambda x: np.array(x.real),
     samples=draw(1, COMPLEXES),
     vjp=elementwise_vjp(lambda a, ct, y, x: (a.f("complex", ct, a.fill(ct, 0)),)),
@@ -72,7 +72,7 @@ imag = OpDef(
     "imag",
     OpKind.POINTWISE,
     types=_part_types(),
-    loops=Elements(lambda k, op, index, get: k.parts(get(0, index))[1]),
+    loops=ElementLoops(lambda k, op, index, get: k.parts(get(0, index))[1]),
     reference=lambda x: np.array(x.imag),
     samples=draw(1, COMPLEXES),
     vjp=elementwise_vjp(lambda a, ct, y, x: (a.f("complex", a.fill(ct, 0), a.neg(ct)),)),

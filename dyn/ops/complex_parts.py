@@ -15,7 +15,7 @@ from typing import Any
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.ir.core import Dense, Value
-from dyn.ir.splice import build_region
+from dyn.ir.inline_regions import build_region
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
 

@@ -10,8 +10,8 @@ from dyn import dtypes
 from dyn.ir.builder import Builder
 from dyn.ir.core import Value
 from dyn.ir.evaluate import RegionFunction
+from dyn.ir.inline_regions import build_region
 from dyn.ir.opdef import Inline, OpDef, OpKind, Sample
-from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
 from dyn.ops.call_rules import call_types, through_batch, through_jvp, through_vjp
 from dyn.ops.codecs import calls

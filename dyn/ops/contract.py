@@ -9,7 +9,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import Attrs, Contraction, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, ContractionLoops, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.codecs import contract as codec
 from dyn.ops.complex_parts import Real
@@ -145,7 +145,7 @@ dot_general = OpDef(
     "dot_general",
     OpKind.CONTRACT,
     types=_types,
-    loops=Contraction(),
+    loops=ContractionLoops(),
     reference=_reference,
     samples=_samples,
     vjp=_vjp, jvp=bilinear, batch=_batch, stablehlo=codec.dot_general,

@@ -15,8 +15,8 @@ from dyn import dtypes
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Region, Value
 from dyn.ir.evaluate import RegionFunction
+from dyn.ir.inline_regions import build_region
 from dyn.ir.opdef import Attrs, Control, OpDef, OpKind, Sample, TypeContext
-from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
 from dyn.ops import control_rules as transform
 from dyn.ops.codecs import control as codec

@@ -10,12 +10,12 @@ from dyn import dtypes
 from dyn.errors import UnsupportedOpError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value
+from dyn.ir.data_dependent import own_mentions
 from dyn.ir.differentiate import gathered, leading_to, pull_back, push_forward, zeros
 from dyn.ir.effects import has_effect, has_own_effect, without_effects
-from dyn.ir.measured import own_mentions
-from dyn.ir.nested import carries, unchanged
+from dyn.ir.inline_regions import build_region, copied, splice
 from dyn.ir.opdef import OpKind
-from dyn.ir.splice import build_region, copied, splice
+from dyn.ir.region_passes import carries, unchanged
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import batched, differing, spread
 from dyn.ops.arithmetic import Arithmetic

@@ -9,7 +9,7 @@ from typing import Any
 
 from dyn.ir.core import Op, Value
 from dyn.ops.places import not_empty
-from dyn.ops.sliding import Asked, WindowAxis, dilated
+from dyn.ops.sliding import FactsSource, WindowAxis, dilated
 from dyn.ops.transform_rules import again
 from dyn.ops.window_rules import vjp_padding
 from dyn.shapes import Dim, floordiv
@@ -83,7 +83,7 @@ def _kernel_ct(b: Any, op: Op, ct: Value) -> Value:
     return made if made.shape == rhs.shape else b.op("reshape", made, shape=rhs.shape)
 
 
-def _kernel_padding(ctx: Asked, axis: WindowAxis, count: Dim) -> tuple[Dim, Dim]:
+def _kernel_padding(ctx: FactsSource, axis: WindowAxis, count: Dim) -> tuple[Dim, Dim]:
     """Padding with which windows of ``count`` places, ``stride`` apart, are as many as the kernel has taps."""
     taps = dilated(ctx, axis.window, axis.dilation)
     places = dilated(ctx, count, axis.stride)

@@ -11,8 +11,8 @@ import numpy as np
 from dyn import dtypes
 from dyn.errors import ArgumentError, ShapeError, UnsupportedOpError
 from dyn.ir.core import Op, Value
-from dyn.ir.external import Expected, External, NativeFunction
-from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.external import External, ExternalResult, NativeFunction
+from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
 from dyn.ops.call_rules import one_by_one
@@ -60,7 +60,7 @@ def _name(target: External | str) -> str:
 
 
 def run_registered(
-    target: str, attributes: Sequence[tuple[str, Any]], arrays: Sequence[Array], expected: Sequence[Expected]
+    target: str, attributes: Sequence[tuple[str, Any]], arrays: Sequence[Array], expected: Sequence[ExternalResult]
 ) -> tuple[Array, ...]:
     """Call what is registered for a name, with arrays that it must not keep; gives results as they are declared."""
     implementation = _TARGETS.get(target)
@@ -95,7 +95,7 @@ def _run(
     *arrays: Array, target: External | str, dtypes: tuple[dtypes.DType, ...], shapes: tuple[tuple[int, ...], ...],
     attributes: tuple[tuple[str, Any], ...] = (),
 ) -> tuple[Array, ...]:  # fmt: skip
-    expected = [Expected(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)]
+    expected = [ExternalResult(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)]
     if isinstance(target, str):
         return run_registered(target, attributes, arrays, expected)
     if isinstance(target.function, NativeFunction):
@@ -174,7 +174,7 @@ custom_call = OpDef(
     "custom_call",
     OpKind.OPAQUE,
     types=_types,
-    loops=Library(),
+    loops=LibraryRoutine(),
     effects=lambda op: isinstance(op.attrs["target"], External) and op.attrs["target"].effects,
     reference=_run,
     samples=_samples,

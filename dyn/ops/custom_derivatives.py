@@ -20,8 +20,8 @@ from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import gathered, pull_back, zeros
 from dyn.ir.effects import without_effects
 from dyn.ir.evaluate import RegionFunction
+from dyn.ir.inline_regions import build_region, copied, splice
 from dyn.ir.opdef import REGISTRY, Inline, OpDef, OpKind, Sample
-from dyn.ir.splice import build_region, copied, splice
 from dyn.ir.types import TensorType
 from dyn.ops.call_rules import Maybe, batched_region, call_types, or_zeros, summed_region, through_batch
 from dyn.ops.codecs import calls

@@ -16,7 +16,7 @@ from dyn.dtypes import Kind
 from dyn.errors import UnsupportedOpError
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
-from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.codecs import elementwise
 from dyn.ops.matrices import LAPACK_DTYPES, OBLONGS, Array, Matrices, random_matrices, require_matrices
@@ -114,7 +114,7 @@ lu = OpDef(
     "lu",
     OpKind.OPAQUE,
     types=_lu_types,
-    loops=Library("lu"),
+    loops=LibraryRoutine("lu"),
     reference=_lu,
     samples=lambda: [Sample((random_matrices(shape, dtype),)) for dtype in LAPACK_DTYPES for shape in OBLONGS],
     vjp=transposed(_lu_jvp), jvp=_lu_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("lu"),
@@ -167,7 +167,7 @@ qr = OpDef(
     "qr",
     OpKind.OPAQUE,
     types=_qr_types,
-    loops=Library("qr"),
+    loops=LibraryRoutine("qr"),
     reference=_qr,
     samples=lambda: [
         Sample((random_matrices(shape, dtype),), {"full_matrices": False})

@@ -9,7 +9,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
-from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.codecs import linalg
 from dyn.ops.matrices import Array, Matrices, complex_of, random_matrices, real_of
@@ -106,7 +106,7 @@ fft = OpDef(
     "fft",
     OpKind.OPAQUE,
     types=_types,
-    loops=Library(),
+    loops=LibraryRoutine(),
     reference=_reference,
     samples=_samples,
     vjp=_vjp, jvp=linear(), batch=pointwise_batch, stablehlo=linalg.fft,

@@ -14,11 +14,11 @@ from dyn import dtypes
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value
 from dyn.ir.differentiate import push_forward, zeros
+from dyn.ir.inline_regions import build_region, splice
 from dyn.ir.opdef import BatchRule
-from dyn.ir.splice import build_region, splice
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
-from dyn.ops.by_parts import Parts, batch_by_parts
+from dyn.ops.decomposed_rules import Parts, batch_by_parts
 from dyn.ops.map import whole_arrays
 from dyn.ops.places import gather_numbers, not_empty
 from dyn.ops.sliding import window_axes

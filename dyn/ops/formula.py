@@ -8,7 +8,7 @@ from typing import Any
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.frozen import record
-from dyn.ir.opdef import FROM_VJP, NOT_YET, Elements, Get, NoGrad, OpDef, OpKind, Sample, ScalarBuilder, TypeRule
+from dyn.ir.opdef import FROM_VJP, NOT_YET, ElementLoops, Get, NoGrad, OpDef, OpKind, Sample, ScalarBuilder, TypeRule
 from dyn.ops.codecs import elementwise
 from dyn.ops.pointwise import quiet
 from dyn.ops.scalar import Scalar
@@ -134,7 +134,7 @@ def formula_op(
     else:
         vjp, jvp = elementwise_vjp(grad), FROM_VJP
     return OpDef(
-        name, OpKind.POINTWISE, types=types, loops=Elements(at),
+        name, OpKind.POINTWISE, types=types, loops=ElementLoops(at),
         reference=quiet(reference) if plain is None else plain, samples=made,
         vjp=vjp, jvp=jvp, batch=pointwise_batch, stablehlo=elementwise.pointwise(name),
     )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dyn.ir.opdef import Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
+from dyn.ir.opdef import Attrs, ElementLoops, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.codecs import indexing as codec
 from dyn.ops.indexing_rules import gather_batch, gather_vjp
@@ -145,7 +145,7 @@ gather = OpDef(
     "gather",
     OpKind.INDEXED,
     types=_types,
-    loops=Elements(_at),
+    loops=ElementLoops(_at),
     reference=_reference,
     samples=_samples,
     vjp=gather_vjp, jvp=linear(0), batch=gather_batch, stablehlo=codec.gather,

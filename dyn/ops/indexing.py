@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
-from dyn.ir.opdef import Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, Scatter, TypeContext
+from dyn.ir.opdef import Attrs, ElementLoops, Get, OpDef, OpKind, Sample, ScalarBuilder, Scatter, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.codecs import indexing as codec
 from dyn.ops.codecs.shape import pad as pad_codec
@@ -107,7 +107,7 @@ dynamic_slice = OpDef(
     "dynamic_slice",
     OpKind.INDEXED,
     types=_dynamic_slice_types,
-    loops=Elements(_dynamic_slice_at),
+    loops=ElementLoops(_dynamic_slice_at),
     reference=_dynamic_slice,
     samples=_slice_samples,
     vjp=slice_vjp, jvp=linear(0), batch=slice_batch, stablehlo=codec.dynamic_slice,
@@ -259,7 +259,7 @@ pad = OpDef(
     "pad",
     OpKind.INDEXED,
     types=_pad_types,
-    loops=Elements(_pad_at),
+    loops=ElementLoops(_pad_at),
     reference=_pad,
     samples=_pad_samples,
     vjp=pad_vjp, jvp=linear(), batch=pad_batch, stablehlo=pad_codec,

@@ -10,8 +10,8 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Running, Sample, TypeContext
-from dyn.ir.splice import build_region
+from dyn.ir.inline_regions import build_region
+from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, RunningLoops, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.codecs import folds, sorting
@@ -92,7 +92,7 @@ sort = OpDef(
     "sort",
     OpKind.OPAQUE,
     types=_sort_types,
-    loops=Library("sort", into=_sort_into),
+    loops=LibraryRoutine("sort", into=_sort_into),
     reference=_sort,
     samples=lambda: _axis_samples({"descending": False}, {"descending": True})
     + [
@@ -152,7 +152,7 @@ cumulative = OpDef(
     "cumulative",
     OpKind.RUNNING,
     types=_running_types,
-    loops=Running(combine=lambda attrs: COMBINES[attrs["combine"]]),
+    loops=RunningLoops(combine=lambda attrs: COMBINES[attrs["combine"]]),
     reference=_running,
     samples=lambda: [
         s

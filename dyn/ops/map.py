@@ -11,10 +11,10 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.ir.core import Dense, Region, Value
 from dyn.ir.evaluate import RegionFunction
-from dyn.ir.opdef import Attrs, Elements, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
+from dyn.ir.opdef import Attrs, ElementLoops, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.by_parts import jvp_by_parts, vjp_by_parts
 from dyn.ops.codecs import elementwise
+from dyn.ops.decomposed_rules import jvp_by_parts, vjp_by_parts
 from dyn.ops.regions import check_scalar_region, region_values, scalar_region
 from dyn.ops.rules import ELEMENT_SHAPES, numbers
 from dyn.ops.transform_rules import pointwise_batch
@@ -105,7 +105,7 @@ map_ = OpDef(
     "map",
     OpKind.POINTWISE,
     types=_types,
-    loops=Elements(_at),
+    loops=ElementLoops(_at),
     reference=_reference,
     samples=_samples,
     vjp=vjp_by_parts(_parts), jvp=jvp_by_parts(_parts), batch=pointwise_batch, stablehlo=elementwise.map_,

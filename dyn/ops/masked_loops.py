@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dyn.ir.core import Value
-from dyn.ir.splice import build_region
+from dyn.ir.inline_regions import build_region
 from dyn.ir.types import TensorType
 
 #: ``step(b, open, state, fixed)``: who goes on after a step, and the state then.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dyn.ir.core import Function
-from dyn.ir.nested import in_regions
 from dyn.ir.passes import eliminate_common_subexpressions, refine_shapes, simplify
+from dyn.ir.region_passes import in_regions
 from dyn.ops.layout import propagate_transposes
 
 #: Function -> Function, each leaving IR that the verifier accepts. Needs calls that are written out. Leaves dead code.

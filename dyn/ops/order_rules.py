@@ -13,11 +13,11 @@ from typing import Any
 from dyn import dtypes
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
+from dyn.ir.inline_regions import build_region
 from dyn.ir.opdef import JvpRule, VjpRule
-from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
-from dyn.ops.by_parts import jvp_by_parts, vjp_by_parts
+from dyn.ops.decomposed_rules import jvp_by_parts, vjp_by_parts
 from dyn.ops.places import gather_numbers, scatter_numbers
 from dyn.ops.transform_rules import again
 from dyn.ops.windows import Windows

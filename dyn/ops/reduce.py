@@ -9,7 +9,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.ir.core import Dense, Op, Value
-from dyn.ir.opdef import Attrs, OpDef, OpKind, Reduction, Sample, TypeContext
+from dyn.ir.opdef import Attrs, OpDef, OpKind, ReductionLoops, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops import complex_parts
 from dyn.ops.arithmetic import Arithmetic
@@ -162,7 +162,7 @@ reduce = OpDef(
     "reduce",
     OpKind.REDUCE,
     types=_types,
-    loops=Reduction(combine=lambda attrs: COMBINES[attrs["combine"]]),
+    loops=ReductionLoops(combine=lambda attrs: COMBINES[attrs["combine"]]),
     reference=_reference,
     samples=_samples,
     vjp=_vjp, jvp=_jvp, batch=shifted(axes=later), stablehlo=folds.reduce(identity),

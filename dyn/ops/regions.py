@@ -13,7 +13,7 @@ from dyn.dtypes import DType, Kind
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value
 from dyn.ir.effects import has_effect
-from dyn.ir.opdef import Elements, ScalarBuilder, TypeContext
+from dyn.ir.opdef import ElementLoops, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.reduce import COMBINES
 from dyn.shapes import Facts, RelKind
@@ -56,7 +56,7 @@ def check_scalar_region(
     if any(v.shape for v in region.results) or wanted != given:
         raise ctx.fail(f"{what} gives {wanted}, not ({', '.join(str(v.type) for v in region.results)})")
     for op in region.ops:
-        if not isinstance(op.opdef.loops, Elements) or any(v.shape for v in (*op.operands, *op.results)):
+        if not isinstance(op.opdef.loops, ElementLoops) or any(v.shape for v in (*op.operands, *op.results)):
             types = ", ".join(str(v.type) for v in op.results)
             raise ctx.unsupported(
                 f"{what} computes with scalars, and {op.opdef.name} at {op.loc} gives {types}",
@@ -124,7 +124,7 @@ def region_values(k: ScalarBuilder, region: Region, arguments: Sequence[Any]) ->
     values: dict[Value, Any] = dict(zip(region.params, arguments, strict=True))
     for op in region.ops:
         loops = op.opdef.loops
-        assert isinstance(loops, Elements)
+        assert isinstance(loops, ElementLoops)
         values[op.result] = loops.at(k, op, (), _Getter(values, op))
     return tuple(values[v] for v in region.results)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
-from dyn.ir.opdef import Attrs, Elements, Get, Sample, ScalarBuilder, TypeContext, TypeRule
+from dyn.ir.opdef import Attrs, ElementLoops, Get, Sample, ScalarBuilder, TypeContext, TypeRule
 from dyn.ir.types import TensorType
 from dyn.ops.scalar import Scalar
 from dyn.shapes import Dim, RelKind
@@ -69,19 +69,19 @@ def predicate(kinds: frozenset[Kind]) -> TypeRule:
     return rule
 
 
-def pointwise(fn: Scalar | Callable[[Attrs], Scalar]) -> Elements:
+def pointwise(fn: Scalar | Callable[[Attrs], Scalar]) -> ElementLoops:
     """The scalar function ``fn`` of the operands' elements at the same index."""
 
     def at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
         chosen = fn if isinstance(fn, Scalar) else fn(op.attrs)
         return k.apply(chosen, [get(i, index) for i in range(len(op.operands))], op.result.dtype)
 
-    return Elements(at)
+    return ElementLoops(at)
 
 
-def view(index_map: Callable[[Any, tuple[Dim, ...]], tuple[Dim, ...]]) -> Elements:
+def view(index_map: Callable[[Any, tuple[Dim, ...]], tuple[Dim, ...]]) -> ElementLoops:
     """The operand's element at ``index_map(op, index)``."""
-    return Elements(lambda k, op, index, get: get(0, index_map(op, index)))
+    return ElementLoops(lambda k, op, index, get: get(0, index_map(op, index)))
 
 
 #: Shapes that samples are made in: a size 0, a size 1, and more.

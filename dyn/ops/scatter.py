@@ -11,8 +11,8 @@ from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.ir.core import Op, Value
 from dyn.ir.evaluate import RegionFunction
+from dyn.ir.inline_regions import build_region
 from dyn.ir.opdef import Attrs, OpDef, OpKind, Sample, Scatter, TypeContext
-from dyn.ir.splice import build_region
 from dyn.ir.types import TensorType
 from dyn.ops.codecs import indexing as codec
 from dyn.ops.complex_parts import componentwise

@@ -12,7 +12,7 @@ from typing import Any
 
 from dyn import dtypes
 from dyn.ir.core import Op, Region, Value
-from dyn.ir.splice import build_region
+from dyn.ir.inline_regions import build_region
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.map import whole_arrays

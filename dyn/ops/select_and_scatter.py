@@ -15,8 +15,8 @@ import numpy as np
 from dyn import dtypes
 from dyn.ir.core import Dense, Op, Region, Value
 from dyn.ir.evaluate import RegionFunction
+from dyn.ir.inline_regions import build_region, splice
 from dyn.ir.opdef import Attrs, Composite, OpDef, OpKind, Sample, TypeContext
-from dyn.ir.splice import build_region, splice
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
 from dyn.ops.codecs import folds

@@ -13,7 +13,18 @@ from dyn.dtypes import DType
 from dyn.errors import IRError
 from dyn.ir.core import Dense, Op, Value
 from dyn.ir.differentiate import zeros
-from dyn.ir.opdef import READS_NOTHING, Attrs, Elements, Get, OpDef, OpKind, Pieces, Sample, ScalarBuilder, TypeContext
+from dyn.ir.opdef import (
+    READS_NOTHING,
+    Attrs,
+    ElementLoops,
+    Get,
+    OpDef,
+    OpKind,
+    Pieces,
+    Sample,
+    ScalarBuilder,
+    TypeContext,
+)
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
 from dyn.ops.codecs import shape as codec
@@ -465,7 +476,7 @@ constant = OpDef(
     types=lambda ctx, operands, attrs: (
         TensorType(dtypes.dtype(attrs["value"].array.dtype), attrs["value"].array.shape, attrs.get("weak", False)),
     ),
-    loops=Elements(_constant_at),
+    loops=ElementLoops(_constant_at),
     reference=lambda value, weak=False: value.array,
     samples=lambda: [
         Sample((), {"value": Dense(np.array(v))})
@@ -496,7 +507,7 @@ iota = OpDef(
     "iota",
     OpKind.GENERATE,
     types=lambda ctx, operands, attrs: (TensorType(attrs["dtype"], _sizes(ctx, attrs["shape"])),),
-    loops=Elements(_iota_at),
+    loops=ElementLoops(_iota_at),
     reference=lambda shape, dimension, dtype: np.broadcast_to(
         np.arange(shape[dimension]).reshape([-1 if i == dimension else 1 for i in range(len(shape))]), shape
     ).astype(dtype.np),
@@ -528,7 +539,7 @@ dim_size = OpDef(
     "dim_size",
     OpKind.GENERATE,
     types=lambda ctx, operands, attrs: (TensorType(attrs["dtype"], (), weak=True),),
-    loops=Elements(_size_at),
+    loops=ElementLoops(_size_at),
     reference=lambda size, dtype: np.asarray(size).astype(dtype.np),
     samples=lambda: [Sample((), {"size": n, "dtype": t}) for n in (0, 7) for t in (dtypes.int64, dtypes.float32)],
     vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=codec.dim_size,
@@ -554,7 +565,7 @@ get_dimension_size = OpDef(
     "get_dimension_size",
     OpKind.GENERATE,
     types=_dimension_size_types,
-    loops=Elements(
+    loops=ElementLoops(
         lambda k, op, index, get: k.apply(
             Scalar.CAST, [k.index(dtypes.int64, op.operands[0].shape[op.attrs["dimension"]])], dtypes.int32
         )

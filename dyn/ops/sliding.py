@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 WINDOW_ATTRS = ("window", "strides", "padding", "base_dilations", "window_dilations")
 
 
-class Asked(Protocol):
+class FactsSource(Protocol):
     """A source of facts about dims: a type rule's context, or a builder's facts."""
 
     def eq(self, a: Dim, b: Dim, /) -> Answer: ...
@@ -54,7 +54,7 @@ class WindowAxis:
         if isinstance(self.window, SymExpr):
             ctx.require(RelKind.GE, self.window, 1, f"a window along axis {axis} has at least one element")
 
-    def count(self, ctx: Asked) -> Dim:
+    def count(self, ctx: FactsSource) -> Dim:
         """Number of windows: none where the padded axis is shorter than one."""
         padded = dilated(ctx, self.size, self.base) + self.low + self.high
         steps = padded - dilated(ctx, self.window, self.dilation) + self.stride
@@ -111,13 +111,13 @@ def all_of(k: ScalarBuilder, masks: list[Any]) -> Any:
     return result
 
 
-def at_least_0(ctx: Asked, dim: Dim) -> Dim:
+def at_least_0(ctx: FactsSource, dim: Dim) -> Dim:
     """``max(dim, 0)``, as ``dim`` where that is known to be the same."""
     bounded = dim_max(dim, 0)
     return dim if bounded is dim or ctx.eq(bounded, dim).proved else bounded
 
 
-def dilated(ctx: Asked, size: Dim, step: int) -> Dim:
+def dilated(ctx: FactsSource, size: Dim, step: int) -> Dim:
     """The length of ``size`` elements that lie ``step`` places apart."""
     return size if step == 1 else at_least_0(ctx, size * step - step + 1)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dyn.dtypes import Kind
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import Attrs, Composite, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, Composite, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.codecs import elementwise
 from dyn.ops.matrices import (
@@ -71,7 +71,7 @@ solve = OpDef(
     "solve",
     OpKind.OPAQUE,
     types=_solve_types,
-    loops=Library("solve"),
+    loops=LibraryRoutine("solve"),
     reference=_solve,
     samples=lambda: [
         Sample((random_matrices(shape, dtype), random_matrices((*shape[:-1], count), dtype, 1)))
@@ -108,7 +108,7 @@ inverse = OpDef(
     "inverse",
     OpKind.OPAQUE,
     types=_square_types,
-    loops=Library("inverse"),
+    loops=LibraryRoutine("inverse"),
     reference=lambda a: each_matrix(np.linalg.inv, a, outputs=((a.shape, a.dtype),)),
     samples=_square_samples,
     vjp=_inverse_vjp, jvp=_inverse_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("inverse"),
@@ -205,7 +205,7 @@ det = OpDef(
     "det",
     OpKind.OPAQUE,
     types=_det_types,
-    loops=Library("det"),
+    loops=LibraryRoutine("det"),
     reference=lambda a: each_matrix(np.linalg.det, a, outputs=((a.shape[:-2], a.dtype),)),
     samples=_square_samples,
     vjp=_det_vjp, jvp=_det_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("det"),
@@ -250,7 +250,7 @@ adjugate = OpDef(
     "adjugate",
     OpKind.OPAQUE,
     types=_square_types,
-    loops=Library(),
+    loops=LibraryRoutine(),
     reference=_adjugate,
     samples=_square_samples,
     vjp=transposed(_adjugate_jvp), jvp=_adjugate_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("adjugate"),
@@ -285,7 +285,7 @@ slogdet = OpDef(
     "slogdet",
     OpKind.OPAQUE,
     types=_slogdet_types,
-    loops=Library("slogdet"),
+    loops=LibraryRoutine("slogdet"),
     reference=_slogdet,
     samples=_square_samples,
     vjp=transposed(_slogdet_jvp), jvp=_slogdet_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("slogdet"),

@@ -19,8 +19,8 @@ from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.ir.core import Dense, Op, Region, Value
 from dyn.ir.evaluate import RegionFunction
+from dyn.ir.inline_regions import build_region, splice
 from dyn.ir.opdef import Attrs, Composite, OpDef, OpKind, Sample, TypeContext
-from dyn.ir.splice import build_region, splice
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.codecs import sorting

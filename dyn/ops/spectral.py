@@ -18,7 +18,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.errors import UnsupportedOpError
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.codecs import elementwise
 from dyn.ops.matrices import (
@@ -92,7 +92,7 @@ eigh = OpDef(
     "eigh",
     OpKind.OPAQUE,
     types=_eigh_types,
-    loops=Library("eigh"),
+    loops=LibraryRoutine("eigh"),
     reference=_eigh,
     samples=lambda: [
         Sample((positive_matrices(shape, dtype),), {"lower": lower, "vectors": vectors})
@@ -196,7 +196,7 @@ svd = OpDef(
     "svd",
     OpKind.OPAQUE,
     types=_svd_types,
-    loops=Library("svd"),
+    loops=LibraryRoutine("svd"),
     reference=_svd,
     samples=lambda: [
         Sample((random_matrices(shape, dtype),), {"full_matrices": False, "vectors": vectors})
@@ -248,7 +248,7 @@ eig = OpDef(
     "eig",
     OpKind.OPAQUE,
     types=_eig_types,
-    loops=Library("eig"),
+    loops=LibraryRoutine("eig"),
     reference=_eig,
     samples=lambda: [
         Sample((random_matrices(shape, dtype),), {"vectors": vectors})

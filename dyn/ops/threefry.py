@@ -17,7 +17,7 @@ from dyn.ir.core import Op, Value
 from dyn.ir.opdef import (
     NOT_CONTINUOUS,
     Attrs,
-    Elements,
+    ElementLoops,
     Get,
     OpDef,
     OpKind,
@@ -152,7 +152,7 @@ threefry2x32 = OpDef(
     "threefry2x32",
     OpKind.INDEXED,
     types=_types,
-    loops=Elements(_at),
+    loops=ElementLoops(_at),
     reference=blocks,
     samples=_samples,
     vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=_batch, stablehlo=codec.threefry(cipher, NAMES),

@@ -9,7 +9,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.codecs import sorting
 from dyn.ops.order_rules import add_along, take_along
@@ -166,7 +166,7 @@ top_k = OpDef(
     "top_k",
     OpKind.OPAQUE,
     types=_types,
-    loops=Library(),
+    loops=LibraryRoutine(),
     reference=_reference,
     samples=_samples,
     vjp=_vjp, jvp=_jvp, batch=shifted(dimension=one_later), stablehlo=sorting.top_k,

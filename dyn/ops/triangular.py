@@ -14,7 +14,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import Attrs, Library, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.codecs import linalg
 from dyn.ops.matrices import (
@@ -66,7 +66,7 @@ cholesky = OpDef(
     "cholesky",
     OpKind.OPAQUE,
     types=_cholesky_types,
-    loops=Library("cholesky"),
+    loops=LibraryRoutine("cholesky"),
     reference=_cholesky,
     samples=lambda: [
         Sample((positive_matrices(shape, dtype),), {"lower": lower})
@@ -163,7 +163,7 @@ triangular_solve = OpDef(
     "triangular_solve",
     OpKind.OPAQUE,
     types=_solve_types,
-    loops=Library("triangular_solve"),
+    loops=LibraryRoutine("triangular_solve"),
     reference=_triangular_solve,
     samples=_solve_samples,
     vjp=_solve_vjp, jvp=_solve_jvp, batch=pointwise_batch, stablehlo=linalg.triangular_solve,

@@ -19,10 +19,10 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.ir.core import Dense, Region, Value
 from dyn.ir.evaluate import RegionFunction
-from dyn.ir.opdef import Attrs, OpDef, OpKind, OrderedReduction, Sample, TypeContext
+from dyn.ir.opdef import Attrs, OpDef, OpKind, OrderedReductionLoops, Sample, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.by_parts import vjp_by_parts
 from dyn.ops.codecs import folds
+from dyn.ops.decomposed_rules import vjp_by_parts
 from dyn.ops.fold_rules import as_scan, fold_batch, fold_jvp
 from dyn.ops.reduce import identity
 from dyn.ops.regions import arrays_and_inits, check_scalar_region, monoid_of, scalar_region, taken_apart
@@ -161,7 +161,7 @@ variadic_reduce = OpDef(
     "variadic_reduce",
     OpKind.REDUCE,
     types=_types,
-    loops=OrderedReduction(),
+    loops=OrderedReductionLoops(),
     reference=_reference,
     samples=_samples,
     vjp=vjp_by_parts(as_scan), jvp=fold_jvp, batch=fold_batch(shifted(axes=later), as_scan),

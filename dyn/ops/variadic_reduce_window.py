@@ -18,8 +18,8 @@ from dyn.ir.core import Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import Attrs, Get, OpDef, OpKind, OrderedWindows, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.by_parts import vjp_by_parts
 from dyn.ops.codecs import folds
+from dyn.ops.decomposed_rules import vjp_by_parts
 from dyn.ops.fold_rules import as_fold, fold_batch, fold_jvp
 from dyn.ops.regions import arrays_and_inits, check_scalar_region, scalar_region
 from dyn.ops.rules import numbers

@@ -11,7 +11,7 @@ from dyn.ir.differentiate import zeros
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.places import gather_numbers, not_empty, scatter_numbers, sized
-from dyn.ops.sliding import WINDOW_ATTRS, Asked, WindowAxis, dilated, window_axes
+from dyn.ops.sliding import WINDOW_ATTRS, FactsSource, WindowAxis, dilated, window_axes
 from dyn.ops.transform_rules import again, shifted
 from dyn.ops.windows import Windows
 from dyn.shapes import Dim, product
@@ -76,7 +76,7 @@ def _require_choice(op: Op) -> None:
         )
 
 
-def vjp_padding(ctx: Asked, axis: WindowAxis, count: Dim) -> tuple[Dim, Dim]:
+def vjp_padding(ctx: FactsSource, axis: WindowAxis, count: Dim) -> tuple[Dim, Dim]:
     """The padding with which a window of the same taps, reversed, goes back from ``count`` windows to the elements.
 
     The windows stand ``stride`` apart on an axis where elements stand ``base`` apart; the source is

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dyn.profiling.events import Call, CompileStage, Events, Launch
+from dyn.profiling.events import CallEvent, CompileStage, Events, LaunchEvent
 
 #: What a call does beside its launches, in the place of a kernel's name.
 HOST = "(host program)"
@@ -169,13 +169,13 @@ def _cut(text: str) -> str:
 
 def average(events: Events, *, group_by_input_shape: bool) -> Averages:
     """The averages of a profile's launches and of its calls' host programs."""
-    launches: dict[tuple[object, ...], list[Launch]] = {}
+    launches: dict[tuple[object, ...], list[LaunchEvent]] = {}
     for launch in events.launches:
         space = launch.space if group_by_input_shape else None
         launches.setdefault((launch.function, launch.kernel, space), []).append(launch)
     total = max(sum(call.duration_ns for call in events.calls), 1)
     rows = [_of_launches(same, total, group_by_input_shape) for same in launches.values()]
-    calls: dict[str, list[Call]] = {}
+    calls: dict[str, list[CallEvent]] = {}
     for call in events.calls:
         calls.setdefault(call.function, []).append(call)
     for function, same in calls.items():
@@ -186,7 +186,7 @@ def average(events: Events, *, group_by_input_shape: bool) -> Averages:
     return Averages(rows, events)
 
 
-def _of_launches(same: Sequence[Launch], total: int, by_shape: bool) -> Average:
+def _of_launches(same: Sequence[LaunchEvent], total: int, by_shape: bool) -> Average:
     first, times = same[0], [launch.duration_ns for launch in same]
     moved = [launch.nbytes for launch in same if launch.nbytes is not None]
     kernel = first.kernel

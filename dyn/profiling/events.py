@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PieceEvent:
     """A part of a launch that one thread ran: GRID iterations ``begin`` to ``end``, the latter left out."""
 
     thread: int
@@ -21,7 +21,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelInfo:
     """A kernel or a call that is launched, as ``explain()`` names it.
 
     ``title`` is the kernel's line there; ``group`` its kind of group (``"stitch"``); ``variant`` the words of the
@@ -36,7 +36,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchEvent:
     """A kernel that was launched, or a library or an outside function that was called.
 
     Attributes:
@@ -52,7 +52,7 @@ class Launch:
     """
 
     function: str
-    kernel: Kernel
+    kernel: KernelInfo
     call: int
     thread: int
     space: tuple[int, ...]
@@ -61,7 +61,7 @@ class Launch:
     nbytes: int | None
     start_ns: int
     end_ns: int
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[PieceEvent, ...] = ()
 
     @property
     def duration_ns(self) -> int:
@@ -87,7 +87,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallEvent:
     """A call of a compiled function: its host program, from the checks of the sizes to the end of the last launch.
 
     ``failed`` says that it ended with an error. ``launched_ns`` is the time in its launches, and the rest is the host
@@ -131,8 +131,8 @@ class CompileStage:
 class Events:
     """All that a profile has seen, by time. ``threads`` are names of threads; ``dropped`` counts what did not fit."""
 
-    calls: tuple[Call, ...] = ()
-    launches: tuple[Launch, ...] = ()
+    calls: tuple[CallEvent, ...] = ()
+    launches: tuple[LaunchEvent, ...] = ()
     compiles: tuple[CompileStage, ...] = ()
     threads: Mapping[int, str] = field(default_factory=dict[int, str])
     dropped: int = 0

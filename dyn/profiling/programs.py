@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dyn.backends.loaded import Known
+from dyn.backends.loaded_programs import Known
 from dyn.errors import DynError
 from dyn.explain.report import group_row
 from dyn.explain.text import group_title
-from dyn.profiling.events import Kernel
+from dyn.profiling.events import KernelInfo
 from dyn.schedule.cost import traffic
 from dyn.schedule.kernel import Update, walk_stmts
 from dyn.schedule.launch import Dispatch, dispatches
@@ -28,7 +28,7 @@ class ProgramInfo:
         """The dims of a call by name, from its symbols' values as they were recorded."""
         return {symbol.name: value for symbol, value in zip(self._symbols, values, strict=False)}
 
-    def launched(self, dispatch: int, values: tuple[int, ...]) -> tuple[Kernel, tuple[int, ...], int | None]:
+    def launched(self, dispatch: int, values: tuple[int, ...]) -> tuple[KernelInfo, tuple[int, ...], int | None]:
         """The kernel of a dispatch, by its number, with its space and its bytes for the values of a call."""
         found = self._dispatches[dispatch]
         environment = dict(zip(self._symbols, values, strict=False))
@@ -44,7 +44,7 @@ class _Dispatched:
             note, when = variant.note, variant.when()
         else:
             note, when = "a library call" if dispatch.launch.callee is None else "a function outside", ""
-        self.kernel = Kernel(group_title(row), row.kind, note, when, row.lines)
+        self.kernel = KernelInfo(group_title(row), row.kind, note, when, row.lines)
         self._space = dispatch.launch.group.space
         self._accesses = _accesses(dispatch)
         self._known: dict[tuple[int, ...], tuple[tuple[int, ...], int | None]] = {}

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dyn.backends.recording import Recording
-from dyn.profiling.events import Call, CompileStage, Events, Launch, Piece
+from dyn.profiling.events import CallEvent, CompileStage, Events, LaunchEvent, PieceEvent
 from dyn.profiling.programs import ProgramInfo
-from dyn.runtime.recorder import Record
+from dyn.runtime.recorder import EventRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class _Raw:
 
 
 _LENGTHS = {
-    Record.LAUNCH: Record.LAUNCH_WORDS,
-    Record.PIECE: Record.PIECE_WORDS,
-    Record.CALL: Record.CALL_WORDS,
+    EventRecord.LAUNCH: EventRecord.LAUNCH_WORDS,
+    EventRecord.PIECE: EventRecord.PIECE_WORDS,
+    EventRecord.CALL: EventRecord.CALL_WORDS,
 }
 
 
@@ -47,11 +47,11 @@ def _records(recording: Recording) -> _Records:
 
 
 def _launches(
-    records: _Records, pieces: dict[int, list[Piece]], streams: Collection[int],
+    records: _Records, pieces: dict[int, list[PieceEvent]], streams: Collection[int],
     info: Callable[[int], ProgramInfo | None],
-) -> Iterator[Launch]:  # fmt: skip
+) -> Iterator[LaunchEvent]:  # fmt: skip
     """The launches; those on devices on the tracks of streams, with their times there."""
-    for raw in records.of[Record.LAUNCH]:
+    for raw in records.of[EventRecord.LAUNCH]:
         number, call, launch, dispatch, grid, start_ns, end_ns = raw.words
         program = info(number)
         if program is None:
@@ -60,7 +60,7 @@ def _launches(
         ran, thread = tuple(sorted(pieces.get(launch, ()), key=lambda piece: piece.start_ns)), raw.thread
         if ran and ran[0].thread in streams:
             thread, start_ns, end_ns, ran = ran[0].thread, ran[0].start_ns, ran[0].end_ns, ()
-        yield Launch(
+        yield LaunchEvent(
             program.name, kernel, call, thread, space, program.dims(raw.values),
             None if grid < 0 else grid, nbytes, start_ns, end_ns, ran,
         )  # fmt: skip
@@ -82,23 +82,23 @@ def read(recording: Recording, compiles: Sequence[CompileStage], threads: dict[i
             described[id(known)] = ProgramInfo(known)
         return described[id(known)]
 
-    pieces: dict[int, list[Piece]] = {}
-    for raw in records.of[Record.PIECE]:
+    pieces: dict[int, list[PieceEvent]] = {}
+    for raw in records.of[EventRecord.PIECE]:
         launch, begin, end, start_ns, end_ns = raw.words
-        pieces.setdefault(launch, []).append(Piece(raw.thread, begin, end, start_ns, end_ns))
+        pieces.setdefault(launch, []).append(PieceEvent(raw.thread, begin, end, start_ns, end_ns))
     launches = list(_launches(records, pieces, recording.names, info))
     launched: dict[int, int] = {}
-    for raw in records.of[Record.LAUNCH]:
+    for raw in records.of[EventRecord.LAUNCH]:
         _, call, _, _, _, start_ns, end_ns = raw.words
         launched[call] = launched.get(call, 0) + end_ns - start_ns
-    calls: list[Call] = []
-    for raw in records.of[Record.CALL]:
+    calls: list[CallEvent] = []
+    for raw in records.of[EventRecord.CALL]:
         number, call, status, start_ns, end_ns = raw.words
         program = info(number)
         if program is not None:
             dims = program.dims(raw.values)
             inside = launched.get(call, 0)
-            calls.append(Call(program.name, call, raw.thread, dims, status != 0, start_ns, end_ns, inside))
+            calls.append(CallEvent(program.name, call, raw.thread, dims, status != 0, start_ns, end_ns, inside))
     return Events(
         tuple(sorted(calls, key=lambda event: event.start_ns)),
         tuple(sorted(launches, key=lambda event: event.start_ns)),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dyn.errors import is_short_of_memory
-from dyn.forking import lock
+from dyn.fork_safety import lock
 
 _lock = lock()
 #: What those who are at work now have asked for. They may not have taken it yet.

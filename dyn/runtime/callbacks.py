@@ -16,7 +16,7 @@ given. A tensor whose memory was asked for and not given has ``UNANSWERED`` for 
 
 from __future__ import annotations
 
-from dyn.lower.abi import Tensor
+from dyn.lower.abi import TensorOffsets
 from dyn.lower.native import Module
 from dyn.runtime.limits import UNANSWERED
 
@@ -26,7 +26,7 @@ def add_calls(m: Module) -> None:
     f = m.function("dyn_ask_output", "ptr", [("ptr", "rt"), ("i32", "index"), ("ptr", "tensor")])
     answer = f.stack("ptr")
     f.store("ptr", "null", answer)
-    f.store("i64", str(UNANSWERED), "%tensor", Tensor.DATA)
+    f.store("i64", str(UNANSWERED), "%tensor", TensorOffsets.DATA)
     ask = f.load("ptr", f.load("ptr", "%rt"), 0)
     f.call("void", ask, [("ptr", "%rt"), ("i32", "%index"), ("ptr", "%tensor"), ("ptr", answer)])
     f.ret("ptr", f.load("ptr", answer))

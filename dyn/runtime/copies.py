@@ -18,7 +18,7 @@ two thirds of what LLVM would have to do for the runtime.
 
 from __future__ import annotations
 
-from dyn.lower.native import Function, Module
+from dyn.lower.native import FunctionBuilder, Module
 
 #: The most axes that NumPy and PyTorch have, and one more.
 _AXES = 65
@@ -74,7 +74,7 @@ def copies_text() -> str:
     return m.text()
 
 
-def _word(f: Function, base: str, axis: str, offset: int) -> str:
+def _word(f: FunctionBuilder, base: str, axis: str, offset: int) -> str:
     return f.load("i64", f.at(f.at(base, offset), axis, "i64"))
 
 
@@ -145,7 +145,7 @@ def _copy_dense(m: Module) -> None:
     f.ret()
 
 
-def _choose_plane(f: Function, copy: str, rank: str) -> None:
+def _choose_plane(f: FunctionBuilder, copy: str, rank: str) -> None:
     """Bring the axis in which ``from`` steps least before the last one, unless it is the last one itself."""
     last, before = f.sub(rank, "1"), f.sub(rank, "2")
     least, chosen = f.var("i64", _size_of_step(f, copy, last)), f.var("i64", before)
@@ -163,7 +163,7 @@ def _choose_plane(f: Function, copy: str, rank: str) -> None:
         f.store("i64", x, b)
 
 
-def _size_of_step(f: Function, copy: str, axis: str) -> str:
+def _size_of_step(f: FunctionBuilder, copy: str, axis: str) -> str:
     stride = _word(f, copy, axis, _STRIDES)
     return f.select(f.icmp("slt", stride, "0"), f.sub("0", stride), stride)
 
@@ -278,7 +278,7 @@ def _elements(m: Module, name: str, type: str, *, swapped: bool) -> None:
     f.ret()
 
 
-def _groups(f: Function, to: str, source: str, count: str, type: str) -> str:
+def _groups(f: FunctionBuilder, to: str, source: str, count: str, type: str) -> str:
     """Copy elements of a strip in groups, whose loads do not wait for each other; gives how many that are."""
     width = int(type[1:]) // 8
     groups = f.binary("udiv", count, str(_GROUP))
@@ -334,7 +334,7 @@ def _squares(m: Module, item: int) -> None:
     f.ret()
 
 
-def _transposed(f: Function, values: list[str], vector: str) -> list[str]:
+def _transposed(f: FunctionBuilder, values: list[str], vector: str) -> list[str]:
     """The columns of a square of rows: a perfect shuffle of its halves for each bit of its size."""
     n = len(values)
     low, high = ([half + side for half in range(start, start + n // 2) for side in (0, n)] for start in (0, n // 2))
@@ -344,6 +344,6 @@ def _transposed(f: Function, values: list[str], vector: str) -> list[str]:
     return values
 
 
-def _shuffled(f: Function, a: str, b: str, mask: list[int], vector: str) -> str:
+def _shuffled(f: FunctionBuilder, a: str, b: str, mask: list[int], vector: str) -> str:
     picks = ", ".join(f"i32 {pick}" for pick in mask)
     return f.value(f"shufflevector {vector} {a}, {vector} {b}, <{len(mask)} x i32> <{picks}>")

@@ -21,8 +21,8 @@ has the addresses of the driver's functions. CUDA's and HIP's have the same para
 
 from __future__ import annotations
 
-from dyn.lower.abi import DeviceKernel, DeviceState, Tensor
-from dyn.lower.native import Function, Module
+from dyn.lower.abi import DeviceKernel, DeviceState, TensorOffsets
+from dyn.lower.native import FunctionBuilder, Module
 
 SYMBOLS = (
     "dyn_device_launch", "dyn_device_alloc", "dyn_device_free", "dyn_device_output", "dyn_device_fetch",
@@ -97,15 +97,15 @@ def _memory(m: Module) -> None:
     # A tensor says its dtype as DLPack does: its second byte is the width in bits. That the bytes of an output are no
     # more than 64 bits can count has been looked at by the host program.
     f = m.function("dyn_device_output", "ptr", [("ptr", "rt"), ("i32", "number"), ("ptr", "tensor")])
-    tag = f.cast("zext", f.load("i32", "%tensor", Tensor.TAG), "i32", "i64")
+    tag = f.cast("zext", f.load("i32", "%tensor", TensorOffsets.TAG), "i32", "i64")
     bits = f.and_(f.binary("lshr", tag, "8"), "255")
     bytes_of = f.var("i64", f.binary("lshr", f.add(bits, "7"), "3"))
-    dims = f.load("ptr", "%tensor", Tensor.DIMS)
-    rank = f.cast("zext", f.load("i32", "%tensor", Tensor.RANK), "i32", "i64")
+    dims = f.load("ptr", "%tensor", TensorOffsets.DIMS)
+    rank = f.cast("zext", f.load("i32", "%tensor", TensorOffsets.RANK), "i32", "i64")
     with f.count(rank) as i:
         bytes_of.set(f.mul(bytes_of.get(), f.load("i64", f.at(dims, i, "i64"))))
     data = f.call("ptr", "@device.alloc", [("ptr", f.load("ptr", "%rt")), ("i64", bytes_of.get())])
-    f.store("ptr", data, "%tensor", Tensor.DATA)
+    f.store("ptr", data, "%tensor", TensorOffsets.DATA)
     f.ret("ptr", data)
 
 
@@ -135,11 +135,11 @@ def _stage(m: Module) -> None:
     f.ret("i32", _narrow(f, f.load("i64", answer)))
 
 
-def _narrow(f: Function, value: str) -> str:
+def _narrow(f: FunctionBuilder, value: str) -> str:
     return f.cast("trunc", value, "i64", "i32")
 
 
-def _note(f: Function, state: str, status: str) -> None:
+def _note(f: FunctionBuilder, state: str, status: str) -> None:
     """Keep the first answer of the driver's that is not 0."""
     with f.if_(f.icmp("eq", f.load("i64", state, DeviceState.ERROR), "0")):
         f.store("i64", f.cast("zext", status, "i32", "i64"), state, DeviceState.ERROR)

@@ -32,7 +32,7 @@ DEFAULT_STREAM = 0
 _ONE_HOLDER = 2
 
 
-class Block:
+class DeviceBlock:
     """Memory of a device that the driver has given on a stream, and that goes back when nobody holds it any more."""
 
     __slots__ = ("__weakref__", "address", "context", "stream")
@@ -41,13 +41,13 @@ class Block:
         self.context, self.address, self.stream = context, address, stream
 
     @staticmethod
-    def allocate(context: Context, nbytes: int, stream: int = DEFAULT_STREAM) -> Block:
+    def allocate(context: Context, nbytes: int, stream: int = DEFAULT_STREAM) -> DeviceBlock:
         """A new block; MemoryError where there is no memory."""
         address = ctypes.c_void_p()
         with context.current():
             arguments = (ctypes.byref(address), ctypes.c_size_t(max(nbytes, 1)), ctypes.c_void_p(stream))
             context.driver.call("alloc", *arguments)
-        return Block(context, address.value or 0, stream)
+        return DeviceBlock(context, address.value or 0, stream)
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if is_finalizing():  # the process gives all of it back, and this module may be empty already
@@ -93,7 +93,9 @@ class DeviceArray:
 
     def is_sole(self) -> bool:
         """Whether nobody else has its memory: it is a block of the driver's that no other array has."""
-        return isinstance(self.owner, Block) and not self._is_shared and sys.getrefcount(self.owner) <= _ONE_HOLDER
+        return (
+            isinstance(self.owner, DeviceBlock) and not self._is_shared and sys.getrefcount(self.owner) <= _ONE_HOLDER
+        )
 
     @property
     def ndim(self) -> int:
@@ -206,7 +208,7 @@ def copy_to_device(context: Context, into: int, address: int, nbytes: int, strea
 def put(context: Context, array: NumpyArray, stream: int = DEFAULT_STREAM) -> DeviceArray:
     """A copy of an array on a device."""
     dense = np.array(array, array.dtype.newbyteorder("="), order="C", copy=None, subok=False)
-    block = Block.allocate(context, dense.nbytes, stream)
+    block = DeviceBlock.allocate(context, dense.nbytes, stream)
     copy_to_device(context, block.address, dense.__array_interface__["data"][0], dense.nbytes, stream)
     return DeviceArray(context, block.address, dense.shape, dtypes.dtype(dense.dtype).np, block, stream)
 
@@ -214,7 +216,7 @@ def put(context: Context, array: NumpyArray, stream: int = DEFAULT_STREAM) -> De
 def copied(array: DeviceArray) -> DeviceArray:
     """A copy of an array on its device and stream."""
     context, stream = array.context, array.stream
-    block = Block.allocate(context, array.nbytes, stream)
+    block = DeviceBlock.allocate(context, array.nbytes, stream)
     if array.nbytes:
         with context.current():
             sizes = (ctypes.c_void_p(block.address), ctypes.c_void_p(array.address), ctypes.c_size_t(array.nbytes))

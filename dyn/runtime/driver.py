@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from dyn.errors import BackendUnavailableError, DeviceError
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.frozen import record
 from dyn.runtime.vendors import CUDA, ROCM, VENDORS, Vendor
 

@@ -16,7 +16,7 @@ when all have to be woken. ``dyn_launch_configure(i64 awake, i64 asleep, i64 pie
 
 from __future__ import annotations
 
-from dyn.lower.native import Function, Module
+from dyn.lower.native import FunctionBuilder, Module
 from dyn.runtime.pool import MOST_PIECES, PIECES_PER_THREAD, awake, begin_job, run_job, threads_of
 
 #: The work below which a launch runs on one thread, where a worker is awake and where all sleep: 2 µs and 25 µs. And
@@ -110,7 +110,7 @@ def _launch(m: Module) -> None:
     f.ret("i32", "0")
 
 
-def _least(f: Function, a: str, b: str) -> str:
+def _least(f: FunctionBuilder, a: str, b: str) -> str:
     return f.select(f.icmp("slt", a, b), a, b)
 
 

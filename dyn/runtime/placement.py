@@ -11,7 +11,7 @@ it sends those away that it finds on its own, asleep or not.
 
 from __future__ import annotations
 
-from dyn.lower.native import Function, Module, Var
+from dyn.lower.native import FunctionBuilder, Module, Var
 from dyn.runtime.limits import MOST_THREADS
 
 #: The bytes of a set of CPUs.
@@ -38,24 +38,24 @@ def add_placement(m: Module) -> None:
     _disperse(m)
 
 
-def forget(f: Function, worker: str) -> None:
+def forget(f: FunctionBuilder, worker: str) -> None:
     """A worker that is yet to start: its number may have been another one's, before a fork."""
     f.store_atomic("i32", "0", _entry(f, _THREADS, worker))
 
 
-def register(f: Function, worker: str) -> None:
+def register(f: FunctionBuilder, worker: str) -> None:
     """The running thread is this worker."""
     see(f, worker)
     thread = f.call("i64", "@syscall", [("i64", str(_SYS_GETTID))], signature="i64 (i64, ...)")
     f.store_atomic("i32", f.cast("trunc", thread, "i64", "i32"), _entry(f, _THREADS, worker))
 
 
-def see(f: Function, worker: str) -> None:
+def see(f: FunctionBuilder, worker: str) -> None:
     """Note where a worker runs."""
     f.store_atomic("i32", f.call("i32", "@sched_getcpu", []), _entry(f, _SEEN, worker), "monotonic")
 
 
-def avoid(f: Function, cpu: str, avoided: Var, worker: str) -> None:
+def avoid(f: FunctionBuilder, cpu: str, avoided: Var, worker: str) -> None:
     """Keep the running worker off a CPU, and note where it is."""
     with f.if_(f.icmp("ne", cpu, avoided.get(), "i32")):
         f.call("void", "@pool.place", [("i32", "0"), ("i32", cpu)])
@@ -63,7 +63,7 @@ def avoid(f: Function, cpu: str, avoided: Var, worker: str) -> None:
     see(f, worker)
 
 
-def _entry(f: Function, table: str, worker: str) -> str:
+def _entry(f: FunctionBuilder, table: str, worker: str) -> str:
     return f.at(table, worker, "i32")
 
 

@@ -30,7 +30,7 @@ hold nothing that the end of the process would have to wait for.
 from __future__ import annotations
 
 from dyn.lower.abi import THREADS
-from dyn.lower.native import Function, Module
+from dyn.lower.native import FunctionBuilder, Module
 from dyn.runtime.limits import MOST_THREADS
 from dyn.runtime.placement import add_placement, avoid, forget, register, see
 
@@ -91,13 +91,13 @@ def add_pool(m: Module) -> None:
     _parallel_for(m)
 
 
-def begin_job(f: Function) -> str:
+def begin_job(f: FunctionBuilder) -> str:
     """Claim the pool: an i1 that says whether it was free."""
     _, claimed = f.cas("i32", "@pool.busy", "0", "1")
     return claimed
 
 
-def run_job(f: Function, fn: str, ctx: str, count: str, pieces: str, width: str) -> None:
+def run_job(f: FunctionBuilder, fn: str, ctx: str, count: str, pieces: str, width: str) -> None:
     """Run a job with the claimed pool, and release it.
 
     ``pieces`` is at most ``count`` and MOST_PIECES; the calling thread takes part as number 0, and workers of numbers
@@ -108,13 +108,13 @@ def run_job(f: Function, fn: str, ctx: str, count: str, pieces: str, width: str)
     f.call("void", "@pool.finish", [("i64", pieces)])
 
 
-def threads_of(f: Function, table: str) -> str:
+def threads_of(f: FunctionBuilder, table: str) -> str:
     """Number of threads that a call through a runtime table may use: its last word, or the process's if that is 0."""
     own = f.load("i64", table, 8 * THREADS)
     return f.select(f.icmp("eq", own, "0"), f.load_atomic("i64", "@pool.threads", "monotonic"), own)
 
 
-def awake(f: Function) -> str:
+def awake(f: FunctionBuilder) -> str:
     """An i1: whether a worker is awake, so that starting a job costs next to nothing."""
     workers = f.load_atomic("i64", "@pool.workers", "monotonic")
     sleeping = f.cast("zext", f.load_atomic("i32", f.at("@pool.wake", _SLEEPERS), "monotonic"), "i32", "i64")
@@ -149,23 +149,23 @@ def define_now(m: Module, name: str) -> None:
     f.ret("i64", f.add(f.mul(f.load("i64", time), "1000000000"), f.load("i64", time, 8)))
 
 
-def _futex(f: Function, word: str, operation: int, value: str) -> None:
+def _futex(f: FunctionBuilder, word: str, operation: int, value: str) -> None:
     arguments = [("i64", str(_SYS_FUTEX)), ("ptr", word), ("i32", str(operation)), ("i32", value), ("ptr", "null")]
     f.call("i64", "@syscall", arguments, signature="i64 (i64, ...)")
 
 
-def _set_word(f: Function, pieces: str) -> None:
+def _set_word(f: FunctionBuilder, pieces: str) -> None:
     """The word of the next job."""
     number = f.binary("lshr", f.load_atomic("i64", "@pool.word"), str(_PIECE_BITS))
     word = f.or_(f.binary("shl", f.add(number, "1"), str(_PIECE_BITS)), pieces)
     f.rmw("xchg", "i64", "@pool.word", word, _SEQUENTIAL)
 
 
-def _field(f: Function, type: str, offset: int) -> str:
+def _field(f: FunctionBuilder, type: str, offset: int) -> str:
     return f.load_atomic(type, f.at("@pool.job", offset))
 
 
-def _wanted(f: Function, word: str, worker: str) -> str:
+def _wanted(f: FunctionBuilder, word: str, worker: str) -> str:
     """Whether a worker may take a piece of the job that a word belongs to."""
     left = f.icmp("ne", f.and_(word, str(MOST_PIECES)), "0")
     return f.and_(left, f.icmp("slt", worker, _field(f, "i64", _WIDTH)), "i1")
@@ -245,7 +245,7 @@ def _worker(m: Module) -> None:
     f.unreachable()
 
 
-def _publisher(f: Function) -> str:
+def _publisher(f: FunctionBuilder) -> str:
     """The CPU of the latest publisher."""
     return _field(f, "i32", _CPU)
 

@@ -25,11 +25,11 @@ give back. A record that there is no room for is counted, and dropped.
 from __future__ import annotations
 
 from dyn.lower.abi import BEGIN, CALL, END, FETCH, LAUNCH, LIBRARY, PROGRAM_NUMBER, TABLE_WORDS, DeviceState
-from dyn.lower.native import Function, Module
+from dyn.lower.native import FunctionBuilder, Module
 from dyn.runtime.pool import define_now
 
 
-class Record:
+class EventRecord:
     """Kinds of records, and the words of each. The first word is the kind, and the record's words above 8 bits.
 
     Times are nanoseconds of CLOCK_MONOTONIC. Numbers of calls and launches are unique in the process. The values of the
@@ -137,7 +137,7 @@ def _setup(m: Module) -> None:
     f.ret()
 
 
-def _memory(f: Function, bytes: int) -> str:
+def _memory(f: FunctionBuilder, bytes: int) -> str:
     return f.call("ptr", "@aligned_alloc", [("i64", "64"), ("i64", str(-(-bytes // 64) * 64))])
 
 
@@ -210,7 +210,7 @@ def _room(m: Module) -> None:
     f.ret("i64", f.or_(f.binary("shl", f.load("i64", "%thread", Thread.ID), "40"), count))
 
 
-def _record(f: Function, thread: str, kind: int, words: list[str], frame: str | None = None) -> str:
+def _record(f: FunctionBuilder, thread: str, kind: int, words: list[str], frame: str | None = None) -> str:
     """Write a record: its words after the first, and the values of the symbols of a call. Gives where it is, or null
     where there was no room."""
     count = "0" if frame is None else f.load("i64", frame, _Frame.COUNT)
@@ -228,7 +228,7 @@ def _record(f: Function, thread: str, kind: int, words: list[str], frame: str | 
     return at
 
 
-def _now(f: Function) -> str:
+def _now(f: FunctionBuilder) -> str:
     return f.call("i64", "@recorder.now", [])
 
 
@@ -274,7 +274,7 @@ def _end(m: Module) -> None:
     thread = f.load("ptr", frame, _Frame.THREAD)
     program, call = f.load("i64", frame, _Frame.PROGRAM), f.load("i64", frame, _Frame.CALL)
     status, start = f.cast("sext", "%status", "i32", "i64"), f.load("i64", frame, _Frame.START)
-    _record(f, thread, Record.CALL, [program, call, status, start, _now(f)], frame)
+    _record(f, thread, EventRecord.CALL, [program, call, status, start, _now(f)], frame)
     f.store("ptr", f.load("ptr", thread, Thread.FRAMES), frame, _Frame.NEXT)
     f.store("ptr", "%rt", thread, Thread.FRAMES)
     f.ret()
@@ -296,7 +296,7 @@ def _piece(m: Module) -> None:
     end = _now(f)
     thread = f.call("ptr", "@recorder.thread", [])
     with f.if_(f.icmp("ne", thread, "null", "ptr")):
-        _record(f, thread, Record.PIECE, [f.load("i64", "%ctx", _NUMBER), "%begin", "%end", start, end])
+        _record(f, thread, EventRecord.PIECE, [f.load("i64", "%ctx", _NUMBER), "%begin", "%end", start, end])
     f.ret()
 
 
@@ -343,19 +343,19 @@ def _launch_on_device(m: Module) -> None:
     f.call("i32", record, [("ptr", f.load("ptr", events[1])), ("ptr", stream)])
     marks = [f.load("i64", event) for event in events]
     device, place = f.load("i64", state, DeviceState.DEVICE), f.load("i64", state, DeviceState.STREAM)
-    kept = _record(f, thread, Record.EVENTS, [number, "%grid", *marks, device, place])
+    kept = _record(f, thread, EventRecord.EVENTS, [number, "%grid", *marks, device, place])
     with f.if_(f.is_null(kept)):  # nobody will read them
         for event in events:
             f.call("i32", f.load("ptr", state, DeviceState.DESTROY_EVENT), [("ptr", f.load("ptr", event))])
     f.ret("i32", status)
 
 
-def _launched(f: Function, frame: str, number: str, grid: str, start: str) -> None:
+def _launched(f: FunctionBuilder, frame: str, number: str, grid: str, start: str) -> None:
     """Record what a dispatch has started, and that it ends now."""
     end = _now(f)
     program, call = f.load("i64", frame, _Frame.PROGRAM), f.load("i64", frame, _Frame.CALL)
     words = [program, call, number, "%dispatch", grid, start, end]
-    _record(f, f.load("ptr", frame, _Frame.THREAD), Record.LAUNCH, words, frame)
+    _record(f, f.load("ptr", frame, _Frame.THREAD), EventRecord.LAUNCH, words, frame)
 
 
 def _calls(m: Module) -> None:

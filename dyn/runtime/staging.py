@@ -12,7 +12,7 @@ from collections import deque
 from weakref import WeakKeyDictionary
 
 from dyn.errors import DeviceError
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.runtime.driver import Context
 
 #: Bytes of a ring, and of the largest array that goes through it: larger ones are copied from where they lie.

@@ -1,14 +1,14 @@
 """FFI handler that XLA calls from its compiled programs: it runs a host program on XLA's own buffers.
 
 ``ptr dyn_xla_call(ptr frame)`` takes an ``XLA_FFI_CallFrame`` (``xla/ffi/api/c_api.h``, which is stable) whose second
-attribute, ``record``, is the address of a :class:`Record`. Arguments are read and results written where XLA has them;
-no Python runs. It gives null, or an error of XLA's.
+attribute, ``record``, is the address of a :class:`HandlerRecord`. Arguments are read and results written where XLA has
+them; no Python runs. It gives null, or an error of XLA's.
 """
 
 from __future__ import annotations
 
-from dyn.lower.abi import ALLOC_OUTPUT, FAIL, Tensor
-from dyn.lower.native import Function, Module
+from dyn.lower.abi import ALLOC_OUTPUT, FAIL, TensorOffsets
+from dyn.lower.native import FunctionBuilder, Module
 
 SYMBOL = "dyn_xla_call"
 #: The version of the interface that this is written for.
@@ -17,7 +17,7 @@ _MAJOR, _MINOR = 0, 3
 MOST_BYTES = 1 << 16
 
 
-class Record:
+class HandlerRecord:
     """A compiled program: words of 8 bytes. ``RANKS`` are those of the results, ``DIMS`` is their sum."""
 
     RUN, CONTEXT, RUNTIME, ARGUMENTS, CAPTURED, CAPTURED_COUNT = 0, 8, 16, 24, 32, 40
@@ -47,38 +47,41 @@ def xla_call_text(runtime_words: int) -> str:
     with f.if_(f.icmp("ne", extension, "null", "ptr")):
         _tell_version(f, extension)
     record = _record(f)
-    arguments, captured = f.load("i64", record, Record.ARGUMENTS), f.load("i64", record, Record.CAPTURED_COUNT)
-    results, dims = f.load("i64", record, Record.RESULTS), f.load("i64", record, Record.DIMS)
-    inputs = f.alloca(f.mul(f.add(arguments, captured), str(Tensor.BYTES)))
-    outputs = f.alloca(f.mul(results, str(Tensor.BYTES)))
+    arguments, captured = (
+        f.load("i64", record, HandlerRecord.ARGUMENTS),
+        f.load("i64", record, HandlerRecord.CAPTURED_COUNT),
+    )
+    results, dims = f.load("i64", record, HandlerRecord.RESULTS), f.load("i64", record, HandlerRecord.DIMS)
+    inputs = f.alloca(f.mul(f.add(arguments, captured), str(TensorOffsets.BYTES)))
+    outputs = f.alloca(f.mul(results, str(TensorOffsets.BYTES)))
     sizes = f.alloca(f.mul(dims, "8"))
     runtime = f.stack(f"[{runtime_words} x ptr]")
     state = f.stack("ptr")
     _inputs(f, record, inputs, arguments, captured)
     _outputs(f, record, outputs, results, sizes)
-    shared = f.load("ptr", record, Record.RUNTIME)
+    shared = f.load("ptr", record, HandlerRecord.RUNTIME)
     for word in range(runtime_words):
         f.store("ptr", f.load("ptr", shared, 8 * word), runtime, 8 * word)
     f.store("ptr", f.load("ptr", "%frame", _Frame.RETS), state)
     f.store("ptr", state, runtime)
     f.store("ptr", "@xla_alloc_output", runtime, 8 * ALLOC_OUTPUT)
     f.store("ptr", "@xla_fail", runtime, 8 * FAIL)
-    context = f.load("ptr", record, Record.CONTEXT)
+    context = f.load("ptr", record, HandlerRecord.CONTEXT)
     given = [("ptr", runtime), ("ptr", context), ("ptr", inputs), ("ptr", outputs)]
-    status = f.call("i32", f.load("ptr", record, Record.RUN), given)
+    status = f.call("i32", f.load("ptr", record, HandlerRecord.RUN), given)
     f.ret_if(f.icmp("eq", status, "0", "i32"), "ptr", "null")
     # XLA_FFI_Error_Create_Args: its size, no extension, the message, and the code INTERNAL.
     error = f.stack("[4 x i64]")
     f.store("i64", "32", error)
     f.store("ptr", "null", error, 8)
-    f.store("ptr", f.load("ptr", record, Record.MESSAGE), error, 16)
+    f.store("ptr", f.load("ptr", record, HandlerRecord.MESSAGE), error, 16)
     f.store("i64", "13", error, 24)
     create = f.load("ptr", f.load("ptr", "%frame", _Frame.API), 48)
     f.ret("ptr", f.call("ptr", create, [("ptr", error)]))
     return m.text()
 
 
-def _tell_version(f: Function, extension: str) -> None:
+def _tell_version(f: FunctionBuilder, extension: str) -> None:
     """XLA asks, when it registers a handler, which version it is for: an extension of type 1 of the frame."""
     kind = f.load("i32", extension, 8)
     with f.if_(f.icmp("eq", kind, "1", "i32")):
@@ -90,43 +93,45 @@ def _tell_version(f: Function, extension: str) -> None:
         f.ret("ptr", "null")
 
 
-def _record(f: Function) -> str:
+def _record(f: FunctionBuilder) -> str:
     """The second attribute: an ``XLA_FFI_Scalar`` whose value is an address."""
     attributes = f.load("ptr", "%frame", _Frame.ATTRS)
     scalar = f.load("ptr", attributes, 8)
     return f.cast("inttoptr", f.load("i64", f.load("ptr", scalar, 8)), "i64", "ptr")
 
 
-def _inputs(f: Function, record: str, inputs: str, arguments: str, captured: str) -> None:
+def _inputs(f: FunctionBuilder, record: str, inputs: str, arguments: str, captured: str) -> None:
     """The tensors of the arguments, whose dims XLA has, and those of captured arrays after them."""
     buffers = f.load("ptr", "%frame", _Frame.ARGS)
     with f.count(arguments) as number:
         buffer = f.load("ptr", f.at(buffers, number, "ptr"))
-        tensor = f.at(inputs, f.mul(number, str(Tensor.BYTES)))
-        f.store("ptr", f.load("ptr", buffer, _Buffer.DATA), tensor, Tensor.DATA)
-        f.store("i64", "0", tensor, Tensor.RANK - 4)  # with the word before it, which says whose memory may be taken
+        tensor = f.at(inputs, f.mul(number, str(TensorOffsets.BYTES)))
+        f.store("ptr", f.load("ptr", buffer, _Buffer.DATA), tensor, TensorOffsets.DATA)
+        f.store(
+            "i64", "0", tensor, TensorOffsets.RANK - 4
+        )  # with the word before it, which says whose memory may be taken
         rank = f.cast("trunc", f.load("i64", buffer, _Buffer.RANK), "i64", "i32")
-        f.store("i32", rank, tensor, Tensor.RANK)
-        f.store("ptr", f.load("ptr", buffer, _Buffer.DIMS), tensor, Tensor.DIMS)
-        f.store("ptr", "null", tensor, Tensor.STRIDES)
-    start = f.at(inputs, f.mul(arguments, str(Tensor.BYTES)))
-    source = f.load("ptr", record, Record.CAPTURED)
-    with f.count(f.mul(captured, str(Tensor.BYTES // 8))) as word:
+        f.store("i32", rank, tensor, TensorOffsets.RANK)
+        f.store("ptr", f.load("ptr", buffer, _Buffer.DIMS), tensor, TensorOffsets.DIMS)
+        f.store("ptr", "null", tensor, TensorOffsets.STRIDES)
+    start = f.at(inputs, f.mul(arguments, str(TensorOffsets.BYTES)))
+    source = f.load("ptr", record, HandlerRecord.CAPTURED)
+    with f.count(f.mul(captured, str(TensorOffsets.BYTES // 8))) as word:
         f.store("i64", f.load("i64", f.at(source, word, "i64")), f.at(start, word, "i64"))
 
 
-def _outputs(f: Function, record: str, outputs: str, results: str, sizes: str) -> None:
+def _outputs(f: FunctionBuilder, record: str, outputs: str, results: str, sizes: str) -> None:
     """Tensors for the results, whose dims the host program will write."""
     at = f.var("ptr", sizes)
-    ranks = f.load("ptr", record, Record.RANKS)
+    ranks = f.load("ptr", record, HandlerRecord.RANKS)
     with f.count(results) as number:
-        tensor = f.at(outputs, f.mul(number, str(Tensor.BYTES)))
+        tensor = f.at(outputs, f.mul(number, str(TensorOffsets.BYTES)))
         rank = f.load("i64", f.at(ranks, number, "i64"))
-        f.store("ptr", "null", tensor, Tensor.DATA)
-        f.store("i64", "0", tensor, Tensor.RANK - 4)
-        f.store("i32", f.cast("trunc", rank, "i64", "i32"), tensor, Tensor.RANK)
-        f.store("ptr", at.get(), tensor, Tensor.DIMS)
-        f.store("ptr", "null", tensor, Tensor.STRIDES)
+        f.store("ptr", "null", tensor, TensorOffsets.DATA)
+        f.store("i64", "0", tensor, TensorOffsets.RANK - 4)
+        f.store("i32", f.cast("trunc", rank, "i64", "i32"), tensor, TensorOffsets.RANK)
+        f.store("ptr", at.get(), tensor, TensorOffsets.DIMS)
+        f.store("ptr", "null", tensor, TensorOffsets.STRIDES)
         at.set(f.at(at.get(), rank, "i64"))
 
 

@@ -1,9 +1,9 @@
 """Alternatives: launches of several plans for the same ops, of which a call runs those of one.
 
-Under an assumption about sizes a function is cut into fewer groups (``dyn.stitch.assume``). Where it is, the launches
-of the general plan and those of the others become one launch with a body for each: the first runs whose condition on
-sizes holds and whose kernels are there. Values inside a body are its own; what is read and made outside lies where it
-lies.
+Under an assumption about sizes a function is cut into fewer groups (``dyn.stitch.assumed_plans``). Where it is, the
+launches of the general plan and those of the others become one launch with a body for each: the first runs whose
+condition on sizes holds and whose kernels are there. Values inside a body are its own; what is read and made outside
+lies where it lies.
 
 Kernels of the others are deferred, so no result may depend on which plan ran. Elementwise arithmetic does not; and a
 group that folds floats has to fold the same in both, which ``Variant.folds`` tells.
@@ -19,7 +19,7 @@ from dyn.ir.opdef import OpKind
 from dyn.schedule.donate import stored_results
 from dyn.schedule.launch import Body, Condition, FoldOrder, Launch
 from dyn.shapes import Facts, Symbol, dim_max
-from dyn.stitch.assume import Assumed, Recut, assumed_plans, pairs_about, recuts
+from dyn.stitch.assumed_plans import Assumed, Recut, assumed_plans, pairs_about, recuts
 from dyn.stitch.groups import Group, GroupKind, Plan
 
 #: The launches of a plan's group.

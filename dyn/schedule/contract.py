@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dyn.ir.core import Op, Value
 from dyn.ops.contract import free_axes
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of
-from dyn.schedule.elements import Elements, Index
+from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.kernel import Expr
 from dyn.schedule.nest import Contraction, Nest, Stage
 from dyn.schedule.nests import loop, present, write_at
@@ -23,7 +23,7 @@ def dot_nest(plan: Plan, group: Group, op: Op) -> Nest:
     batch, rows = _loops("b", left, lb), _loops("m", left, lf)
     columns, reduced = _loops("n", right, rf), _loops("k", left, lc, AxisKind.CONTRACTED)
 
-    def operands(elements: Elements) -> tuple[Expr, Expr]:
+    def operands(elements: ElementReader) -> tuple[Expr, Expr]:
         k, wide = elements.k, op.result.dtype.wide
         lhs = elements.at(left, _placed(left, (lb, batch), (lf, rows), (lc, reduced)))
         rhs = elements.at(right, _placed(right, (rb, batch), (rf, columns), (rc, reduced)))

@@ -13,15 +13,15 @@ from dyn.ir.core import Value
 from dyn.ir.types import TensorType
 from dyn.ops.scalar import Scalar
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
-from dyn.schedule.elements import Elements
+from dyn.schedule.elements import ElementReader
 from dyn.schedule.expressions import literal
 from dyn.schedule.families import schedules_of
-from dyn.schedule.forms import launch_nest
 from dyn.schedule.kernel import Expr, scalar_monoid
 from dyn.schedule.launch import Condition, Launch, scaled
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest, Reduction, Stage, casts
 from dyn.schedule.parts import InParts, folded, join_in_turn, steps_of_part
+from dyn.schedule.specialized_kernels import launch_nest
 from dyn.schedule.target import Target
 from dyn.schedule.tiles import Sides, contraction_of, tile_forms
 from dyn.shapes import Dim, as_dim, dim_min, linear_in, product
@@ -120,7 +120,7 @@ class ContractionParts:
         part = axis("p", parts.shape[0], AxisKind.REDUCE)
         place = self._place(part)
 
-        def states(elements: Elements) -> tuple[Expr, ...]:
+        def states(elements: ElementReader) -> tuple[Expr, ...]:
             return (elements.k.load(elements.temporary(parts), place),)
 
         results = (self.contraction.result,)

@@ -13,11 +13,11 @@ from dyn.schedule.contract import dot_nest
 from dyn.schedule.contract_parts import ContractionParts
 from dyn.schedule.convolution import convolution_nest, geometry_of
 from dyn.schedule.families import schedules_of
-from dyn.schedule.forms import Form, Schedule, launch_nest
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest
 from dyn.schedule.parts import cut_in_turn, in_parts
+from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel, launch_nest
 from dyn.schedule.target import Target
 from dyn.schedule.tiles import Sides, contraction_of, tile_forms
 from dyn.shapes import Dim, Facts, Symbol, SymExpr, dim_max, free_symbols
@@ -52,7 +52,7 @@ def _is_narrow(facts: Facts, g: Geometry) -> bool:
     return by_places and isinstance(g.features, int) and g.features <= _FEW_FEATURES
 
 
-def _depthwise(plan: Plan, group: Group, op: Op, g: Geometry, target: Target) -> tuple[Form, ...]:
+def _depthwise(plan: Plan, group: Group, op: Op, g: Geometry, target: Target) -> tuple[SpecializedKernel, ...]:
     """The form for a channel and a feature a group, where that is undecided: it leaves most of a tile idle.
 
     The sizes of the kernel are substituted, so that the features are one axis.
@@ -71,7 +71,7 @@ def _depthwise(plan: Plan, group: Group, op: Op, g: Geometry, target: Target) ->
         return ()
     nest = convolution_nest(plan, group, op, replace(g, channels=1, features=1))
     condition = Condition(dim_max(*apart), 0, 0)
-    return (Form("a channel a group", condition, lambda: Loops(nest, equal=equal), side_by_side(target)),)
+    return (SpecializedKernel("a channel a group", condition, lambda: Loops(nest, equal=equal), side_by_side(target)),)
 
 
 def side_by_side(target: Target) -> Schedule:
@@ -102,7 +102,7 @@ def _lower_dot(nest: Nest, target: Target) -> tuple[Launch, ...]:
     return in_parts(whole, parts, loops.variant("dot, parts one by one"))
 
 
-def _in_tiles(sides: Sides, target: Target, others: Sequence[Form] = ()) -> Launch:
+def _in_tiles(sides: Sides, target: Target, others: Sequence[SpecializedKernel] = ()) -> Launch:
     """The launch in tiles, and in front of its forms others."""
     *forms, last = tile_forms(sides, target)
     return launch_nest(sides.loops.fork(), last.schedule, [*others, *forms], last.note, prefix="")

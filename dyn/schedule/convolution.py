@@ -15,7 +15,7 @@ from dyn.ir.core import Op
 from dyn.ops.convolution import Geometry, Term, image_element, kernel_element
 from dyn.schedule.axes import Axis, AxisKind, index_of, onto
 from dyn.schedule.contract import contraction_nest
-from dyn.schedule.elements import Elements, Index
+from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.expressions import Rewriter
 from dyn.schedule.kernel import Expr
 from dyn.schedule.nest import Contraction, Nest
@@ -68,7 +68,7 @@ class _Sums:
     """The axes that are summed over, and both factors over them: the rows' operand first."""
 
     axes: tuple[Axis, ...]
-    operands: Callable[[Elements], tuple[Expr, Expr]]
+    operands: Callable[[ElementReader], tuple[Expr, Expr]]
 
 
 def _sums(plan: Plan, group: Group, op: Op, g: Geometry, at: _Result, *, by_rows: bool) -> _Sums:
@@ -85,7 +85,7 @@ def _sums(plan: Plan, group: Group, op: Op, g: Geometry, at: _Result, *, by_rows
     batch, place = at.index[g.out[0]], tuple(at.index[a] for a in g.out[2:])
     term = Term(batch, at.group, at.feature, place, _value(channel), index_of(taps), joined)
 
-    def operands(elements: Elements) -> tuple[Expr, Expr]:
+    def operands(elements: ElementReader) -> tuple[Expr, Expr]:
         def get(i: int, index: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr:
             return elements.at(op.operands[i], index, mask, other)
 
@@ -110,7 +110,7 @@ def _joins(plan: Plan, group: Group, op: Op, g: Geometry) -> bool:
 
     Memory has to hold the image as it is: what is behind a place's channels in a view is not the next place's.
     """
-    if Elements(plan, group).storage(op.operands[0]) is None:
+    if ElementReader(plan, group).storage(op.operands[0]) is None:
         return False
     axis = g.axes[-1]
     neighbours = g.lhs[1] == len(g.lhs) - 1 and g.lhs[-1 if len(g.axes) else 0] == len(g.lhs) - 2

@@ -1,7 +1,7 @@
 """The elements of a group's values as kernel expressions.
 
-``Elements.at(value, index)`` follows a value back through the group's own ops, through views, and through the scalar
-ops that belong to no group, to loads of stored arrays. Nothing is computed twice for one index.
+``ElementReader.at(value, index)`` follows a value back through the group's own ops, through views, and through the
+scalar ops that belong to no group, to loads of stored arrays. Nothing is computed twice for one index.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dyn.dtypes import Kind
 from dyn.errors import IRError
 from dyn.frozen import record
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import Elements as ElementLoops
-from dyn.ir.opdef import Get, OpKind
+from dyn.ir.opdef import ElementLoops, Get, OpKind
 from dyn.ops.complex_parts import part_dtype
 from dyn.ops.scalar import Scalar
 from dyn.ops.shape import stretched_size
@@ -50,7 +49,7 @@ class _TooDeepError(Exception):
         self.request = request
 
 
-class Elements:
+class ElementReader:
     """Reads and computes elements for one kernel, and collects the buffers it reads.
 
     ``stretched`` are the axes of stored arrays that an undecided broadcast may stretch: the axis's size, and the loop

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 
 from dyn.dtypes import DType
 from dyn.frozen import record
-from dyn.schedule.forms import Schedule
 from dyn.schedule.gpu import tables as gpu
 from dyn.schedule.gpu.contractions import contract_schedules as gpu_contract_schedules
 from dyn.schedule.launch import Launch
 from dyn.schedule.sizes import ContractVariant, Limits, LoopSchedule
+from dyn.schedule.specialized_kernels import Schedule
 from dyn.schedule.target import Target
 from dyn.schedule.x86 import tables as x86
 from dyn.schedule.x86.contractions import contract_schedules as x86_contract_schedules

@@ -14,19 +14,19 @@ from dataclasses import replace
 from dyn.ir.core import Value
 from dyn.ir.opdef import Pieces
 from dyn.schedule.axes import Axis, axis, index_of, linearize
-from dyn.schedule.elements import Elements
-from dyn.schedule.forms import Form, Schedule, launch_nest
+from dyn.schedule.elements import ElementReader
 from dyn.schedule.kernel import Buffer, Stmt
 from dyn.schedule.launch import Launch, Variant
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest, Stage, Write
 from dyn.schedule.nests import loop, present
+from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel, launch_nest
 from dyn.shapes import Dim, Symbol, as_dim, product, substitute
 from dyn.shapes import symbol as new_symbol
 from dyn.stitch.groups import Group, Plan
 
 #: Forms of a nest beside the general one, given its loops and their schedule.
-Forms = Callable[[Loops, Schedule], Sequence[Form]]
+Forms = Callable[[Loops, Schedule], Sequence[SpecializedKernel]]
 
 
 def join_launches(
@@ -65,7 +65,7 @@ class _Join:
 
     def launch(self, piece: Value, sizes: dict[Symbol, Dim]) -> Launch:
         one_row = sizes[self.outer] == 1
-        stored = Elements(self.plan, self.group).storage(piece)
+        stored = ElementReader(self.plan, self.group).storage(piece)
         if piece in self.members:
             loops = self.computed(piece)
             made = launch_nest(loops, self.of_computed, self.forms(loops, self.of_computed), self.note)
@@ -90,7 +90,7 @@ class _Join:
         row = linearize(index[: self.axis], piece.shape[: self.axis])
         place = self.place(row, linearize(index[self.axis :], piece.shape[self.axis :]))
 
-        def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:
+        def statements(elements: ElementReader, buffer: Buffer) -> tuple[Stmt, ...]:
             return elements.stores(buffer, place, piece, index)
 
         return self.loops(present(axes), statements)
@@ -101,12 +101,12 @@ class _Join:
         row, column = 0 if one_row else as_dim(rows.var), as_dim(columns.var)
         offset = row * as_dim(self.length) + column
 
-        def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:
+        def statements(elements: ElementReader, buffer: Buffer) -> tuple[Stmt, ...]:
             return elements.copies(buffer, self.place(row, column), piece, offset)
 
         return self.loops((columns,) if one_row else (rows, columns), statements)
 
-    def loops(self, axes: tuple[Axis, ...], statements: Callable[[Elements, Buffer], tuple[Stmt, ...]]) -> Loops:
+    def loops(self, axes: tuple[Axis, ...], statements: Callable[[ElementReader, Buffer], tuple[Stmt, ...]]) -> Loops:
         stage = Stage(writes=(Write(self.op.result, statements),))
         return Loops(Nest(self.plan, self.group, axes, (stage,)))
 

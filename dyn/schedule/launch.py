@@ -9,8 +9,8 @@ from dataclasses import replace
 from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.ir.core import Op, Value
-from dyn.ir.external import Callee, callee_of
-from dyn.ir.measured import bound_dim
+from dyn.ir.data_dependent import bound_dim
+from dyn.ir.external import ExternalTarget, callee_of
 from dyn.ops.shape import is_stretch_factor
 from dyn.schedule.cost import iteration_cost
 from dyn.schedule.expressions import Parameters, Rewriter
@@ -192,7 +192,7 @@ class Launch:
     @property
     def measures(self) -> Symbol | None:
         """The dim that is found out here."""
-        return bound_dim(self.group.ops[0]) if self.group.kind is GroupKind.MEASURE else None
+        return bound_dim(self.group.ops[0]) if self.group.kind is GroupKind.DATA_DEPENDENT_SIZE else None
 
     @property
     def call(self) -> Op | None:
@@ -200,7 +200,7 @@ class Launch:
         return self.group.ops[0] if self.group.kind is GroupKind.LIBRARY else None
 
     @property
-    def callee(self) -> Callee | None:
+    def callee(self) -> ExternalTarget | None:
         """The function outside of the program that the launch calls, if it calls one."""
         return None if self.call is None else callee_of(self.call)
 

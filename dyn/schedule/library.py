@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dyn.errors import IRError
 from dyn.ir.core import Value
-from dyn.schedule.elements import Elements
+from dyn.schedule.elements import ElementReader
 from dyn.schedule.launch import Launch
 from dyn.schedule.target import Target
 from dyn.stitch.groups import Group, Plan
@@ -21,7 +21,7 @@ def lower_library(plan: Plan, group: Group, target: Target) -> Launch:
 def memory_of(plan: Plan, group: Group) -> tuple[Value, ...]:
     """Stored values of a library call: the operands of the group's only op, and then its results."""
     (op,) = group.ops
-    elements = Elements(plan, group)
+    elements = ElementReader(plan, group)
 
     def stored(value: Value) -> Value:
         found = elements.storage(value)

@@ -41,8 +41,7 @@ from dyn.ops.complex_parts import part_dtype
 from dyn.ops.scalar import Scalar
 from dyn.ops.shape import is_stretch_factor
 from dyn.schedule.axes import Axis, AxisKind, axis, collapse, fold_nest, linearize, nest, onto, split
-from dyn.schedule.chunks import scan_in_chunks, scan_in_parts
-from dyn.schedule.elements import Elements, Index
+from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.expressions import Rewriter, stmt_dims
 from dyn.schedule.kernel import (
     MOST_UNROLLED,
@@ -70,6 +69,7 @@ from dyn.schedule.launch import Condition, FoldOrder, Launch, Variant, bind_kern
 from dyn.schedule.nest import Nest, Reduction, Scan, Stage
 from dyn.schedule.order import Order
 from dyn.schedule.products import Product
+from dyn.schedule.running_chunks import scan_in_chunks, scan_in_parts
 from dyn.shapes import (
     Dim,
     Symbol,
@@ -225,7 +225,7 @@ class Loops:
     folded: Sequence[Folded] = ()
 
     def __post_init__(self) -> None:
-        self.elements = Elements(self.nest.plan, self.nest.group, aligned=self.aligned, ones=self.ones)
+        self.elements = ElementReader(self.nest.plan, self.nest.group, aligned=self.aligned, ones=self.ones)
         for value, (memory, place) in self.loaded.items():
             self.elements.known[value] = self._from_memory(value, memory, place)
         for folded in self.folded:
@@ -525,7 +525,8 @@ class Loops:
         self.steps.append(Step("stage", (across.name, down.name), "in tiles"))
 
     def scan(self, phase: Phase, lanes: int, each: int) -> None:
-        """Let lanes go through a running reduction in chunks, ``each`` elements a lane: see ``dyn.schedule.chunks``."""
+        """Let lanes go through a running reduction in chunks, ``each`` elements a lane: see
+        ``dyn.schedule.running_chunks``."""
         (step,), (carry,) = self._scanned(phase), phase.carries
         assert phase.scan is not None
         phase.chunks, scratch = scan_in_chunks(step, phase.body, carry, phase.scan, lanes, each)

@@ -6,8 +6,8 @@ each iteration a stage folds values into its reductions and writes elements of a
 to the stages after it. Nothing here has a role (grid, lane, serial) or a size of a machine: those are a schedule's
 (``dyn.schedule.loops``).
 
-Definitions are functions of :class:`dyn.schedule.elements.Elements`, which computes elements of values where they are
-needed: an element is computed again at each place that reads it, unless the schedule keeps it.
+Definitions are functions of :class:`dyn.schedule.elements.ElementReader`, which computes elements of values where they
+are needed: an element is computed again at each place that reads it, unless the schedule keeps it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dyn.frozen import record
 from dyn.ir.core import Value
 from dyn.ops.scalar import Scalar
 from dyn.schedule.axes import Axis
-from dyn.schedule.elements import Elements, Index
+from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.kernel import Buffer, Carry, Const, Expr, Fold, Monoid, Ref, Stmt
 from dyn.schedule.order import Order
 from dyn.stitch.groups import Group, Plan
@@ -32,7 +32,7 @@ class Write:
     """
 
     output: Value
-    statements: Callable[[Elements, Buffer], tuple[Stmt, ...]]
+    statements: Callable[[ElementReader, Buffer], tuple[Stmt, ...]]
 
 
 @record(eq=False)
@@ -45,19 +45,19 @@ class Reduction:
 
     results: tuple[Value, ...]
     monoid: Monoid
-    states: Callable[[Elements], tuple[Expr, ...]]
-    finish: Callable[[Elements, tuple[Expr, ...]], tuple[Expr, ...]]
+    states: Callable[[ElementReader], tuple[Expr, ...]]
+    finish: Callable[[ElementReader, tuple[Expr, ...]], tuple[Expr, ...]]
 
-    def fold(self, elements: Elements) -> Fold:
+    def fold(self, elements: ElementReader) -> Fold:
         """The fold of a loop over the stage's own axes."""
         refs = tuple(Ref("acc", init.dtype) for init in self.monoid.init)
         return Fold(refs, self.monoid, self.states(elements))
 
 
-def casts(results: tuple[Value, ...]) -> Callable[[Elements, tuple[Expr, ...]], tuple[Expr, ...]]:
+def casts(results: tuple[Value, ...]) -> Callable[[ElementReader, tuple[Expr, ...]], tuple[Expr, ...]]:
     """The ``finish`` of a reduction whose state is its results, in other dtypes."""
 
-    def finish(elements: Elements, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def finish(elements: ElementReader, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(elements.k.cast(value, result.dtype) for value, result in zip(state, results, strict=True))
 
     return finish
@@ -68,7 +68,7 @@ class OrderedReduction:
     """Values that a stage's iterations carry from one to the next, in their order: never cut, never reordered."""
 
     results: tuple[Value, ...]
-    carries: Callable[[Elements], tuple[Carry, ...]]
+    carries: Callable[[ElementReader], tuple[Carry, ...]]
 
 
 @record(eq=False)
@@ -84,8 +84,8 @@ class Scan:
     result: Value
     combine: Scalar
     start: Const
-    element: Callable[[Elements], Expr]
-    first: Callable[[Elements], Expr] | None = None
+    element: Callable[[ElementReader], Expr]
+    first: Callable[[ElementReader], Expr] | None = None
     last: Value | None = None
 
 
@@ -101,7 +101,7 @@ class Contraction:
     result: Value
     rows: tuple[Axis, ...]
     columns: tuple[Axis, ...]
-    operands: Callable[[Elements], tuple[Expr, Expr]]
+    operands: Callable[[ElementReader], tuple[Expr, Expr]]
 
 
 @record(eq=False)

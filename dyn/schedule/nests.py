@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import OpKind, OrderedWindows, WindowFold
-from dyn.ir.opdef import Reduction as ReductionLoops
+from dyn.ir.opdef import OpKind, OrderedWindows, ReductionLoops, WindowFold
 from dyn.ops.choices import Choice
 from dyn.ops.reduce import identity
 from dyn.ops.regions import region_values
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
-from dyn.schedule.elements import Elements, Index
+from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.expressions import literal
 from dyn.schedule.kernel import Buffer, Carry, Expr, Store, scalar_monoid
 from dyn.schedule.monoids import extreme_and_place
@@ -22,7 +21,7 @@ from dyn.schedule.sweeps import Sweeps
 from dyn.shapes import Dim
 from dyn.stitch.access import Views, as_index, axis_symbols
 from dyn.stitch.groups import Group, Plan
-from dyn.stitch.ordered import choice, is_ordered
+from dyn.stitch.ordered_reductions import choice, is_ordered
 
 
 def loop(name: str, extent: Dim, kind: AxisKind = AxisKind.PARALLEL) -> Axis | None:
@@ -51,7 +50,7 @@ def write_at(output: Value, index: Index) -> Write:
     return Write(output, lambda elements, buffer: permuted_stores(elements, buffer, output, index))
 
 
-def permuted_stores(elements: Elements, buffer: Buffer, value: Value, index: Index) -> tuple[Store, ...]:
+def permuted_stores(elements: ElementReader, buffer: Buffer, value: Value, index: Index) -> tuple[Store, ...]:
     """Store a full-size member, or a view that permutes one, at an index of the group's space."""
     op = elements.members[value]
     if op.opdef.kind is not OpKind.VIEW or elements.group.ops == (op,):
@@ -128,7 +127,7 @@ def _reduction(plan: Plan, op: Op, index: Index) -> Reduction:
     assert isinstance(loops, ReductionLoops)
     monoid = scalar_monoid(loops.combine(op.attrs), literal(wide, identity(op.attrs["combine"], wide)))
 
-    def states(elements: Elements) -> tuple[Expr, ...]:
+    def states(elements: ElementReader) -> tuple[Expr, ...]:
         return (elements.k.cast(elements.at(op.operands[0], index), wide),)
 
     return Reduction(op.results, monoid, states, casts(op.results))
@@ -139,10 +138,10 @@ def _choice(op: Op, chosen: Choice, index: Index) -> Reduction:
     values, places = op.results
     wide, (body,) = values.dtype.wide, op.regions
 
-    def states(elements: Elements) -> tuple[Expr, ...]:
+    def states(elements: ElementReader) -> tuple[Expr, ...]:
         return elements.k.cast(elements.at(op.operands[0], index), wide), elements.at(op.operands[1], index)
 
-    def finish(elements: Elements, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def finish(elements: ElementReader, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
         best = elements.k.cast(state[0], values.dtype), state[1]
         return region_values(elements.k, body, [*(elements.at(v, ()) for v in op.operands[2:]), *best])
 
@@ -154,7 +153,7 @@ def _ordered(op: Op, index: Index) -> OrderedReduction:
     """A reduction in order of what its operands have at an index."""
     count, (body,) = len(op.results), op.regions
 
-    def carries(elements: Elements) -> tuple[Carry, ...]:
+    def carries(elements: ElementReader) -> tuple[Carry, ...]:
         found = [elements.at(v, index) for v in op.operands[:count]]
         inits = [elements.at(v, ()) for v in op.operands[count:]]
         return ordered_carries(elements.k, body, inits, found)
@@ -188,7 +187,7 @@ def window_nest(plan: Plan, group: Group, op: Op, windows: WindowFold | OrderedW
     return Nest(plan, group, present(axes), (fold, store))
 
 
-def _operand(elements: Elements, op: Op) -> Callable[..., Expr]:
+def _operand(elements: ElementReader, op: Op) -> Callable[..., Expr]:
     """The reader of an op's operands, for its rule."""
 
     def get(i: int, at: Index, mask: Expr | None = None, other: Expr | None = None) -> Expr:
@@ -200,7 +199,7 @@ def _operand(elements: Elements, op: Op) -> Callable[..., Expr]:
 def _window(op: Op, windows: WindowFold, index: Index, taps: Index) -> Reduction:
     wide = op.result.dtype.wide
 
-    def states(elements: Elements) -> tuple[Expr, ...]:
+    def states(elements: ElementReader) -> tuple[Expr, ...]:
         return (windows.at(elements.k, op, index, taps, _operand(elements, op), wide),)
 
     monoid = scalar_monoid(windows.combine(op.attrs), literal(wide, windows.identity(op.attrs, wide)))
@@ -211,7 +210,7 @@ def _ordered_window(op: Op, windows: OrderedWindows, index: Index, taps: Index) 
     """Fold windows with the op's region, which each tap goes through in turn."""
     count, (body,) = len(op.results), op.regions
 
-    def carries(elements: Elements) -> tuple[Carry, ...]:
+    def carries(elements: ElementReader) -> tuple[Carry, ...]:
         inits = [elements.at(v, ()) for v in op.operands[count:]]
         get = _operand(elements, op)
         found = [windows.at(elements.k, op, i, index, taps, get, init) for i, init in enumerate(inits)]

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from dyn.ir.core import Value
 from dyn.ops.scalar import Scalar
-from dyn.schedule.elements import Elements
+from dyn.schedule.elements import ElementReader
 from dyn.schedule.expressions import Rewriter
 from dyn.schedule.kernel import Apply, Const, Expr, Index, Load, Ref, walk_exprs
 from dyn.schedule.loops import constantly
@@ -42,7 +42,7 @@ def one_pass_variance(
     """
     if then.axes != first.axes or then.writes or then.ordered or then.scans or not then.reductions:
         return None
-    probe = Elements(plan, group)
+    probe = ElementReader(plan, group)
     probe.known |= {value: constantly(Ref("earlier", value.dtype)) for value in earlier}
     sums: dict[Ref, Reduction] = {}
     for reduction in first.reductions:
@@ -62,7 +62,7 @@ def one_pass_variance(
 
 
 def _squares_from_mean(
-    plan: Plan, probe: Elements, sums: dict[Ref, Reduction], reduction: Reduction, size: Dim
+    plan: Plan, probe: ElementReader, sums: dict[Ref, Reduction], reduction: Reduction, size: Dim
 ) -> Reduction | None:
     """The sum of the elements whose squared distances from their mean a reduction adds up."""
     if reduction.monoid.scalar is not Scalar.ADD or not reduction.monoid.init[0].dtype.is_float:
@@ -94,12 +94,12 @@ def _pooled(stage: Stage, added: Reduction, squares: Reduction) -> Reduction:
     dtype = squares.monoid.init[0].dtype
     start = dict.fromkeys((axis.var for axis in stage.axes), 0)
 
-    def states(elements: Elements) -> tuple[Expr, ...]:
+    def states(elements: ElementReader) -> tuple[Expr, ...]:
         k, (element,) = elements.k, added.states(elements)
         first = Rewriter(lambda dim: substitute(dim, start)).expr(element)
         return k.const(dtype, 1), k.apply(Scalar.SUB, [element, first], dtype), k.const(dtype, 0)
 
-    def finish(elements: Elements, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def finish(elements: ElementReader, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return (elements.k.cast(state[2], squares.results[0].dtype),)
 
     return Reduction(squares.results, moments(dtype), states, finish)

@@ -26,8 +26,7 @@ from dyn.frozen import record
 from dyn.ir.core import Value
 from dyn.ir.types import TensorType
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
-from dyn.schedule.elements import Elements, Index
-from dyn.schedule.forms import Schedule
+from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.kernel import Buffer, Expr, Ref, Stmt, Store
 from dyn.schedule.launch import Condition, Launch, Variant
 from dyn.schedule.loops import Folded, Loops, Memory, Phase, Unstretched
@@ -36,6 +35,7 @@ from dyn.schedule.nests import loop, present, row_write, stitch_nest, stretched_
 from dyn.schedule.one_pass import one_pass_variance
 from dyn.schedule.order import Order
 from dyn.schedule.sizes import LoopSchedule
+from dyn.schedule.specialized_kernels import Schedule
 from dyn.schedule.sweeps import Sweep, Sweeps
 from dyn.shapes import Dim, Symbol, as_dim, dim_max, dim_min, floordiv, product, substitute
 from dyn.stitch.groups import Group, Plan
@@ -325,7 +325,7 @@ class Parts:
 def _join(state: _State, place: Dim) -> Reduction:
     """The fold of a reduction's parts."""
 
-    def states(elements: Elements) -> tuple[Expr, ...]:
+    def states(elements: ElementReader) -> tuple[Expr, ...]:
         return tuple(elements.k.load(elements.temporary(value), place) for value in state.parts)
 
     return replace(state.reduction, states=states)
@@ -367,7 +367,7 @@ def in_parts(whole: Launch, parts: InParts, alike: Variant | None = None) -> tup
 def _stored(memory: Value, place: Dim, value: Value, index: Index) -> Write:
     """A write of a value's element at an index, as an element of a temporary."""
 
-    def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:
+    def statements(elements: ElementReader, buffer: Buffer) -> tuple[Stmt, ...]:
         return (Store(buffer, place, elements.at(value, index)),)
 
     return Write(memory, statements)
@@ -376,7 +376,7 @@ def _stored(memory: Value, place: Dim, value: Value, index: Index) -> Write:
 def folded(value: Value, place: Dim, ref: Ref) -> Write:
     """A write of a fold's result, as an element of a temporary."""
 
-    def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:
+    def statements(elements: ElementReader, buffer: Buffer) -> tuple[Stmt, ...]:
         return (Store(buffer, place, ref),)
 
     return Write(value, statements)

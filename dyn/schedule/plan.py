@@ -12,19 +12,19 @@ from dataclasses import replace
 from functools import partial
 
 from dyn.ir.core import Op, Value, attrs_key, region_key
-from dyn.ir.nested import body_of, carries, unchanged
 from dyn.ir.opdef import OpKind, OrderedWindows, Pieces, WindowFold
+from dyn.ir.region_passes import body_of, carries, unchanged
 from dyn.ir.types import TensorType
 from dyn.schedule.alternatives import with_alternatives
 from dyn.schedule.contractions import lower_contraction
 from dyn.schedule.donate import stored_results, update_in_place
 from dyn.schedule.families import schedules_of
-from dyn.schedule.forms import launch_nest
-from dyn.schedule.known import KNOWN
 from dyn.schedule.launch import Body, Launch, divides
+from dyn.schedule.launch_cache import KNOWN
 from dyn.schedule.library import lower_library, memory_of
 from dyn.schedule.loops import Loops
 from dyn.schedule.nests import window_nest
+from dyn.schedule.specialized_kernels import launch_nest
 from dyn.schedule.target import Target
 from dyn.shapes import Symbol
 from dyn.stitch.groups import Group, GroupKind, Plan
@@ -73,7 +73,7 @@ _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
     GroupKind.WINDOW: _single(_lower_windows),
     GroupKind.CONTRACT: lower_contraction,
     GroupKind.LIBRARY: _single(lower_library),
-    GroupKind.MEASURE: _single(lower_library),
+    GroupKind.DATA_DEPENDENT_SIZE: _single(lower_library),
     GroupKind.SCATTER: lambda plan, group, target: schedules_of(target).scatter(plan, group, target),
     GroupKind.RUNNING: lambda plan, group, target: schedules_of(target).running(plan, group, target),
 }
@@ -90,7 +90,7 @@ def lower_plan(plan: Plan, target: Target, ones: Collection[Symbol] = ()) -> tup
         # The groups in regions share kernels all the same, which are keyed by content.
         if group.kind is GroupKind.CONTROL:
             return (_lower_control(plan, group, target, ones),)
-        if group.kind is GroupKind.MEASURE:
+        if group.kind is GroupKind.DATA_DEPENDENT_SIZE:
             return _LOWER[group.kind](plan, group, target)
         shape, numbers = group_shape(plan, group)
         found = known.get((plan, shape))

@@ -11,24 +11,24 @@ from collections.abc import Callable
 
 from dyn import dtypes
 from dyn.ir.core import Value
-from dyn.ir.opdef import Running as RunningLoops
+from dyn.ir.opdef import RunningLoops
 from dyn.ir.types import TensorType
 from dyn.ops.reduce import identity
 from dyn.ops.scalar import Scalar
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
-from dyn.schedule.elements import Elements, Index
-from dyn.schedule.forms import Schedule
+from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.kernel import Buffer, Const, Expr, Stmt, Store, scalar_monoid
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest, Reduction, Scan, Stage, Write, casts
 from dyn.schedule.nests import loop, present, write_at
 from dyn.schedule.order import Order
+from dyn.schedule.specialized_kernels import Schedule
 from dyn.shapes import Dim, as_dim, dim_min, floordiv
 from dyn.stitch.groups import Group, Plan
 
 
-class Running:
+class RunningNests:
     """The nests of a group that is one running reduction.
 
     Along one axis each element is combined with all that come before it; from the back, where ``reverse``. 16-bit
@@ -82,7 +82,7 @@ class Running:
         axes, step = self._axes(), axis("p", self.parts, AxisKind.SCAN)
         place = self._place(axes, as_dim(step.var))
 
-        def total(elements: Elements) -> Expr:
+        def total(elements: ElementReader) -> Expr:
             return elements.k.load(elements.temporary(self.totals), place)
 
         scan = Scan(self.before, self.combine, self.start, total)
@@ -94,7 +94,7 @@ class Running:
         axes, chunk, step = self._in_part()
         before = self._place(axes, as_dim(chunk.var) - 1)
 
-        def first(elements: Elements) -> Expr:
+        def first(elements: ElementReader) -> Expr:
             k = elements.k
             part = k.index(dtypes.int64, as_dim(chunk.var))
             later = k.apply(Scalar.LT, [k.const(dtypes.int64, 0), part], dtypes.bool_)
@@ -145,11 +145,11 @@ class Running:
         own = index_of([a for number, a in enumerate(axes) if number != self.along])
         return linearize((*own, part), (*self.rest, self.parts))
 
-    def _element(self, place: Index) -> Callable[[Elements], Expr]:
+    def _element(self, place: Index) -> Callable[[ElementReader], Expr]:
         return lambda elements: elements.k.cast(elements.at(self.op.operands[0], place), self.wide)
 
     def _elements(
-        self, axes: list[Axis | None], step: Axis, at: Dim, first: Callable[[Elements], Expr] | None = None
+        self, axes: list[Axis | None], step: Axis, at: Dim, first: Callable[[ElementReader], Expr] | None = None
     ) -> Stage:
         place = self._index(axes, at)
         scan = Scan(self.op.result, self.combine, self.start, self._element(place), first=first)
@@ -158,7 +158,7 @@ class Running:
     def _write(self, value: Value, axes: list[Axis | None], part: Dim) -> Write:
         place = self._place(axes, part)
 
-        def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:
+        def statements(elements: ElementReader, buffer: Buffer) -> tuple[Stmt, ...]:
             return (Store(buffer, place, elements.known[value](())),)
 
         return Write(value, statements)

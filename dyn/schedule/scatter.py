@@ -23,15 +23,15 @@ from dyn.ops.regions import region_values
 from dyn.ops.scalar import Scalar
 from dyn.ops.windows import Windows, clamped
 from dyn.schedule.axes import Axis, AxisKind, index_of, linearize
-from dyn.schedule.elements import Elements, Index
+from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.expressions import ExprBuilder
-from dyn.schedule.forms import Form, Schedule, launch_nest
 from dyn.schedule.kernel import Buffer, Expr, Ref, Stmt, Store, Update
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops, Phase
 from dyn.schedule.nest import Nest, Stage, Write
 from dyn.schedule.nests import loop, present
 from dyn.schedule.sizes import LoopSchedule
+from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel, launch_nest
 from dyn.shapes import Dim, as_dim, dim_max, product
 from dyn.stitch.groups import Group, Plan
 
@@ -45,20 +45,24 @@ def scatter_launch(plan: Plan, group: Group, sizes: LoopSchedule) -> Launch:
     general = Loops(scatter.nest(Dealt.OWN))
     schedule = scatter.schedule(sizes)
     apart, columns = general.unstretched(), scatter.columns()
-    forms: list[Form] = []
+    forms: list[SpecializedKernel] = []
     if columns is not None:
         excess = dim_max(columns - sizes.scattered, 0)
         few = Condition(excess if apart is None else dim_max(apart.condition.dim, excess), 0, 0)
         nest = scatter.nest(Dealt.FRONT)
         note = "narrow" if apart is None else "nothing stretched, narrow"
         equal = {} if apart is None else apart.equal
-        forms.append(Form(note, few, lambda: Loops(nest, equal=equal, aligned=apart is not None), schedule))
+        forms.append(
+            SpecializedKernel(note, few, lambda: Loops(nest, equal=equal, aligned=apart is not None), schedule)
+        )
         if not isinstance(columns, int):
             few = Condition(columns, 0, _FEW_LANES)
-            forms.insert(0, Form("a few columns", few, lambda: Loops(nest), scatter.schedule(sizes, few=True)))
+            forms.insert(
+                0, SpecializedKernel("a few columns", few, lambda: Loops(nest), scatter.schedule(sizes, few=True))
+            )
     if apart is not None:
         same = Loops(general.nest, equal=apart.equal, aligned=True)
-        forms.append(Form("nothing stretched", apart.condition, lambda: same, schedule))
+        forms.append(SpecializedKernel("nothing stretched", apart.condition, lambda: same, schedule))
     return launch_nest(general, schedule, forms, f"{group.kind.value} {group.name}")
 
 
@@ -120,7 +124,7 @@ class Scatters:
         index = index_of(own)
         place = linearize(index, self.x.shape)
 
-        def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:
+        def statements(elements: ElementReader, buffer: Buffer) -> tuple[Stmt, ...]:
             return (Store(buffer, place, elements.at(self.x, index)),)
 
         rest = present([a for number, a in enumerate(own) if number not in grid])
@@ -141,7 +145,7 @@ class Scatters:
         ]
         index, own = index_of(loops), index_of(list(grid.values()))
 
-        def statements(elements: Elements, buffer: Buffer) -> tuple[Stmt, ...]:
+        def statements(elements: ElementReader, buffer: Buffer) -> tuple[Stmt, ...]:
             return (self._update(elements, buffer, index, own if len(grid) == len(self.x.shape) else None),)
 
         inside = {id(a) for a in grid.values()}
@@ -180,7 +184,7 @@ class Scatters:
         inside = bool(change.axes) and bool(w.axes) and w.axes[-1] == w.rank - 1
         return inside and updates[w.window_dims[-1]] == as_dim(change.axes[-1].var)
 
-    def _update(self, elements: Elements, buffer: Buffer, index: Index, own: Index | None) -> Update:
+    def _update(self, elements: ElementReader, buffer: Buffer, index: Index, own: Index | None) -> Update:
         """The update at an index of the updates; where there is an ``own`` place, one of that alone."""
         x, w, k = self.x, self.windows, elements.k
         batch = tuple(index[dim] for dim in self.batch)

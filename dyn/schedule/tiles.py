@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dyn.schedule.axes import Axis, axis
 from dyn.schedule.families import ContractVariant, Reach, contract_schedules
-from dyn.schedule.forms import Form, Schedule
 from dyn.schedule.kernel import Expr, Load
 from dyn.schedule.launch import Condition
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Contraction, Nest
 from dyn.schedule.products import Product
+from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel
 from dyn.schedule.target import Target
 from dyn.shapes import free_symbols, linear_in
 
@@ -67,7 +67,7 @@ class Sides:
         return self.loops.shared[-1]
 
 
-def tile_forms(sides: Sides, target: Target) -> list[Form]:
+def tile_forms(sides: Sides, target: Target) -> list[SpecializedKernel]:
     """A form for each tile that the target has for some number of rows; the last one is right for any."""
     loops, operands = sides.loops, sides.loops.operands(sides.row, sides.column)
     # What is packed by digits is packed once for many rows: a form for a few of them would not pay.
@@ -77,7 +77,7 @@ def tile_forms(sides: Sides, target: Target) -> list[Form]:
         rhs_columns=direct and _contiguous(operands, operands.rhs, sides.column),
         rhs_reduced=direct and _contiguous(operands, operands.rhs, sides.reduced),
     )
-    facts, forms = loops.nest.plan.function.facts, list[Form]()
+    facts, forms = loops.nest.plan.function.facts, list[SpecializedKernel]()
     for variant in contract_schedules(target, operands.lhs.dtype, reach, sides.column.extent):
         condition = Condition(sides.row.extent, variant.min_rows, variant.max_rows)
         if variant.max_cols is not None:
@@ -89,7 +89,9 @@ def tile_forms(sides: Sides, target: Target) -> list[Form]:
         decided = condition.decided(facts)
         if decided is not False:
             schedule = in_tiles(variant, sides.row, sides.column)
-            forms.append(Form(variant.note, condition, loops.fork, schedule, same_order=variant.adds_alike))
+            forms.append(
+                SpecializedKernel(variant.note, condition, loops.fork, schedule, same_order=variant.adds_alike)
+            )
         if decided:
             break
     return forms

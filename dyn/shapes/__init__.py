@@ -38,7 +38,7 @@ from dyn.shapes.relation import (
 )
 from dyn.shapes.symbols import OpaqueKind, Symbol, SymbolSequence, symbol
 from dyn.shapes.text import exact_text, format_dim
-from dyn.shapes.walk import evaluate, free_symbols, last_measured, linear_in, substitute
+from dyn.shapes.walk import evaluate, free_symbols, last_data_dependent, linear_in, substitute
 
 __all__ = [
     "Answer",
@@ -75,7 +75,7 @@ __all__ = [
     "free_symbols",
     "joined_from",
     "keeping_recent",
-    "last_measured",
+    "last_data_dependent",
     "linear_in",
     "mod",
     "numel_relation",

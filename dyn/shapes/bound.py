@@ -6,8 +6,9 @@ the order of the questions:
 - :meth:`Bounds.plain`: an atom's declared range, and interval arithmetic over the arguments of opaque terms;
 - :meth:`Bounds.inner`: the same with the best bounds of the arguments, which are smaller expressions;
 - :meth:`Bounds.lower`: interval arithmetic over the polynomial, improved by the best combination of the known
-  inequalities that :mod:`dyn.shapes.gather` finds around it and :mod:`dyn.shapes.linear` weighs. Whatever these say,
-  the bound is computed here: from ``rows >= 0`` follows ``scale*e >= scale*e - sum(multiplier*row)``.
+  inequalities that :mod:`dyn.shapes.relevant_inequalities` finds around it and :mod:`dyn.shapes.linear` weighs.
+  Whatever these say, the bound is computed here: from ``rows >= 0`` follows ``scale*e >= scale*e -
+  sum(multiplier*row)``.
 
 All numbers are integers, so a bound is rounded up.
 """
@@ -32,10 +33,10 @@ from dyn.shapes.expr import (
     divide_exactly,
     natural_bounds,
 )
-from dyn.shapes.gather import relevant_inequalities
 from dyn.shapes.interval import ANY, Interval
 from dyn.shapes.linear import Combination, Row, best_combination
 from dyn.shapes.poly import common_factor, divide, exact_quotient, remove_factor, single
+from dyn.shapes.relevant_inequalities import relevant_inequalities
 from dyn.shapes.state import State, Work
 from dyn.shapes.symbols import bounds_by_definition
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 from dyn.shapes.bound import Hypotheses
-from dyn.shapes.cases import cases, extrema, never_negative
+from dyn.shapes.case_proofs import cases, extrema, never_negative
 from dyn.shapes.expr import Dim, SymExpr, atom_dim, content, divide_exactly, product
 from dyn.shapes.joins import joined_from
 from dyn.shapes.poly import exact_quotient, single

@@ -27,7 +27,7 @@ from typing import Any, NoReturn, TypeAlias
 from weakref import WeakValueDictionary, ref
 
 from dyn.errors import ShapeError, UndecidedDimError
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.shapes import interval as iv
 from dyn.shapes.interval import Interval
 from dyn.shapes.symbols import KIND_ORDER, OpaqueKind, Symbol, bounds_by_definition, no_dim
@@ -110,12 +110,12 @@ class SymExpr(_Interned):
     ``terms`` is never empty, holds no zero coefficient and stands in canonical order, largest monomial first; the
     constant is not among them. ``atoms`` are all symbols and opaque terms in it, those inside opaque terms included;
     where they are many (``is_large``) they are found by a walk, each time anew. ``symbols``, ``height``, ``weight`` and
-    ``divides`` are as those of :class:`Opaque`; ``last_measured`` is the age of the youngest measured symbol, or -1;
-    ``text`` is what people read. Made by arithmetic, :func:`as_dim` and the functions of this package.
+    ``divides`` are as those of :class:`Opaque`; ``last_data_dependent`` is the age of the youngest measured symbol, or
+    -1; ``text`` is what people read. Made by arithmetic, :func:`as_dim` and the functions of this package.
     """
 
     __slots__ = (
-        "atoms", "constant", "divides", "height", "is_large", "key", "last_measured", "symbols", "terms", "text",
+        "atoms", "constant", "divides", "height", "is_large", "key", "last_data_dependent", "symbols", "terms", "text",
         "weight",
     )  # fmt: skip
     terms: tuple[tuple[Monomial, int], ...]
@@ -127,13 +127,13 @@ class SymExpr(_Interned):
     divides: bool
     is_large: bool
     key: tuple[Any, ...]
-    last_measured: int
+    last_data_dependent: int
     text: str
 
     def __getattr__(self, name: str) -> Any:
-        if name == "last_measured":
-            self.last_measured = max([s.uid for s in self.symbols if s.measured], default=-1)
-            return self.last_measured
+        if name == "last_data_dependent":
+            self.last_data_dependent = max([s.uid for s in self.symbols if s.data_dependent], default=-1)
+            return self.last_data_dependent
         if name == "text":  # which every demand of a size has in its reason, and most expressions are in no demand
             self.text = text_for_people(self)
             return self.text

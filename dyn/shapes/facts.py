@@ -19,13 +19,13 @@ from dyn.shapes.expr import Dim, Symbol, SymExpr, as_dim, content, natural_bound
 from dyn.shapes.interval import Interval
 from dyn.shapes.joins import broadcast
 from dyn.shapes.learn import ContradictionError, learn
-from dyn.shapes.models import Model, Models, first_models, satisfying, turning_points
+from dyn.shapes.models import Assignment, Models, first_models, satisfying, turning_points
 from dyn.shapes.relation import Answer, Reason, Relation, RelKind, Verdict, Why
 from dyn.shapes.retract import Fact
 from dyn.shapes.simplify import Simplifier
 from dyn.shapes.stack import on_enough_stack
 from dyn.shapes.state import BUDGET, Memo, OutOfBudgetError, State, Work
-from dyn.shapes.walk import last_measured
+from dyn.shapes.walk import last_data_dependent
 
 _ASKED = Reason("it was asked")
 #: Steps after which more models are made, before the rest of a question's budget is spent.
@@ -193,7 +193,7 @@ class Facts:
 
     def _declared_models(self, declaration: Declaration) -> Models:
         """The models that a declaration allows, with another size of the symbol where that is needed."""
-        sym, kept = declaration.symbol, list[Model]()
+        sym, kept = declaration.symbol, list[Assignment]()
         for model in self._models:
             size = model.size(sym)
             if not declaration.holds(size):
@@ -206,7 +206,7 @@ class Facts:
             kept.append(model)
         return tuple(kept)
 
-    def _check(self, model: Model, sym: Symbol) -> bool:
+    def _check(self, model: Assignment, sym: Symbol) -> bool:
         """Whether what is known of a symbol holds in a model."""
         declared = self._declarations.get(sym)
         if declared is not None and not declared.holds(model.size(sym)):
@@ -243,9 +243,9 @@ class Facts:
 
     def _with(self, relation: Relation) -> Facts:
         """These facts and a relation that they do not have."""
-        if relation.last_measured() >= 0:
+        if relation.last_data_dependent() >= 0:
             plain = replace(relation, lhs=self.simplify(relation.lhs), rhs=self.simplify(relation.rhs))
-            if plain.last_measured() < relation.last_measured() and plain.lhs_shape is None:
+            if plain.last_data_dependent() < relation.last_data_dependent() and plain.lhs_shape is None:
                 return self.assume(plain)
         answer = self.ask(relation)
         if answer.proved:
@@ -279,7 +279,7 @@ class Facts:
         new._relations = (*self._relations, relation)
         new._assumed = {**self._assumed, _key(relation): (relation.reason,)}
         new._decided.pop(_key(relation), None)  # for another reason
-        age = relation.last_measured()
+        age = relation.last_data_dependent()
         if age > self._last_measured:
             new._last_measured, new._earlier = age, (*self._earlier, self)
         about = {sym: (*self._about.get(sym, ()), relation) for sym in relation.symbols()}
@@ -287,7 +287,7 @@ class Facts:
         return new
 
     def known_by(self, age: int) -> Facts:
-        """These facts without those about dims that are measured after the ones of an age (``last_measured``)."""
+        """These facts without those about dims that are measured after the ones of an age (``last_data_dependent``)."""
         if self._last_measured <= age:
             return self
         seen, facts = self._levels.get(age, (0, None))
@@ -295,7 +295,7 @@ class Facts:
             facts = next(f for f in reversed(self._earlier) if f._last_measured <= age)
             seen = len(facts._relations)
         for relation in self._relations[seen:]:
-            if relation.last_measured() <= age:
+            if relation.last_data_dependent() <= age:
                 with contextlib.suppress(ShapeError):  # it contradicts the others: no call satisfies these facts
                     facts = facts.assume(relation)
         self._levels[age] = len(self._relations), facts
@@ -403,7 +403,7 @@ class Facts:
         key = _key(relation)
         hit = self._decided.get(key)
         if hit is None and self._last_measured >= 0:
-            age = relation.last_measured()
+            age = relation.last_data_dependent()
             if age < self._last_measured:
                 return self.known_by(age).ask(relation)
         if hit is None:
@@ -537,8 +537,8 @@ class Facts:
             return dim
         if self is Facts.EMPTY:
             return Facts.none().simplify(dim)
-        if self._last_measured > last_measured(dim):
-            return self.known_by(last_measured(dim)).simplify(dim)
+        if self._last_measured > last_data_dependent(dim):
+            return self.known_by(last_data_dependent(dim)).simplify(dim)
         hit = self._memo.get(("simplify", dim))
         if hit is not None:
             return hit[0]
@@ -556,8 +556,8 @@ class Facts:
         """``(lo, hi)``, inclusive; None where no bound is known."""
         if self is Facts.EMPTY:
             return Facts.none().bounds(dim)
-        if self._last_measured > last_measured(dim):
-            return self.known_by(last_measured(dim)).bounds(dim)
+        if self._last_measured > last_data_dependent(dim):
+            return self.known_by(last_data_dependent(dim)).bounds(dim)
         s = Simplifier(self._state, self._work(self._models))
         try:
             return on_enough_stack(lambda: s.bounds.interval(s.simplify(dim)))
@@ -568,8 +568,8 @@ class Facts:
         """The largest known divisor, at least 1; 1 for 0, which everything divides."""
         if self is Facts.EMPTY:
             return Facts.none().multiple(dim)
-        if self._last_measured > last_measured(dim):
-            return self.known_by(last_measured(dim)).multiple(dim)
+        if self._last_measured > last_data_dependent(dim):
+            return self.known_by(last_data_dependent(dim)).multiple(dim)
         s = Simplifier(self._state, self._work(self._models))
         try:
             return on_enough_stack(lambda: max(s.bounds.multiple(s.simplify(dim)), 1))

@@ -16,7 +16,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from dyn.shapes.cases import cases, extrema
+from dyn.shapes.case_proofs import cases, extrema
 from dyn.shapes.decide import decide, refuted
 from dyn.shapes.expr import (
     Atom,
@@ -33,17 +33,28 @@ from dyn.shapes.expr import (
     mod,
     product,
 )
-from dyn.shapes.gather import implied
 from dyn.shapes.interval import Interval, highest, lowest
 from dyn.shapes.joins import joined_from
 from dyn.shapes.models import Models
 from dyn.shapes.order import is_less, leading_term
 from dyn.shapes.poly import common_factor, quotient, remove_factor, single
 from dyn.shapes.relation import RelKind, Verdict, Why, truth
+from dyn.shapes.relevant_inequalities import implied
 from dyn.shapes.retract import Fact, withdraw, withdraw_broadcasts, withdraw_rows
 from dyn.shapes.simplify import Simplifier
-from dyn.shapes.state import BUDGET, Equation, Inequality, Memo, Multiple, OutOfBudgetError, Range, State, Value, Work
-from dyn.shapes.walk import last_measured, mentions, split_linear
+from dyn.shapes.state import (
+    BUDGET,
+    AtomEquality,
+    AtomRange,
+    Equation,
+    Inequality,
+    Memo,
+    Multiple,
+    OutOfBudgetError,
+    State,
+    Work,
+)
+from dyn.shapes.walk import last_data_dependent, mentions, split_linear
 
 #: What is computed of bounds and divisors: neither sizes that fit nor equations that are not solved have a say in it.
 _BOUNDS = frozenset(("atom", "implied", "inner", "lower", "multiple", "naive", "nonzero", "plain", "under"))
@@ -387,11 +398,11 @@ class _Learner:
 
     def _bound(self, atom: Atom, lo: int | None, hi: int | None, why: Why) -> None:
         natural_lo = 0 if isinstance(atom, Symbol) else None
-        old = self.state.ranges.get(atom, Range(natural_lo, None, (), ()))
+        old = self.state.ranges.get(atom, AtomRange(natural_lo, None, (), ()))
         new_lo, new_hi = highest(old.lo, lo), lowest(old.hi, hi)
         if (new_lo, new_hi) == (old.lo, old.hi):
             return
-        new = Range(
+        new = AtomRange(
             new_lo,
             new_hi,
             old.why_lo if new_lo == old.lo else why,
@@ -568,7 +579,7 @@ class _Learner:
         if isinstance(atom, Opaque):
             self._solve_opaque(s, atom, value, known)
         self.queue.extend(withdraw(self.state, atom))
-        self.state.values[atom] = Value(value, why)
+        self.state.values[atom] = AtomEquality(value, why)
         self._touch(atom)
         if isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST:
             # Where the whole is 1 each part is, and elsewhere each is the whole or 1.
@@ -583,7 +594,7 @@ class _Learner:
                     continue  # the value stays true as it is, and is simplified when it is used
                 reasons = old.why + tuple([r for r in why if r not in old.why])
                 if isinstance(other, Symbol) or is_less(new, other):
-                    self.state.values[other] = Value(new, reasons)
+                    self.state.values[other] = AtomEquality(new, reasons)
                 else:  # another term of the equation is the greatest now
                     del self.state.values[other]
                     self.push(RelKind.EQ, atom_dim(other) - new, reasons)
@@ -655,7 +666,9 @@ def _pivot(e: SymExpr) -> tuple[Atom, Dim] | None:
     atom, n = mono.factors[0]
     if abs(coefficient) == 1 and len(mono.factors) == n == 1:
         found.append((atom, atom_dim(atom) - coefficient * e))
-    possible = [(atom, value) for atom, value in found if last_measured(value) <= last_measured(atom_dim(atom))]
+    possible = [
+        (atom, value) for atom, value in found if last_data_dependent(value) <= last_data_dependent(atom_dim(atom))
+    ]
     return max(possible, key=lambda item: (isinstance(item[0], Symbol), item[0].key), default=None)
 
 

@@ -38,7 +38,7 @@ _VALUES = 4096
 #: Sizes that are tried for one that has to change, besides those that the relation says.
 _OTHERS = (0, 1, 2, 3, 64, 1000, 10**6)
 
-Check = Callable[["Model", Symbol], bool]
+Check = Callable[["Assignment", Symbol], bool]
 
 #: What a table has of an expression that was not evaluated yet, where None says that it has no value.
 _UNSEEN: Any = object()
@@ -48,7 +48,7 @@ class NoValueError(Exception):
     """An expression has no value in a model."""
 
 
-class Model:
+class Assignment:
     """Sizes of all symbols: those in ``chosen``, and of others what ``default`` says. Values of terms are kept.
 
     Made by :func:`first_models` and :meth:`but`.
@@ -126,7 +126,7 @@ class Model:
         lhs, rhs = self.value(relation.lhs), self.value(relation.rhs)
         return None if lhs is None or rhs is None else truth(relation.kind, lhs, rhs)
 
-    def but(self, symbol: Symbol, size: int) -> Model:
+    def but(self, symbol: Symbol, size: int) -> Assignment:
         """These sizes, with one of them changed."""
         return self.table.model(self.default, {**self.chosen, symbol: size})
 
@@ -141,20 +141,20 @@ class _Table:
 
     def __init__(self) -> None:
         self.sizes: dict[object, dict[Symbol, int]] = {}
-        self.models: dict[tuple[object, frozenset[tuple[Symbol, int]]], Model] = {}
+        self.models: dict[tuple[object, frozenset[tuple[Symbol, int]]], Assignment] = {}
 
-    def model(self, default: Callable[[int], int], chosen: Mapping[Symbol, int]) -> Model:
+    def model(self, default: Callable[[int], int], chosen: Mapping[Symbol, int]) -> Assignment:
         key = default, frozenset(chosen.items())
         found = self.models.pop(key, None)
         if found is None:
-            found = Model(self, default, chosen)
+            found = Assignment(self, default, chosen)
             while len(self.models) > _REMEMBERED:
                 self.models.pop(next(iter(self.models)), None)
         self.models[key] = found
         return found
 
 
-Models = tuple[Model, ...]
+Models = tuple[Assignment, ...]
 
 
 def first_models() -> Models:
@@ -168,7 +168,7 @@ def satisfying(models: Models, relation: Relation, check: Check) -> Models:
 
     ``check(model, symbol)`` says whether all else that is known and mentions the symbol holds.
     """
-    kept: list[Model] = []
+    kept: list[Assignment] = []
     changes: list[_Change] = []
     for model in models:
         if model.outcome(relation):
@@ -192,7 +192,7 @@ def _changes(relation: Relation) -> list[_Change]:
     return [(symbol, linear_in(gap, symbol)) for symbol in symbols]
 
 
-def _mended(model: Model, relation: Relation, changes: list[_Change], check: Check) -> Iterator[Model]:
+def _mended(model: Assignment, relation: Relation, changes: list[_Change], check: Check) -> Iterator[Assignment]:
     for symbol, line in changes:
         holds, solutions = _on_line(model, relation, line)
         tried: set[int] = {model.size(symbol)}
@@ -206,7 +206,7 @@ def _mended(model: Model, relation: Relation, changes: list[_Change], check: Che
 
 
 def _on_line(
-    model: Model, relation: Relation, line: tuple[Dim, Dim] | None
+    model: Assignment, relation: Relation, line: tuple[Dim, Dim] | None
 ) -> tuple[Callable[[int], bool], tuple[int, ...]]:
     """Whether a size may be right where the sides differ by a line in it, and at which sizes that is 0, or nearly.
 
@@ -229,7 +229,7 @@ def _always(size: int) -> bool:
     return True
 
 
-def _sizes_for(model: Model, relation: Relation, symbol: Symbol) -> Iterator[int]:
+def _sizes_for(model: Assignment, relation: Relation, symbol: Symbol) -> Iterator[int]:
     """Sizes with which a relation may hold."""
     now = model.size(symbol)
     if relation.kind is RelKind.DIVIDES:

@@ -11,7 +11,7 @@ from dyn.errors import DomainError, ShapeError
 from dyn.frozen import record
 from dyn.shapes.expr import Dim, Opaque, OpaqueKind, Symbol, SymExpr, all_atoms
 from dyn.shapes.text import format_dim
-from dyn.shapes.walk import evaluate, free_symbols, last_measured, substitute
+from dyn.shapes.walk import evaluate, free_symbols, last_data_dependent, substitute
 from dyn.source import Loc
 
 
@@ -161,9 +161,9 @@ class Relation:
             shape(self.lhs_shape), shape(self.rhs_shape),
         )  # fmt: skip
 
-    def last_measured(self) -> int:
+    def last_data_dependent(self) -> int:
         """The age of the youngest measured symbol that it is about; -1 where there is none."""
-        return max(last_measured(self.lhs), last_measured(self.rhs))
+        return max(last_data_dependent(self.lhs), last_data_dependent(self.rhs))
 
     def holds(self, env: Mapping[Symbol, int]) -> bool:
         """Whether it is true for these sizes. A relation without a value is not, and its negation is not either."""

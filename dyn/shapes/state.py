@@ -17,14 +17,14 @@ from dyn.shapes.relation import Why
 T = TypeVar("T")
 
 
-class Value(NamedTuple):
+class AtomEquality(NamedTuple):
     """An atom is this dimension."""
 
     dim: Dim
     why: Why
 
 
-class Range(NamedTuple):
+class AtomRange(NamedTuple):
     """Bounds of an atom."""
 
     lo: int | None
@@ -65,10 +65,10 @@ class State:
 
     def __init__(self) -> None:
         #: Atoms that are solved for.
-        self.values: dict[Atom, Value] = {}
+        self.values: dict[Atom, AtomEquality] = {}
         #: Polynomials that are 0 and could not be solved for an atom; the coefficient of the greatest term is positive.
         self.rows: dict[SymExpr, Equation] = {}
-        self.ranges: dict[Atom, Range] = {}
+        self.ranges: dict[Atom, AtomRange] = {}
         self.multiples: dict[Atom, Multiple] = {}
         #: Divisors of expressions that are not atoms.
         self.divisors: dict[SymExpr, Multiple] = {}

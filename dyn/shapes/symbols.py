@@ -22,13 +22,13 @@ class Symbol:
     """An unknown size. It is itself and nothing else: two symbols of one name are two unknowns.
 
     ``origin`` says where it came from (``"x.shape[0]"``); ``uid`` counts up, and gives the canonical order. What is
-    ``measured`` no argument's shape says: the program finds it out while it runs, from values.
+    ``data_dependent`` no argument's shape says: the program finds it out while it runs, from values.
     """
 
     name: str
     origin: str
     uid: int
-    measured: bool = False
+    data_dependent: bool = False
     #: The position among atoms: symbols by age, then opaque terms by structure.
     key: tuple[Any, ...] = field(init=False, repr=False)
     #: A weak reference to the expression that it is.
@@ -52,9 +52,9 @@ class Symbol:
         return self
 
 
-def symbol(name: str, origin: str = "", *, measured: bool = False) -> Symbol:
+def symbol(name: str, origin: str = "", *, data_dependent: bool = False) -> Symbol:
     """A fresh symbol."""
-    return Symbol(name, origin, next(_uids), measured)
+    return Symbol(name, origin, next(_uids), data_dependent)
 
 
 class SymbolSequence:
@@ -76,16 +76,16 @@ class SymbolSequence:
         """Give them from the first one on again."""
         self._next = 0
 
-    def symbol(self, name: str, origin: str = "", *, measured: bool = False) -> Symbol:
+    def symbol(self, name: str, origin: str = "", *, data_dependent: bool = False) -> Symbol:
         """The next symbol."""
         at = self._next
         self._next = at + 1
         if at < len(self._made):
             known = self._made[at]
-            if (known.name, known.origin, known.measured) == (name, origin, measured):
+            if (known.name, known.origin, known.data_dependent) == (name, origin, data_dependent):
                 return known
             del self._made[at:]
-        made = symbol(name, origin, measured=measured)
+        made = symbol(name, origin, data_dependent=data_dependent)
         self._made.append(made)
         return made
 

@@ -60,9 +60,9 @@ def opaques_below(dim: Dim, known: Callable[[Opaque], bool] | None = None) -> li
     return [atom for atom in all_atoms(dim, known) if isinstance(atom, Opaque)]
 
 
-def last_measured(dim: Dim) -> int:
+def last_data_dependent(dim: Dim) -> int:
     """The age (``Symbol.uid``) of the youngest measured symbol in a dim; -1 where there is none."""
-    return -1 if isinstance(dim, int) else dim.last_measured
+    return -1 if isinstance(dim, int) else dim.last_data_dependent
 
 
 def evaluate(dim: Dim, env: Mapping[Symbol, int]) -> int:

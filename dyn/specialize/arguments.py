@@ -36,7 +36,7 @@ class ShapeDtypeStruct:
     weak: bool = False
 
 
-class Leaf(NamedTuple):
+class ArgumentLeaf(NamedTuple):
     """An argument leaf, ready to trace or to call with."""
 
     dtype: DType
@@ -46,17 +46,17 @@ class Leaf(NamedTuple):
     shape: tuple[int | str | None, ...]
 
 
-def read_leaf(value: Any, name: str, function: str) -> Leaf:
+def read_leaf(value: Any, name: str, function: str) -> ArgumentLeaf:
     """An argument leaf; ArgumentError, about ``name`` of ``function``, where it is neither an array nor a number."""
     if isinstance(value, ShapeDtypeStruct):
-        return Leaf(dtypes.dtype(value.dtype), len(value.shape), value.weak, None, tuple(value.shape))
+        return ArgumentLeaf(dtypes.dtype(value.dtype), len(value.shape), value.weak, None, tuple(value.shape))
     if isinstance(value, DeviceArray):
-        return Leaf(dtypes.dtype(value.dtype), value.ndim, False, value, value.shape)
+        return ArgumentLeaf(dtypes.dtype(value.dtype), value.ndim, False, value, value.shape)
     weak = weak_dtype(value)
     if weak is not None:
         if weak is dtypes.int64 and not -(2**63) <= value < 2**63:
             raise ArgumentError(f"{function}(): {name} = {value} does not fit in int64.", remedy="pass a float.")
-        return Leaf(weak, 0, True, np.array(value, weak.np), ())
+        return ArgumentLeaf(weak, 0, True, np.array(value, weak.np), ())
     if adapter_of(value) is None:
         raise ArgumentError(
             f"{function}(): {name} is a {type(value).__name__}, which is not an array.",
@@ -66,7 +66,7 @@ def read_leaf(value: Any, name: str, function: str) -> Leaf:
         array = as_numpy(value)
     except TraceError as error:
         raise ArgumentError(f"{function}(): {name}: {error.problem}", remedy=error.remedy) from None
-    return Leaf(dtypes.dtype(array.dtype), array.ndim, False, array, array.shape)
+    return ArgumentLeaf(dtypes.dtype(array.dtype), array.ndim, False, array, array.shape)
 
 
 def prepared_calls(shapes: Iterable[Any]) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:

@@ -7,21 +7,25 @@ from typing import Any
 
 from dyn import config
 from dyn.errors import ArgumentError
-from dyn.shapes import Dim, Symbol, last_measured
+from dyn.shapes import Dim, Symbol, last_data_dependent
 from dyn.specialize.arguments import ShapeDtypeStruct, read_leaf
-from dyn.specialize.table import Table
-from dyn.trace.called import Argument, Callee, caller_dims, common_axes, demand_declared, goes_the_same_way, write
+from dyn.specialize.table import ProgramTable
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.function import Declarations, TracedFunction
 from dyn.trace.lift import lift
 from dyn.trace.pytree import unflatten_sorted
-from dyn.trace.signature import Bound, Signature
+from dyn.trace.signature import BoundArguments, Signature
+from dyn.trace.traced_calls import Argument, Callee, caller_dims, common_axes, demand_declared, goes_the_same_way, write
 from dyn.trace.tracer import Tracer
 
 
 def call_in_trace(
-    trace: Trace, table: Table[TracedFunction], signature: Signature, declarations: Declarations, bound: Bound
+    trace: Trace,
+    table: ProgramTable[TracedFunction],
+    signature: Signature,
+    declarations: Declarations,
+    bound: BoundArguments,
 ) -> Any:
     """Call a function with arguments in a trace: its program is found or traced, and written into the caller.
 
@@ -36,7 +40,12 @@ class _Call:
     """A call in a trace."""
 
     def __init__(
-        self, trace: Trace, table: Table[TracedFunction], signature: Signature, declarations: Declarations, bound: Bound
+        self,
+        trace: Trace,
+        table: ProgramTable[TracedFunction],
+        signature: Signature,
+        declarations: Declarations,
+        bound: BoundArguments,
     ) -> None:
         self.trace, self.table, self.signature, self.bound = trace, table, signature, bound
         self.declarations = declarations
@@ -116,4 +125,4 @@ class _Call:
 def _simplest(trace: Trace, dim: Dim) -> Dim:
     """The dim as the facts have it, unless that is known later."""
     simple = trace.builder.facts.simplify(dim)
-    return dim if simple is dim or last_measured(simple) > last_measured(dim) else simple
+    return dim if simple is dim or last_data_dependent(simple) > last_data_dependent(dim) else simple

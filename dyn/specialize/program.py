@@ -16,23 +16,23 @@ import numpy as np
 
 from dyn import config, events
 from dyn.backends.binaries import Built, Origin
-from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, State
+from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, DeferredState
 from dyn.backends.families import Placement, family_of
 from dyn.backends.host_programs import Interface, LoadedProgram, addresses_of
 from dyn.backends.loading import loading
 from dyn.backends.programs import Deferred, Found, Programs, parts_of
+from dyn.compilation_record import CompilationRecord
 from dyn.errors import ArgumentError, IRError
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.ir.core import Function, buffers
-from dyn.ir.external import Callee, callees
+from dyn.ir.external import ExternalTarget, callees
 from dyn.ir.identity import Identity, function_identity
 from dyn.ops import OWN_OPS
-from dyn.record import Record
 from dyn.runtime.device_memory import DeviceArray
 from dyn.runtime.driver import context_of
 from dyn.schedule.target import Target
 from dyn.shapes import keeping_recent
-from dyn.specialize.code import CODES, Code
+from dyn.specialize.shared_code import CODES, Code
 from dyn.trace.function import TracedFunction
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Program:
     Raises what optimising raises. Methods may be called from many threads.
     """
 
-    def __init__(self, traced: TracedFunction, placement: Placement, record: Record) -> None:
+    def __init__(self, traced: TracedFunction, placement: Placement, record: CompilationRecord) -> None:
         self.traced, self.record, self.placement = traced, record, placement
         target = placement.target
         self._backend = family_of(target).backend(target, placement.ordinal)
@@ -91,18 +91,18 @@ class Program:
                 self._optimized = self._optimize(self._own_record())
             return self._optimized
 
-    def _own_record(self) -> Record:
+    def _own_record(self) -> CompilationRecord:
         """The record of what is made now: what is made only to be looked at took no part in the compilation."""
-        return self.record if self._code is None and self._found is None else Record()
+        return self.record if self._code is None and self._found is None else CompilationRecord()
 
-    def _optimize(self, record: Record) -> Optimized:
+    def _optimize(self, record: CompilationRecord) -> Optimized:
         stitched = self._run_passes(record)
         from dyn.pipeline import optimize
 
         with self._as_set(), keeping_recent():
             return optimize(replace(self.traced, ones=self._ones), self._backend.target, record, stitched)
 
-    def _run_passes(self, record: Record) -> Stitched:
+    def _run_passes(self, record: CompilationRecord) -> Stitched:
         if self._stitched is None:
             _import_passes()
             from dyn.pipeline import run_passes
@@ -115,7 +115,7 @@ class Program:
         """The settings in force that had a part in it, as they were."""
         return config.override(optimize=self._settings.optimize, red_zones=self._settings.red_zones)
 
-    def on(self, placement: Placement, record: Record) -> Program:
+    def on(self, placement: Placement, record: CompilationRecord) -> Program:
         """The program for another placement. No pass runs again for it, unless other settings are in force by now."""
         made = Program(self.traced, placement, record)
         # A dump shows the passes of each program.
@@ -123,7 +123,7 @@ class Program:
             made._stitched = self._stitched
         return made
 
-    def under(self, traced: TracedFunction, record: Record) -> Program:
+    def under(self, traced: TracedFunction, record: CompilationRecord) -> Program:
         """The program under the guards of ``traced``, whose function it has: no pass runs again for them."""
         made = Program(traced, self.placement, record)
         known = self._optimized
@@ -215,7 +215,7 @@ class Program:
                 interface, code.host, code.kernels, arrays, code.guards, callees, code.idle, code.deferred, self
             )  # fmt: skip
 
-    def _callees(self) -> tuple[Callee, ...]:
+    def _callees(self) -> tuple[ExternalTarget, ...]:
         """The functions outside that the code calls by number."""
         traced = callees(self.traced.function.ops)
         if self._checks:
@@ -268,7 +268,7 @@ class Program:
     def prepare(self, shapes: Sequence[tuple[int, ...]]) -> None:
         """Make the variants for a call with parameters of these shapes, captured arrays' among them."""
         deferred = self.code.deferred
-        missing = [name for name, state in deferred.states().items() if state is State.NOT_YET]
+        missing = [name for name, state in deferred.states().items() if state is DeferredState.NOT_YET]
         if missing:
             optimized = self.optimized
             from dyn.pipeline import names_for
@@ -404,7 +404,7 @@ class Program:
         texts = [self._backend.assembly(s) if dialect in ("asm", "ptx") else s.text for s in sources]
         return "\n".join(dict.fromkeys(texts))  # the assembly of a GPU's kernels is that of their module
 
-    def deferred_states(self) -> dict[str, State]:
+    def deferred_states(self) -> dict[str, DeferredState]:
         """The state of each kernel that the code can do without, by name; none before there is code."""
         return {} if self._code is None else self._code.deferred.states()
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from dyn.forking import lock
+from dyn.fork_safety import lock
 
 V = TypeVar("V")
 
 
-class Table(Generic[V]):
+class ProgramTable(Generic[V]):
     """Programs by key, those of one key in the order in which they were made.
 
     No lock is held while a program is looked at or made, since both run code of users and of solvers. Threads that
-    need the same program at once may each trace it; the machine code is made once (``dyn.specialize.code``), and the
-    first program that is there is everybody's.
+    need the same program at once may each trace it; the machine code is made once (``dyn.specialize.shared_code``), and
+    the first program that is there is everybody's.
     """
 
     def __init__(self) -> None:

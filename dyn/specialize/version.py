@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from dyn.backends.device_programs import DeviceProgram
     from dyn.backends.families import Placement
     from dyn.backends.host_programs import LoadedProgram
+    from dyn.compilation_record import CompilationRecord
     from dyn.explain.versions import MadeFor
     from dyn.pipeline import Optimized
-    from dyn.record import Record
     from dyn.specialize.program import Program
 
 Array = np.ndarray[Any, Any]
@@ -93,11 +93,11 @@ def make_program(traced: TracedFunction, trace_seconds: float, placement: Placem
     return Program(traced, where, record_of(traced, trace_seconds))
 
 
-def record_of(traced: TracedFunction, trace_seconds: float) -> Record:
+def record_of(traced: TracedFunction, trace_seconds: float) -> CompilationRecord:
     """Record of a compilation that begins, which took so long to trace."""
-    from dyn.record import Record
+    from dyn.compilation_record import CompilationRecord
 
-    record = Record(traced.function.name)
+    record = CompilationRecord(traced.function.name)
     record.add("trace", trace_seconds, time.perf_counter())
     return record
 
@@ -122,13 +122,13 @@ def build_beside(
 ) -> Version:
     """A version for a call with ``arrays``, for which none of the ``known`` ones is: with the code of one that serves,
     or its own."""
-    from dyn.specialize.widening import loosened, serving
+    from dyn.specialize.widening import generalized, without_small_size_guards
 
     for version in [one for one in known if one.code_of is None][-_MOST_TRIED:]:
-        served = serving(version.traced, traced)
+        served = generalized(version.traced, traced)
         if served is not None and served.broken(arrays) is None:
             return load(version.program.under(served, record_of(traced, trace_seconds)), version)
-    return build(loosened(traced), trace_seconds, [np.shape(array) for array in arrays], placement)
+    return build(without_small_size_guards(traced), trace_seconds, [np.shape(array) for array in arrays], placement)
 
 
 def load(program: Program, code_of: Version | None = None, shapes: Sequence[tuple[int, ...]] | None = None) -> Version:

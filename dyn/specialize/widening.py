@@ -14,18 +14,18 @@ from dyn.errors import DynError
 from dyn.frozen import record
 from dyn.ir.calls import inline_calls
 from dyn.ir.core import Function
-from dyn.ir.external import Callee, callees
+from dyn.ir.external import ExternalTarget, callees
 from dyn.ir.identity import function_identity
-from dyn.ir.nested import in_regions
 from dyn.ir.passes import eliminate_dead_code, order_by_use, restate_demands, state_values
-from dyn.ir.redim import Redimension, Substitution
+from dyn.ir.region_passes import in_regions
+from dyn.ir.substitute_dims import Redimension, Substitution
 from dyn.ir.verifier import verify
 from dyn.ops import OWN_OPS
 from dyn.ops.normal_form import NORMAL_FORM
 from dyn.shapes import Dim, Facts, Relation, Symbol, SymExpr, as_dim, substitute, value_conditions
 from dyn.trace import small_sizes
 from dyn.trace.function import TracedFunction
-from dyn.trace.joint import first_half, joint_function, with_half_of
+from dyn.trace.joint_function import first_half, joint_function, with_half_of
 from dyn.trace.small_sizes import restated
 
 #: What brings two functions that compute the same by the same ops to the same form.
@@ -37,16 +37,16 @@ _CANONICAL: tuple[Callable[[Function], Function], ...] = (
 )
 
 
-def loosened(traced: TracedFunction) -> TracedFunction:
+def without_small_size_guards(traced: TracedFunction) -> TracedFunction:
     """A traced function whose program rests on as few of the guards that tell sizes 0 and 1 from others as may be.
 
     The guards stay: they choose the program. But it may serve other calls too, since nothing is compiled by them.
     """
-    loose = small_sizes.loosened(traced.function, set(traced.guards))
+    loose = small_sizes.without_small_size_guards(traced.function, set(traced.guards))
     return traced if loose is None else replace(traced, function=loose)
 
 
-def serving(general: TracedFunction, special: TracedFunction) -> TracedFunction | None:
+def generalized(general: TracedFunction, special: TracedFunction) -> TracedFunction | None:
     """The function of ``general`` for calls of ``special``; None unless it gives what that gives in each of them.
 
     Both are traces of one Python function for one kind of arguments. That they agree is proved, for sizes that satisfy
@@ -61,7 +61,7 @@ def serving(general: TracedFunction, special: TracedFunction) -> TracedFunction 
 
 
 def _serving_alone(general: TracedFunction, special: TracedFunction) -> TracedFunction | None:
-    """:func:`serving`, with what ``special`` has for a second half of its derivative, if it has one."""
+    """:func:`generalized`, with what ``special`` has for a second half of its derivative, if it has one."""
     env = _env(general, special, general.function, special.function)
     if env is None or not _agree(general.function, special.function, special.guards, env.there):
         return None
@@ -69,7 +69,7 @@ def _serving_alone(general: TracedFunction, special: TracedFunction) -> TracedFu
 
 
 def _serving_both_halves(general: TracedFunction, special: TracedFunction) -> TracedFunction | None:
-    """:func:`serving`, of functions whose derivatives are programs of their own: both programs serve.
+    """:func:`generalized`, of functions whose derivatives are programs of their own: both programs serve.
 
     The joint functions agree. What the first program keeps for the second one may differ.
     """
@@ -186,10 +186,10 @@ def _dims(one: Function, other: Function) -> dict[Symbol, Dim] | None:
 
 
 def _measured(function: Function) -> list[Symbol]:
-    return sorted([symbol for symbol in function.symbols() if symbol.measured], key=lambda s: s.uid)
+    return sorted([symbol for symbol in function.symbols() if symbol.data_dependent], key=lambda s: s.uid)
 
 
-def _form(function: Function) -> tuple[str, tuple[Callee, ...]]:
+def _form(function: Function) -> tuple[str, tuple[ExternalTarget, ...]]:
     """The digest of what the ops of a function compute, where its facts hold, and the functions outside that it calls.
 
     A digest knows those by their numbers alone: of equal code each program calls its own.

@@ -8,7 +8,7 @@ from typing import Any
 from dyn.dtypes import DType
 from dyn.errors import IRError
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import Elements, OpKind
+from dyn.ir.opdef import ElementLoops, OpKind
 from dyn.shapes import Dim, Symbol, as_dim
 from dyn.shapes import symbol as new_symbol
 
@@ -39,7 +39,7 @@ def view_index(op: Op, index: Index) -> Index:
         found.append(at)
 
     loops = op.opdef.loops
-    assert isinstance(loops, Elements)
+    assert isinstance(loops, ElementLoops)
     loops.at(_NOTHING, op, index, get)
     return found[0]
 

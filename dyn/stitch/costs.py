@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dyn.ir.core import Op
-from dyn.ir.opdef import Elements
+from dyn.ir.opdef import ElementLoops
 from dyn.ops.scalar import Scalar
 from dyn.shapes import Dim
 from dyn.stitch.access import as_index, axis_symbols
@@ -17,7 +17,7 @@ _HEAVY = frozenset(
 
 def is_heavy(op: Op) -> bool:
     """Whether a pointwise op computes one of the costly functions."""
-    assert isinstance(op.opdef.loops, Elements)
+    assert isinstance(op.opdef.loops, ElementLoops)
     probe = _Probe()
     op.opdef.loops.at(probe, op, as_index(axis_symbols(op.result.shape)), lambda *request: None)
     return bool(probe.functions & _HEAVY)

@@ -35,7 +35,7 @@ class GroupKind(Enum):
     #: An op that a library computes, called from the host program.
     LIBRARY = "library"
     #: A dim that the host program reads from memory.
-    MEASURE = "measure"
+    DATA_DEPENDENT_SIZE = "measure"
     #: Groups that several plans cut in ways of their own, of which the sizes of a call choose one.
     ALTERNATIVES = "alternatives"
 

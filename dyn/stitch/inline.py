@@ -61,7 +61,7 @@ def pinned_views(function: Function, producers: dict[Value, Op], inline: set[Val
     """
     pinned: set[Value] = set()
     for op in function.ops:
-        if op.opdef.kind in (OpKind.OPAQUE, OpKind.CONTROL, OpKind.MEASURE):
+        if op.opdef.kind in (OpKind.OPAQUE, OpKind.CONTROL, OpKind.DATA_DEPENDENT_SIZE):
             pinned.update(v for v in op.operands if not _lies_in_memory(v, pinned, producers, inline))
         if op.opdef.keeps_order and not _is_local(op) and not _lies_in_order(op.operands[0], pinned, producers):
             pinned.add(op.operands[0])

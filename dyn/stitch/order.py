@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Order:
+class GroupOrder:
     """A directed graph without cycles over numbered groups."""
 
     def __init__(self) -> None:

@@ -32,10 +32,10 @@ from collections.abc import Mapping, Sequence
 
 from dyn.ir.builder import buffer_of
 from dyn.ir.core import Function, Op, Value
+from dyn.ir.data_dependent import bound_dim, mentions
 from dyn.ir.effects import has_effect
-from dyn.ir.measured import bound_dim, mentions
-from dyn.ir.nested import region_function
 from dyn.ir.opdef import OpKind, Pieces
+from dyn.ir.region_passes import region_function
 from dyn.ops.shape import stretch_factor
 from dyn.shapes import Dim, Facts, Symbol, SymExpr, format_shape, product
 from dyn.stitch.access import Views, as_index, axis_symbols, permutation, view_index
@@ -43,8 +43,8 @@ from dyn.stitch.barriers import without_barriers
 from dyn.stitch.costs import is_heavy
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.inline import inline_values, pinned_views
-from dyn.stitch.order import Order
-from dyn.stitch.ordered import is_ordered
+from dyn.stitch.order import GroupOrder
+from dyn.stitch.ordered_reductions import is_ordered
 
 #: Groups that were joined because they read the same array have at most so many ops: registers are few.
 _MOST_OPS = 24
@@ -91,7 +91,7 @@ def _root_kind(op: Op) -> GroupKind | None:
 _WHOLE = {
     OpKind.OPAQUE: GroupKind.LIBRARY,
     OpKind.CONTROL: GroupKind.CONTROL,
-    OpKind.MEASURE: GroupKind.MEASURE,
+    OpKind.DATA_DEPENDENT_SIZE: GroupKind.DATA_DEPENDENT_SIZE,
 }
 #: Groups that others join only as an epilogue, and what that is the epilogue of.
 _EPILOGUES = {GroupKind.CONTRACT: "contraction", GroupKind.WINDOW: "window"}
@@ -103,7 +103,7 @@ _ALONE = (
     GroupKind.JOIN,
     GroupKind.RUNNING,
     GroupKind.CONTROL,
-    GroupKind.MEASURE,
+    GroupKind.DATA_DEPENDENT_SIZE,
 )
 
 
@@ -136,7 +136,7 @@ class _Stitcher:
         self.inline = inline_values(function, self.producers, function.users())
         self.pinned = pinned_views(function, self.producers, self.inline)
         self.views = Views(self.producers, lambda value: value in self.pinned)
-        self.order = Order()
+        self.order = GroupOrder()
         self.groups: dict[int, _Draft] = {}
         self.group_of: dict[Value, _Draft] = {}
         self.draft_of: dict[Op, _Draft] = {}

@@ -23,7 +23,7 @@ _PLACES = 2
 
 
 @record()
-class Running:
+class RunningExpression:
     """An expression that runs in a frame.
 
     ``what`` is ``call``, or an operator: ``*``, ``%``, ``[]`` for an index. ``names`` lead to what is called:
@@ -35,7 +35,7 @@ class Running:
     rooted: bool = True
 
 
-def running(frame: FrameType) -> Running | None:
+def running(frame: FrameType) -> RunningExpression | None:
     """The expression that runs in a frame; None where it is nothing that is known here."""
     before = _instructions(frame)
     if not before:
@@ -44,8 +44,8 @@ def running(frame: FrameType) -> Running | None:
     if end.opname.startswith("CALL"):
         return _call(before)
     if end.opname == "BINARY_OP" and end.argrepr in ("*", "%", "[]"):
-        return Running(end.argrepr)
-    return Running("[]") if end.opname in ("BINARY_SUBSCR", "BINARY_SLICE") else None
+        return RunningExpression(end.argrepr)
+    return RunningExpression("[]") if end.opname in ("BINARY_SUBSCR", "BINARY_SLICE") else None
 
 
 def callee(frame: FrameType) -> Any:
@@ -74,7 +74,7 @@ def _instructions(frame: FrameType) -> list[dis.Instruction]:
     return found
 
 
-def _call(before: Sequence[dis.Instruction]) -> Running:
+def _call(before: Sequence[dis.Instruction]) -> RunningExpression:
     """The call that is the last instruction."""
     last = len(before) - 1
     start, wanted = last, 1 - dis.stack_effect(before[last].opcode, before[last].arg)
@@ -82,10 +82,10 @@ def _call(before: Sequence[dis.Instruction]) -> Running:
         start -= 1
         one = before[start]
         if one.opcode in dis.hasjrel or one.opcode in dis.hasjabs or one.is_jump_target:
-            return Running("call")
+            return RunningExpression("call")
         wanted -= dis.stack_effect(one.opcode, one.arg)
     if wanted:
-        return Running("call")
+        return RunningExpression("call")
     depth, function = 0, list[dis.Instruction]()
     taken = last - (before[last - 1].opname == "PRECALL")  # which takes the arguments
     for number in range(start, taken):
@@ -96,15 +96,15 @@ def _call(before: Sequence[dis.Instruction]) -> Running:
     return _named([one for one in function if one.opname != "PUSH_NULL"])
 
 
-def _named(function: Sequence[dis.Instruction]) -> Running:
+def _named(function: Sequence[dis.Instruction]) -> RunningExpression:
     """The call of what some instructions load."""
     if not function:
-        return Running("call")
+        return RunningExpression("call")
     if function[0].opname in _LOADS and all(one.opname in _ATTRIBUTES for one in function[1:]):
-        return Running("call", tuple([str(one.argval) for one in function]))
+        return RunningExpression("call", tuple([str(one.argval) for one in function]))
     last = function[-1]
     names = (str(last.argval),) if last.opname in _ATTRIBUTES else ()
-    return Running("call", names, rooted=False)
+    return RunningExpression("call", names, rooted=False)
 
 
 def _variable(frame: FrameType, name: str) -> Any:

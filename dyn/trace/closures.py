@@ -19,7 +19,7 @@ from dyn.trace.context import Trace
 from dyn.trace.lift import fitting_of, yields_to
 
 
-def closed(trace: Trace, regions: Sequence[Region]) -> tuple[list[Region], list[Value]]:
+def closure_converted(trace: Trace, regions: Sequence[Region]) -> tuple[list[Region], list[Value]]:
     """The regions with constants of their own; and the values that they read from outside."""
     made = [_with_constants(trace, region) for region in regions]
     return made, list(dict.fromkeys(v for region in made for v in region.reads()))
@@ -50,7 +50,7 @@ def _collect(trace: Trace, value: Value, ops: dict[Value, Op]) -> bool:
     return True
 
 
-def taking(region: Region, free: Sequence[Value], at: int) -> Region:
+def with_outside_parameters(region: Region, free: Sequence[Value], at: int) -> Region:
     """The region with values from outside for parameters, from number ``at`` on."""
     own = {value: Value(value.type, value.name) for value in free}
     ops = tuple(with_operands(op, own) for op in region.ops)
@@ -58,9 +58,9 @@ def taking(region: Region, free: Sequence[Value], at: int) -> Region:
     return replace(region, params=params, ops=ops, results=tuple(own.get(v, v) for v in region.results))
 
 
-def carrying(region: Region, free: Sequence[Value], at: int) -> Region:
-    """:func:`taking`, of a region that hands the values on as results."""
-    own = taking(region, free, at)
+def with_carried_values(region: Region, free: Sequence[Value], at: int) -> Region:
+    """:func:`with_outside_parameters`, of a region that hands the values on as results."""
+    own = with_outside_parameters(region, free, at)
     handed = own.params[at : at + len(free)]
     return replace(own, results=(*own.results[:at], *handed, *own.results[at:]))
 

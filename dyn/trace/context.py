@@ -86,12 +86,12 @@ class Trace:
     #: Of such a function: what it has asked of derivatives that are taken around it (``dyn.trace.custom``).
     derivatives: list[Any] = field(default_factory=list[Any])
     #: The second halves of derivatives that are programs of their own, before what they are given was chosen; None for
-    #: one where sizes of the call chose (``dyn.trace.halves``).
+    #: one where sizes of the call chose (``dyn.trace.split_linearization``).
     halves: list[Region | None] = field(default_factory=list[Region | None])
     #: Whether a region may read values of the traces around it.
     closes: bool = True
-    #: What was measured here, with the arrays that were made of it (``dyn.trace.measured``).
-    measured: dict[Any, tuple[Value, Dim]] = field(default_factory=dict[Any, tuple[Value, Dim]])
+    #: What was data_dependent here, with the arrays that were made of it (``dyn.trace.data_dependent``).
+    data_dependent: dict[Any, tuple[Value, Dim]] = field(default_factory=dict[Any, tuple[Value, Dim]])
     #: Whether derivatives are taken of what is traced.
     differentiates: bool = False
     #: What this is a rule of, for its derivative.
@@ -292,7 +292,7 @@ class Trace:
         symbols = yes.symbols()
         if symbols <= program.sizes.keys():
             return yes.decided(program.sizes)
-        late = any(s.measured for s in symbols)
+        late = any(s.data_dependent for s in symbols)
         raise UndecidedDimError(
             f"whether {_question(yes)} cannot be decided: {self._origins(symbols)}.",
             loc=user_loc(),

@@ -16,7 +16,7 @@ from dyn.ir.core import Region, Value
 from dyn.ir.types import TensorType
 from dyn.shapes import Dim, RelKind, SymExpr, dim_max
 from dyn.source import user_loc
-from dyn.trace.closures import carrying, closed, fitted, taking
+from dyn.trace.closures import closure_converted, fitted, with_carried_values, with_outside_parameters
 from dyn.trace.comparison import described, side_by_side
 from dyn.trace.context import Trace
 from dyn.trace.dims import unwrap_dim, wrap_dim
@@ -97,9 +97,9 @@ def while_loop(trace: Trace, cond_fun: Function, body_fun: Function, init: Any) 
         trace, lambda *leaves: cond_fun(unflatten(tree, list(leaves))), types, name="the condition of while_loop"
     )
     _check_condition(condition)
-    (condition_region, body), free = closed(trace, (condition.region, body))
+    (condition_region, body), free = closure_converted(trace, (condition.region, body))
     count = len(starts)
-    regions = (taking(condition_region, free, count), carrying(body, free, count))
+    regions = (with_outside_parameters(condition_region, free, count), with_carried_values(body, free, count))
     made = trace.emit_all("while", *starts, *free, regions=regions)
     return unflatten(tree, [Tracer(trace, v) for v in made[:count]])
 
@@ -155,9 +155,9 @@ def scan(trace: Trace, f: Function, init: Any, xs: Any, length: Any, reverse: bo
     starts = _start_values(trace, starts, lambda types: step(types)[0].results)
     types = _plain_types(starts)
     body, row_tree = step(types, types)
-    (body,), free = closed(trace, (body,))
+    (body,), free = closure_converted(trace, (body,))
     count = len(starts)
-    region = carrying(body, free, count)
+    region = with_carried_values(body, free, count)
     attrs = {"carries": count + len(free), "length": steps, "reverse": reverse}
     made = trace.emit_all("scan", *starts, *free, *arrays, regions=(region,), **attrs)
     carried = unflatten(tree, [Tracer(trace, v) for v in made[:count]])
@@ -256,8 +256,8 @@ def switch(trace: Trace, index: Any, branches: Sequence[Function], operands: tup
         for number, f in enumerate(branches)
     ]  # fmt: skip
     regions = _alike(trace, traced, what)
-    regions, free = closed(trace, regions)
-    regions = [taking(region, free, len(given)) for region in regions]
+    regions, free = closure_converted(trace, regions)
+    regions = [with_outside_parameters(region, free, len(given)) for region in regions]
     if what == "cond":
         flag = chosen if chosen.dtype is dtypes.bool_ else _nonzero(trace, chosen)
         made = trace.emit_all("if", flag, *given, *free, regions=tuple(regions))

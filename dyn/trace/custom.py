@@ -18,7 +18,7 @@ from dyn.ir.core import Region, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.types import TensorType
 from dyn.source import user_loc
-from dyn.trace.closures import closed, fitted, taking
+from dyn.trace.closures import closure_converted, fitted, with_outside_parameters
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.lift import lift_leaves
 from dyn.trace.pytree import Names, TreeSpec, flatten, leaf_names, optional_leaves, tree_text, unflatten
@@ -80,8 +80,8 @@ class Called:
 
     def emit(self, opdef: str, regions: Sequence[Region], **attrs: Any) -> Any:
         """The op with these regions, and with what they close over for more operands; what the function returns."""
-        own, free = closed(self.trace, regions)
-        own = [taking(region, free, len(region.params)) for region in own]
+        own, free = closure_converted(self.trace, regions)
+        own = [with_outside_parameters(region, free, len(region.params)) for region in own]
         made = self.trace.emit_all(opdef, *self.args, *free, regions=tuple(own), **attrs)
         return unflatten(self.traced.out_tree, [Tracer(self.trace, v) for v in made])
 

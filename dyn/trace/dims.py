@@ -15,7 +15,7 @@ import numpy as np
 from dyn.errors import ArgumentError, LeakedTracerError, UndecidedDimError
 from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod, product
 from dyn.source import user_loc
-from dyn.trace.asker import asking, refuse_torch
+from dyn.trace.concretization_site import asking, refuse_torch
 from dyn.trace.context import Trace, current_trace, installed_namespace
 from dyn.trace.foreign import refuse_jax
 from dyn.trace.relations import OrderSymbol, branch

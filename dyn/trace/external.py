@@ -21,7 +21,7 @@ from dyn.trace.tracer import Tracer
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredResults:
     """The results of a call as the user declares them: a tree of what has a shape, of sizes and dimensions, and a
     dtype. ``named`` is what the user calls each."""
 
@@ -31,7 +31,7 @@ class Declared:
     named: tuple[str, ...]
 
 
-def declared_results(what: str, tree: Any) -> Declared:
+def declared_results(what: str, tree: Any) -> DeclaredResults:
     """The results that a user declares; ArgumentError for a leaf that has no shape, or one that is no shape."""
     leaves, spec = flatten(tree)
     names = leaf_names(spec, "result")
@@ -56,7 +56,7 @@ def declared_results(what: str, tree: Any) -> Declared:
             sizes.append(dim)
         shapes.append(tuple(sizes))
         kinds.append(dtypes.dtype(leaf.dtype))
-    return Declared(spec, tuple(shapes), tuple(kinds), tuple(names))
+    return DeclaredResults(spec, tuple(shapes), tuple(kinds), tuple(names))
 
 
 def operand_values(trace: Trace, leaves: Sequence[Any], names: Sequence[str], what: str) -> list[Value]:
@@ -65,7 +65,7 @@ def operand_values(trace: Trace, leaves: Sequence[Any], names: Sequence[str], wh
     return [trace.emit("convert", v, dtype=settled_dtype(v.dtype)) if v.type.weak else v for v in values]
 
 
-def call_external(trace: Trace, external: External, values: Sequence[Value], declared: Declared) -> Any:
+def call_external(trace: Trace, external: External, values: Sequence[Value], declared: DeclaredResults) -> Any:
     """The call in the program, and its results as the tree that was declared."""
     made = trace.emit_all(
         "custom_call", *values, target=external, dtypes=declared.dtypes, shapes=declared.shapes, attributes=()

@@ -38,11 +38,11 @@ from dyn.trace.annotations import Marked, marked_relations
 from dyn.trace.context import Trace, tracing
 from dyn.trace.custom import Orders
 from dyn.trace.dims import SymbolicDim
-from dyn.trace.joint import joint_of
+from dyn.trace.joint_function import joint_of
 from dyn.trace.lift import is_liftable, lift, settled_dtype
-from dyn.trace.memory import DimMemory
-from dyn.trace.ones import stretched_ones
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names
+from dyn.trace.stretched_sizes import stretched_ones
+from dyn.trace.symbol_reuse import DimMemory
 from dyn.trace.tracer import Tracer
 
 
@@ -93,7 +93,7 @@ class TracedFunction:
     #: The dims that were 1 in the traced call where others were not, and were broadcast to those. They are a hint: they
     #: say which sizes code is made for that is quicker than the general one.
     ones: frozenset[Symbol] = frozenset()
-    #: The function and the second half of its derivative as one (``dyn.trace.joint``); None where it has none.
+    #: The function and the second half of its derivative as one (``dyn.trace.joint_function``); None where it has none.
     joint: Region | None = None
     _binding: Binding | None = field(default=None, init=False)
 
@@ -155,7 +155,7 @@ def trace_function(
     time. Errors inside are raised as they are, with the user's lines in them.
     """
     memory = DimMemory(None) if memory is None else memory
-    scope = Scope(leaves, declarations or Declarations(), memory)
+    scope = DimScope(leaves, declarations or Declarations(), memory)
     scope.find_sizes()
     builder = Builder(scope.facts(), user_loc(), symbols=memory.symbols)
     trace = Trace(name, builder, sizes=scope.sizes, abstracts_closures=abstracts_closures)
@@ -164,7 +164,7 @@ def trace_function(
         return traced.ended() if ends else traced
 
 
-def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: Scope) -> TracedFunction:
+def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: DimScope) -> TracedFunction:
     """Trace ``call``, given tracers for the leaves of ``scope``, in ``trace``."""
     leaves = scope.leaves
     declared, loc = trace.builder.facts.apart(), user_loc()
@@ -222,7 +222,7 @@ def identifier(text: str, otherwise: str) -> str:
     return name if name.isidentifier() else f"{otherwise}_{name}".strip("_")
 
 
-class Scope:
+class DimScope:
     """The dims of one trace: names to symbols, their sizes, what is declared of them.
 
     A declared name is the dim of the first axis that is that name alone, wherever it stands.

@@ -14,7 +14,7 @@ from dyn.errors import ArgumentError, ShapeError
 from dyn.frozen import record
 from dyn.ir.core import Op, Region, Value
 from dyn.ir.differentiate import gathered, leading_to, pull_back, push_forward, zeros
-from dyn.ir.splice import splice
+from dyn.ir.inline_regions import splice
 from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace

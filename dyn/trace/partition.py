@@ -6,7 +6,7 @@ take no time worth the memory: they join the kernels that read them. So the leas
 else follows by such operations: a minimum cut of the graph of values, as in Min-Cut rematerialization (He and Yu, 2023,
 "Transcending Runtime-Memory Tradeoffs in Checkpointing by being Fusion Aware"). Arguments cost nothing, since they are
 there anyway. Sizes are compared as they grow, by a large number for each symbol, so that what is kept does not depend
-on the shapes of the first call; but where the formulas of two partitions cross (:mod:`dyn.trace.crossing`).
+on the shapes of the first call; but where the formulas of two partitions cross (:mod:`dyn.trace.runtime_partition`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dyn.ir.core import Op, Region, Value, with_operands
 from dyn.ir.opdef import REGISTRY, OpKind
 from dyn.shapes import dim_sum
 from dyn.trace.context import Trace
-from dyn.trace.crossing import Partition, Sizes, bytes_of, least_of
+from dyn.trace.runtime_partition import Partition, Sizes, bytes_of, least_of
 from dyn.trace.segments import Segments, segments_of
 
 #: How much a second half computes again: what takes no time, or all that makes the peak of memory fall.
@@ -36,7 +36,7 @@ def recomputing(trace: Trace, region: Region, memory: Memory = "default") -> Reg
 
     They stand where the first of them is needed. With ``memory="low"`` all that is computed between few places is
     computed again (:mod:`dyn.trace.segments`). Where the least is another one for other sizes, the sizes of the call
-    decide, and leave a guard (:mod:`dyn.trace.crossing`).
+    decide, and leave a guard (:mod:`dyn.trace.runtime_partition`).
     """
     return _with_copies(region, _again(trace, trace.builder.ops, region, memory))
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import optree
 
-from dyn.ending import enter_call, leave_call
 from dyn.errors import ArgumentError
+from dyn.shutdown import enter_call, leave_call
 from dyn.source import user_loc
 
 #: What optree knows dyn's trees by: a type that is registered for it is a tree here.

@@ -16,8 +16,8 @@ from dyn.ir.core import Region, Value
 from dyn.ir.types import TensorType, same_type
 from dyn.source import user_loc
 from dyn.trace.context import Trace, tracing
+from dyn.trace.data_dependent import refuse_escape
 from dyn.trace.lift import converted, is_liftable, lift, yields_to
-from dyn.trace.measured import refuse_escape
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text
 from dyn.trace.tracer import Tracer
 

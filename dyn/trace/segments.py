@@ -23,7 +23,7 @@ _PLACES = 64
 #: The most sizes of segments that are tried.
 _TRIED = 32
 #: Operations that are run once: they may have effects, draw a size, or hold other operations.
-_ONCE = frozenset({OpKind.CONTROL, OpKind.MEASURE, OpKind.CALL, OpKind.BARRIER, OpKind.OPAQUE})
+_ONCE = frozenset({OpKind.CONTROL, OpKind.DATA_DEPENDENT_SIZE, OpKind.CALL, OpKind.BARRIER, OpKind.OPAQUE})
 
 
 @record()

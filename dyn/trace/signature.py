@@ -16,7 +16,7 @@ from dyn.frozen import record
 from dyn.shapes import parse_shapes
 from dyn.trace.annotations import Annotation, Axes, read_annotation
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text
-from dyn.trace.static import Static
+from dyn.trace.static_keys import Static
 
 #: What ``shapes=`` may be: text for the positional arguments, or trees of text by position or by name.
 Shapes = str | Sequence[Any] | Mapping[str, Any] | None
@@ -32,7 +32,7 @@ class _Declared:
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundArguments:
     """The arguments of a call: the array leaves, and all else, which is part of a version's key.
 
     ``keywords`` is the number of positional arguments, as text, and the name of each dynamic argument.
@@ -126,7 +126,7 @@ class Signature:
 
     # Calls ----------------------------------------------------------------------------------------------------
 
-    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundArguments:
         """Split a call into array leaves and static parts. Defaults stay with the function.
 
         An argument that may be positional is taken as such, so that ``f(x, w)`` and ``f(x, w=w)`` are one key.
@@ -152,7 +152,7 @@ class Signature:
             else:
                 dynamic[name] = kwargs[keyword]
         leaves, tree = flatten(tuple(dynamic.values()))
-        return Bound(leaves, tree, tuple(static), (f"{len(args)}", *dynamic))
+        return BoundArguments(leaves, tree, tuple(static), (f"{len(args)}", *dynamic))
 
     def _keyword_order(self, name: str) -> tuple[int, str]:
         return (self.keyword_names.index(name) if name in self.keyword_names else len(self.keyword_names), name)
@@ -189,7 +189,7 @@ class Signature:
         return Static(name, value)
 
     def arguments(
-        self, bound: Bound, leaves: Sequence[Any], unflatten: Callable[[TreeSpec, list[Any]], Any]
+        self, bound: BoundArguments, leaves: Sequence[Any], unflatten: Callable[[TreeSpec, list[Any]], Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a call with the leaves of ``bound`` replaced, by position and by keyword."""
         dynamic = dict(zip(bound.names, unflatten(bound.tree, list(leaves)), strict=True))
@@ -197,21 +197,23 @@ class Signature:
         positional = [values.pop(self.argument_name(number)) for number in range(int(bound.keywords[0]))]
         return positional, {self._keyword_of(label): value for label, value in values.items()}
 
-    def call(self, bound: Bound, leaves: Sequence[Any], unflatten: Callable[[TreeSpec, list[Any]], Any]) -> Any:
+    def call(
+        self, bound: BoundArguments, leaves: Sequence[Any], unflatten: Callable[[TreeSpec, list[Any]], Any]
+    ) -> Any:
         """Call the function with the leaves of ``bound`` replaced."""
         positional, named = self.arguments(bound, leaves, unflatten)
         return self.function(*positional, **named)
 
     # What leaves are ------------------------------------------------------------------------------------------
 
-    def leaf_names(self, bound: Bound) -> list[str]:
+    def leaf_names(self, bound: BoundArguments) -> list[str]:
         """Each leaf as the user would write it: ``x``, ``params['w']``."""
         found: list[str] = []
         for name, child in zip(bound.names, bound.tree.children(), strict=True):
             found += leaf_names(child, name)
         return found
 
-    def donated(self, bound: Bound) -> list[bool]:
+    def donated(self, bound: BoundArguments) -> list[bool]:
         """Flags of the leaves: whether each belongs to a donated argument."""
         return [
             name in self.donated_names
@@ -219,7 +221,7 @@ class Signature:
             for _ in range(child.num_leaves)
         ]
 
-    def declared(self, bound: Bound, ranks: Sequence[int]) -> tuple[list[Axes], list[Wanted]]:
+    def declared(self, bound: BoundArguments, ranks: Sequence[int]) -> tuple[list[Axes], list[Wanted]]:
         """The declared axes of each leaf (None for an axis of its own dim), and the declared dtypes."""
         axes: list[Axes] = []
         wanted: list[Wanted] = []
@@ -261,7 +263,7 @@ class Signature:
         text = wanted.name if isinstance(wanted, DType) else wanted.text
         raise ArgumentError(f"{self.name}(): {name} is {dtype.name}, and it is annotated as {text}.", remedy=remedy)
 
-    def _specs(self, bound: Bound) -> list[ArraySpec | Annotation | _Declared | None]:
+    def _specs(self, bound: BoundArguments) -> list[ArraySpec | Annotation | _Declared | None]:
         """Declarations of the leaves."""
         names = bound.names
         specs: list[Any] = [None] * len(names)

@@ -18,7 +18,7 @@ from dyn.shapes import Facts, Relation, RelKind
 _SMALL = (0, 1, 2)
 
 
-def loosened(function: Function, guards: Collection[Relation]) -> Function | None:
+def without_small_size_guards(function: Function, guards: Collection[Relation]) -> Function | None:
     """The function under facts without as many of those ``guards`` that tell sizes 0 and 1 from others as may be.
 
     What an op demands that followed from them is demanded of each call instead, if it follows from them. None where no

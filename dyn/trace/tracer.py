@@ -12,7 +12,7 @@ from dyn.errors import LeakedTracerError, TraceError
 from dyn.ir.core import Value
 from dyn.shapes import Dim
 from dyn.source import Loc, user_loc
-from dyn.trace.asker import asking
+from dyn.trace.concretization_site import asking
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.dims import SymbolicDim, wrap_dim
 from dyn.trace.foreign import is_operator, refuse_foreign, refuse_jax

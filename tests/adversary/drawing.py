@@ -32,7 +32,7 @@ class _Draw:
     dims: list[str]
     lines: list[str] = field(default_factory=list[str])
     #: Names of sizes that no argument's shape says.
-    measured: set[str] = field(default_factory=set[str])
+    data_dependent: set[str] = field(default_factory=set[str])
     huge: bool = False
     count: int = 0
 
@@ -47,7 +47,7 @@ class _Draw:
 
     def atom(self) -> str:
         """A size, rather one of those made last."""
-        known = [d for d in self.dims if d not in self.measured or self.random.random() < 0.5] or self.dims
+        known = [d for d in self.dims if d not in self.data_dependent or self.random.random() < 0.5] or self.dims
         return known[-1] if self.random.random() < 0.3 else self.random.choice(known)
 
     def number(self) -> str:

@@ -15,7 +15,7 @@ import dyn
 from dyn import __main__ as command
 from dyn import doctor
 from dyn.backends.x86 import X86Backend
-from dyn.doctor import Diagnosis, Finding, Section, State, cache_finding, examine
+from dyn.doctor import Diagnosis, Finding, Section, Severity, cache_finding, examine
 from dyn.runtime.driver import NoDriverError
 
 
@@ -27,7 +27,7 @@ def test_the_report_of_this_machine() -> None:
     diagnosis = examine()
     found = findings(diagnosis)
     assert diagnosis.works
-    assert found["x86"].state is State.OK
+    assert found["x86"].state is Severity.OK
     assert found["x + 1"].text.startswith("right for sizes 0, 1, 7, 1000, from 1 compile, in ")
     assert found["numpy"].text == np.__version__
     assert found["dyn"].text.startswith(dyn.__version__)
@@ -37,7 +37,9 @@ def test_the_report_of_this_machine() -> None:
 
 
 def test_findings_as_text() -> None:
-    section = Section("Things", (Finding("one", State.NOTE, "1"), Finding("three", State.MISSING, "no", "get it.")))
+    section = Section(
+        "Things", (Finding("one", Severity.NOTE, "1"), Finding("three", Severity.MISSING, "no", "get it."))
+    )
     assert Diagnosis((section, Section("More", ()))).text() == (
         "Things\n  one    1\n  three  missing: no\n         help: get it.\n\nMore\n\n"
         "dyn works on this machine's processor."
@@ -56,14 +58,14 @@ def test_nothing_for_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     found = findings(examine())
     assert found["cuda compiler"] == Finding(
-        "cuda compiler", State.MISSING, "cuda-python is not installed (No module)", "pip install 'dyn[cuda]'"
+        "cuda compiler", Severity.MISSING, "cuda-python is not installed (No module)", "pip install 'dyn[cuda]'"
     )
     assert found["cuda GPUs"] == Finding(
-        "cuda GPUs", State.MISSING, "NVIDIA's driver is not installed (libcuda.so.1 is not there)",
+        "cuda GPUs", Severity.MISSING, "NVIDIA's driver is not installed (libcuda.so.1 is not there)",
         "install NVIDIA's driver; nvidia-smi then lists the GPUs.",
     )  # fmt: skip
     assert found["rocm compiler"] == Finding(
-        "rocm compiler", State.MISSING, "hipcc is not on the PATH", "apt-get install --no-install-recommends hipcc"
+        "rocm compiler", Severity.MISSING, "hipcc is not on the PATH", "apt-get install --no-install-recommends hipcc"
     )
     assert examine().works
 
@@ -73,9 +75,9 @@ def test_a_package_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_version", lambda name: None if name in ("scipy", "jax") else real(name))
     diagnosis = examine()
     found = findings(diagnosis)
-    assert found["scipy"] == Finding("scipy", State.FAILED, "not installed", "pip install scipy")
+    assert found["scipy"] == Finding("scipy", Severity.FAILED, "not installed", "pip install scipy")
     assert found["jax"] == Finding(
-        "jax", State.MISSING, "not installed: programs written in JAX", "pip install 'dyn[jax]'"
+        "jax", Severity.MISSING, "not installed: programs written in JAX", "pip install 'dyn[jax]'"
     )
     assert not diagnosis.works
     assert diagnosis.text().endswith("\n\ndyn does not work here; see what failed.")
@@ -85,7 +87,7 @@ def test_no_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(X86Backend, "unavailable", lambda self: "llvmlite is not installed")
     diagnosis = examine()
     assert findings(diagnosis)["x86"] == Finding(
-        "x86", State.FAILED, "llvmlite is not installed", "pip install llvmlite"
+        "x86", Severity.FAILED, "llvmlite is not installed", "pip install llvmlite"
     )
     assert not diagnosis.works
 
@@ -94,25 +96,25 @@ def test_a_wrong_result_and_an_exception_are_findings(monkeypatch: pytest.Monkey
     monkeypatch.setattr(doctor.dyn, "jit", lambda function: lambda x: x)
     diagnosis = examine()
     wrong = findings(diagnosis)["x + 1"]
-    assert (wrong.state, wrong.text) == (State.FAILED, "x + 1 is wrong for 1 elements")
+    assert (wrong.state, wrong.text) == (Severity.FAILED, "x + 1 is wrong for 1 elements")
 
     def refuse(function: object) -> None:
         raise RuntimeError("no\nluck")
 
     monkeypatch.setattr(doctor.dyn, "jit", refuse)
     broken = findings(examine())["self-test"]
-    assert (broken.state, broken.text) == (State.FAILED, "RuntimeError: no luck")
+    assert (broken.state, broken.text) == (Severity.FAILED, "RuntimeError: no luck")
 
 
 def test_a_folder_for_compiled_code(tmp_path: Path) -> None:
     made = tmp_path / "made"
     made.mkdir()
     assert cache_finding(made, 1, 3 << 19, 1 << 30) == Finding(
-        "folder", State.OK, f"{made}: 1 entry, 1.5 of at most 1024 MiB"
+        "folder", Severity.OK, f"{made}: 1 entry, 1.5 of at most 1024 MiB"
     )
     assert list(made.iterdir()) == []
     later = tmp_path / "not" / "yet"
-    assert cache_finding(later, 0, 0, 1 << 30).state is State.OK
+    assert cache_finding(later, 0, 0, 1 << 30).state is Severity.OK
     assert not later.exists()
 
 
@@ -120,20 +122,20 @@ def test_a_folder_for_compiled_code_that_cannot_be_written(tmp_path: Path) -> No
     file = tmp_path / "file"
     file.touch()
     assert cache_finding(file / "cache", 0, 0, 1 << 30) == Finding(
-        "folder", State.WARNING,
+        "folder", Severity.WARNING,
         f"{file / 'cache'}: 0 entries, 0.0 of at most 1024 MiB; it cannot be written (Not a directory), so each "
         "process compiles anew",
         f"make {file} writable, or name another in DYN_CACHE_DIR.",
     )  # fmt: skip
     full = cache_finding(Path("/proc"), 2, 0, 1 << 30)
-    assert full.state is State.WARNING
+    assert full.state is Severity.WARNING
     assert "it cannot be written (" in full.text
 
 
 def test_an_old_processor_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "cpu_device", lambda: dyn.Device("cpu", 0, "Old", "x86:nehalem", 2, 1 << 30, 128))
     found = findings(examine())["target"]
-    assert (found.state, found.text) == (State.WARNING, "x86:nehalem, 128-bit vectors (SSE2)")
+    assert (found.state, found.text) == (Severity.WARNING, "x86:nehalem, 128-bit vectors (SSE2)")
     assert found.remedy == "a processor with AVX2 runs most programs two to four times as fast."
 
 
@@ -203,7 +205,7 @@ def test_doctor_on_a_terminal() -> None:
 def test_the_exit_status_is_1_where_dyn_does_not_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = Diagnosis((Section("Self-test", (Finding("x + 1", State.FAILED, "wrong", "report it."),)),))
+    broken = Diagnosis((Section("Self-test", (Finding("x + 1", Severity.FAILED, "wrong", "report it."),)),))
     monkeypatch.setattr(command, "examine", lambda: broken)
     assert command.main(["doctor", "--plain"]) == 1
     assert capsys.readouterr().out == broken.text() + "\n"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dyn import events, jupyter
-from dyn.record import Record
+from dyn.compilation_record import CompilationRecord
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_what_is_only_lowered_or_fails_goes_on_no_more(shell: Any) -> None:
     assert progress._compiling == {}
 
     def fail() -> None:
-        with Record("fails").timed("lower"):
+        with CompilationRecord("fails").timed("lower"):
             assert [name for name, _, _ in progress._compiling.values()] == ["fails"]
             raise RuntimeError
 

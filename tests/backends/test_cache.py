@@ -23,7 +23,7 @@ from dyn import config
 from dyn.backends import binaries, cache, workers, x86
 from dyn.backends.base import Effort, Source
 from dyn.backends.binaries import Origin, cache_clear, cache_info
-from dyn.backends.cache import Store, current_store
+from dyn.backends.cache import CacheFolder, current_store
 from dyn.backends.x86 import X86Backend, host_target, target_for
 from dyn.config import parse_size
 from dyn.errors import ArgumentError
@@ -34,8 +34,8 @@ MEGABYTE = 1 << 20
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "code"), 64 * MEGABYTE)
+def store(tmp_path: Path) -> CacheFolder:
+    return CacheFolder(str(tmp_path / "code"), 64 * MEGABYTE)
 
 
 @pytest.fixture
@@ -52,18 +52,18 @@ def files(folder: str | Path) -> list[str]:
 # ---- entries ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_written_is_read(store: Store) -> None:
+def test_what_was_written_is_read(store: CacheFolder) -> None:
     assert store.read("a") is None
     for payload in (b"", b"x", bytes(range(256)) * 1000):
         store.write("a", payload)
         assert store.read("a") == payload
-    assert Store(store.folder, 100).read("a") == payload
+    assert CacheFolder(store.folder, 100).read("a") == payload
     assert files(store.folder) == ["a.bin"]
     assert os.stat(store.folder).st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("cut", [0, 1, 8, 20, 55, 56, 57, 1000])
-def test_a_truncated_entry_is_absent_and_removed(store: Store, cut: int, log: Any) -> None:
+def test_a_truncated_entry_is_absent_and_removed(store: CacheFolder, cut: int, log: Any) -> None:
     store.write("a", b"x" * 1000)
     os.truncate(store.path("a"), cut)
     assert store.read("a") is None
@@ -73,7 +73,7 @@ def test_a_truncated_entry_is_absent_and_removed(store: Store, cut: int, log: An
     assert store.read("a") == b"y"
 
 
-def test_every_damaged_bit_is_noticed(store: Store) -> None:
+def test_every_damaged_bit_is_noticed(store: CacheFolder) -> None:
     store.write("a", b"payload")
     good = Path(store.path("a")).read_bytes()
     for at in [i for i in range(len(good)) if not 12 <= i < 16]:  # four bytes of padding mean nothing
@@ -83,13 +83,13 @@ def test_every_damaged_bit_is_noticed(store: Store) -> None:
     assert store.read("a") is None
 
 
-def test_an_entry_under_another_name_is_not_believed(store: Store) -> None:
+def test_an_entry_under_another_name_is_not_believed(store: CacheFolder) -> None:
     store.write("a", b"code of a")
     os.rename(store.path("a"), store.path("b"))
     assert store.read("b") is None
 
 
-def test_another_format_is_absent(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_format_is_absent(store: CacheFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "FORMAT", cache.FORMAT + 1)
     store.write("a", b"new")
     monkeypatch.undo()
@@ -97,7 +97,7 @@ def test_another_format_is_absent(store: Store, monkeypatch: pytest.MonkeyPatch)
     assert files(store.folder) == []
 
 
-def test_what_is_no_file_is_absent(store: Store, log: Any) -> None:
+def test_what_is_no_file_is_absent(store: CacheFolder, log: Any) -> None:
     os.makedirs(store.path("folder"))
     os.mkfifo(store.path("pipe"))
     os.symlink(store.path("loop"), store.path("loop"))
@@ -115,7 +115,7 @@ def test_what_is_no_file_is_absent(store: Store, log: Any) -> None:
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path, log: Any) -> None:
     (tmp_path / "file").write_text("in the way")
-    store = Store(str(tmp_path / "file" / "code"), MEGABYTE)
+    store = CacheFolder(str(tmp_path / "file" / "code"), MEGABYTE)
     for key in "abc":
         store.write(key, b"x")
         assert store.read(key) is None
@@ -130,14 +130,14 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, log: Any) -> None:
 
 
 def test_a_read_only_file_system(log: Any) -> None:
-    store = Store("/proc/sys/dyn", MEGABYTE)
+    store = CacheFolder("/proc/sys/dyn", MEGABYTE)
     store.write("a", b"x")
     assert store.read("a") is None
     assert len(log()) == 1
     assert log()[0].startswith("cannot write in /proc/sys/dyn: ")
 
 
-def test_a_folder_that_is_deleted_under_us(store: Store) -> None:
+def test_a_folder_that_is_deleted_under_us(store: CacheFolder) -> None:
     store.write("a", b"x")
     shutil.rmtree(store.folder)
     assert store.read("a") is None
@@ -162,7 +162,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 
 def test_an_entry_that_is_too_large_is_not_kept(tmp_path: Path) -> None:
-    store = Store(str(tmp_path), 1000)
+    store = CacheFolder(str(tmp_path), 1000)
     store.write("a", b"x" * 1001)
     assert files(tmp_path) == []
 
@@ -192,7 +192,7 @@ def test_a_killed_writer_leaves_nothing_to_read(tmp_path: Path) -> None:
     """
     first = python(code, str(tmp_path), "before", check=False)
     assert first.returncode == -9
-    store = Store(str(tmp_path), 1 << 30)
+    store = CacheFolder(str(tmp_path), 1 << 30)
     assert store.read("key") is None
     assert [Path(name).suffix for name in files(tmp_path)] == [".tmp"]
     for pause in (0.0, 0.003, 0.01, 0.02, 0.05):
@@ -243,13 +243,13 @@ def test_processes_that_write_read_and_prune_at_once(tmp_path: Path) -> None:
         out, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
         assert int(out) > 0
-    store = Store(str(tmp_path), 200000)
+    store = CacheFolder(str(tmp_path), 200000)
     assert sum(entry.size for entry in store.entries()) < 200000 + 3 * 200000 // 16 + 20000
     assert not [name for name in files(tmp_path) if name.endswith(".tmp")]
 
 
 def test_the_entries_unused_for_longest_go_first(tmp_path: Path) -> None:
-    store = Store(str(tmp_path), 10000)
+    store = CacheFolder(str(tmp_path), 10000)
     for number in range(9):
         store.write(f"k{number}", b"x" * 1000)
         os.utime(store.path(f"k{number}"), (1000 + number, 1000 + number))

@@ -13,10 +13,10 @@ from dyn import config, dtypes
 from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.reference import run_reference
 from dyn.backends.x86 import X86Backend, host_target
+from dyn.compilation_record import CompilationRecord
 from dyn.errors import IRError, ShapeError
 from dyn.ir.core import Function
 from dyn.pipeline import compile_program, optimize
-from dyn.record import Record
 from dyn.shapes import Reason, Relation, RelKind, floordiv
 from dyn.trace.function import TracedFunction
 from tests.stitch.models import LOC, Model, transformer
@@ -28,7 +28,7 @@ _BACKEND = X86Backend(host_target())
 
 def load(function: Function, captured: Sequence[Array] = ()) -> LoadedProgram:
     traced = TracedFunction(function, (), tuple(captured), None)  # pyright: ignore[reportArgumentType]  # no tree
-    record = Record()
+    record = CompilationRecord()
     with config.override(verify_ir=True):
         optimized = optimize(traced, host_target(), record)
     return compile_program(optimized, captured, _BACKEND, record)
@@ -335,7 +335,7 @@ def test_a_call_within_a_call() -> None:
 
     import dyn.backends.host_programs as runtime
 
-    plain = runtime.Frame.allocate
+    plain = runtime.CallFrame.allocate
 
     def allocate(frame: Any, index: int) -> int:
         if not Once.done:
@@ -344,7 +344,7 @@ def test_a_call_within_a_call() -> None:
         return plain(frame, index)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtime.Frame, "allocate", allocate)
+        patch.setattr(runtime.CallFrame, "allocate", allocate)
         (outer,) = program([np.arange(3, dtype="f4")])
     assert outer.tolist() == [1, 2, 3]
     assert frame_of_the_first[0].tolist() == [1, 2, 3, 4, 5]

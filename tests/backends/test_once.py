@@ -9,12 +9,12 @@ import threading
 
 import pytest
 
-from dyn.backends.once import Once
+from dyn.backends.once_table import OnceTable
 from tests.threads import in_threads
 
 
 def test_a_value_is_made_once_by_many_threads() -> None:
-    table: Once[int] = Once()
+    table: OnceTable[int] = OnceTable()
     made: list[int] = []
 
     def make() -> int:
@@ -29,7 +29,7 @@ def test_a_value_is_made_once_by_many_threads() -> None:
 
 
 def test_different_keys_are_made_at_the_same_time() -> None:
-    table: Once[int] = Once()
+    table: OnceTable[int] = OnceTable()
     both = threading.Barrier(2)
 
     def make() -> int:
@@ -41,7 +41,7 @@ def test_different_keys_are_made_at_the_same_time() -> None:
 
 
 def test_an_error_is_its_makers_own() -> None:
-    table: Once[int] = Once()
+    table: OnceTable[int] = OnceTable()
     making, fail = threading.Event(), threading.Event()
     errors: list[BaseException] = []
     results: list[tuple[int, bool]] = []
@@ -68,7 +68,7 @@ def test_an_error_is_its_makers_own() -> None:
 
 
 def test_a_maker_that_is_interrupted_leaves_nothing_behind() -> None:
-    table: Once[int] = Once()
+    table: OnceTable[int] = OnceTable()
     with pytest.raises(KeyboardInterrupt):
         table.get("key", interrupt)
     results: list[tuple[int, bool]] = []
@@ -83,13 +83,13 @@ def interrupt() -> int:
 
 
 def test_a_maker_that_needs_its_own_value_does_not_wait_for_itself() -> None:
-    table: Once[int] = Once()
+    table: OnceTable[int] = OnceTable()
     assert table.get("key", lambda: table.get("key", lambda: 5)[0] + 1) == (6, True)
     assert table.get("key", lambda: 0) == (6, False)
 
 
 def test_forgotten_values_are_made_again() -> None:
-    table: Once[int] = Once()
+    table: OnceTable[int] = OnceTable()
     table.get("key", lambda: 1)
     table.clear()
     assert table.get("key", lambda: 2) == (2, True)
@@ -98,7 +98,7 @@ def test_forgotten_values_are_made_again() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # that is the test
 def test_a_forked_child_does_not_wait_for_threads_it_has_not() -> None:
-    table: Once[int] = Once()
+    table: OnceTable[int] = OnceTable()
     table.get("known", lambda: 1)
     making, finish = threading.Event(), threading.Event()
 

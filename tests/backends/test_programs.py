@@ -22,10 +22,10 @@ from dyn import config, lax
 from dyn.api import Compiled
 from dyn.backends import programs, x86
 from dyn.backends.cache import current_store
-from dyn.backends.programs import Found, Part, Programs, parse_found
+from dyn.backends.programs import Found, ObjectFile, Programs, parse_found
 from dyn.backends.x86 import X86Backend
 from dyn.errors import IRError, ShapeError
-from dyn.specialize.code import Codes
+from dyn.specialize.shared_code import Codes
 from dyn.trace.context import current_trace
 from dyn.trace.tracer import Tracer
 
@@ -412,9 +412,14 @@ def test_what_is_no_program_is_not_believed(folder: Path, damage: bytes) -> None
 @pytest.mark.parametrize(
     "found",
     [
-        Found((Part("ab", ("dyn_host",)),), 0),
-        Found((Part("ab", ("k_1",)), Part("cd", ("dyn_host",)), Part("ef", ("g",))), 1, ((0, 2), (1, 0)), (3, 4)),
-        Found((Part("ab", ("a", "b", "c")),), 0),
+        Found((ObjectFile("ab", ("dyn_host",)),), 0),
+        Found(
+            (ObjectFile("ab", ("k_1",)), ObjectFile("cd", ("dyn_host",)), ObjectFile("ef", ("g",))),
+            1,
+            ((0, 2), (1, 0)),
+            (3, 4),
+        ),
+        Found((ObjectFile("ab", ("a", "b", "c")),), 0),
     ],
 )
 def test_entries_are_read_as_they_were_written(found: Found) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from dyn.backends import trust
-from dyn.backends.cache import Store
+from dyn.backends.cache import CacheFolder
 from dyn.backends.trust import refusal
-from dyn.doctor import Finding, State, cache_finding
+from dyn.doctor import Finding, Severity, cache_finding
 
 ROOT = Path(__file__).resolve().parents[2]
 SOMEBODY = 65531
@@ -39,12 +39,12 @@ def log(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
 def folder(tmp_path: Path) -> Path:
     """``tmp_path/a/b``, where an entry was written."""
     place = tmp_path / "a" / "b"
-    Store(str(place), 1 << 20).write("key", b"code")
+    CacheFolder(str(place), 1 << 20).write("key", b"code")
     return place
 
 
 def entry(folder: Path) -> bytes | None:
-    return Store(str(folder), 1 << 20).read("key")
+    return CacheFolder(str(folder), 1 << 20).read("key")
 
 
 # ---- folders ---------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def entry(folder: Path) -> bytes | None:
 def test_a_folder_is_made_for_its_owner_whatever_the_umask(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
-        Store(str(tmp_path / "a" / "b" / "c"), 1 << 20).write("key", b"code")
+        CacheFolder(str(tmp_path / "a" / "b" / "c"), 1 << 20).write("key", b"code")
     finally:
         os.umask(old)
     for made in ("a", "a/b", "a/b/c"):
@@ -69,7 +69,7 @@ def test_a_folder_that_others_may_write_to(
 ) -> None:
     place = tmp_path / where
     place.chmod(mode)
-    store = Store(str(folder), 1 << 20)
+    store = CacheFolder(str(folder), 1 << 20)
     if mode & stat.S_ISVTX and place != folder:  # there nobody puts another folder in the place of ours
         assert store.read("key") == b"code"
         return
@@ -174,7 +174,7 @@ def test_a_file_that_others_may_have_written(how: str, folder: Path, log: Any) -
         path.chmod(0o622)
     else:
         os.chown(path, SOMEBODY, SOMEBODY)
-    store = Store(str(folder), 1 << 20)
+    store = CacheFolder(str(folder), 1 << 20)
     assert store.read("key") is None
     assert store.read("key") is None
     assert path.exists()
@@ -209,7 +209,7 @@ def test_programs_run_without_the_folder(tmp_path: Path) -> None:
 def test_the_doctor_says_so(folder: Path) -> None:
     folder.chmod(0o775)
     assert cache_finding(folder, 0, 0, 1 << 30) == Finding(
-        "folder", State.WARNING,
+        "folder", Severity.WARNING,
         f"{folder}: 0 entries, 0.0 of at most 1024 MiB; {folder} may be written to by its group (mode 775), so no code "
         "from it is run, and each process compiles anew",
         f"chmod go-w {folder}, or name another folder in DYN_CACHE_DIR.",

@@ -67,8 +67,8 @@ def test_shutdown_while_daemon_threads_call_through_python(call: str) -> None:
 
 def test_what_runs_at_exit_may_call_and_wait_for_a_thread_that_calls() -> None:
     result = run("""
-        import atexit, dyn.ending
-        dyn.ending._CALLS_WAIT = 0.2
+        import atexit, dyn.shutdown
+        dyn.shutdown._CALLS_WAIT = 0.2
         swapped = small.astype('>f4')
         def work():
             while not stop.is_set():
@@ -78,9 +78,9 @@ def test_what_runs_at_exit_may_call_and_wait_for_a_thread_that_calls() -> None:
             stop.set()
             thread.join()
             print(done, f(swapped).tolist() == f(small).tolist())
-        atexit.unregister(dyn.ending._end)
+        atexit.unregister(dyn.shutdown._end)
         atexit.register(last)
-        atexit.register(dyn.ending._end)  # which then runs first, as if dyn had been imported last
+        atexit.register(dyn.shutdown._end)  # which then runs first, as if dyn had been imported last
         stop, done, thread = threading.Event(), [], threading.Thread(target=work, daemon=True)
         thread.start()
         """)

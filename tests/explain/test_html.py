@@ -10,7 +10,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn.explain.graph import Graph, make_graph
+from dyn.explain.graph import BoxGraph, make_graph
 from examples.bert import BertConfig, encode, init_params
 
 VOID = {"br"}
@@ -64,11 +64,11 @@ def bert(layers: int):
     return model
 
 
-def graph_of(function) -> Graph:
+def graph_of(function) -> BoxGraph:
     return make_graph(function.explain().versions[0].optimized)
 
 
-def graph_text(graph: Graph) -> str:
+def graph_text(graph: BoxGraph) -> str:
     """A graph as golden files read it."""
     lines: list[str] = []
     for number, box in enumerate(graph.boxes):

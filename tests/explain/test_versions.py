@@ -7,7 +7,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn.explain.versions import Argument, MadeFor, why_new
+from dyn.explain.versions import ArgumentKey, MadeFor, why_new
 
 
 def because(function) -> list[str]:
@@ -68,7 +68,7 @@ def test_a_broken_guard_names_the_line() -> None:
 
 
 def test_the_nearest_of_equals_is_the_latest() -> None:
-    made = [MadeFor((Argument("x", name, 1, False),), (("x", "*"),), (), ()) for name in ("int8", "int16", "int32")]
+    made = [MadeFor((ArgumentKey("x", name, 1, False),), (("x", "*"),), (), ()) for name in ("int8", "int16", "int32")]
     assert why_new(made[2], made[:2], ["", ""]) == "x is int32, and was int16 in program 2, the nearest"
 
 

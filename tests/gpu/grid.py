@@ -22,15 +22,15 @@ from dyn.backends.base import GpuImage, Source
 from dyn.backends.device_programs import DeviceProgram
 from dyn.backends.families import Placement
 from dyn.backends.gpu import GpuBackend
+from dyn.backends.host_and_device import PlacedBackend
 from dyn.backends.host_programs import LoadedProgram
-from dyn.backends.placed import PlacedBackend
 from dyn.backends.reference import run_reference
+from dyn.compilation_record import CompilationRecord
 from dyn.dtypes import DType, Kind
 from dyn.errors import DynError
 from dyn.ir.core import Function
 from dyn.ir.opdef import REGISTRY, OpDef, OpKind, Sample
 from dyn.lower.gpu.dialect import gpu_target
-from dyn.record import Record
 from dyn.runtime import driver
 from dyn.runtime.device_memory import DeviceArray
 from dyn.schedule.target import Target
@@ -217,7 +217,7 @@ def merged(functions: Sequence[Function]) -> Function:
 def compiled(function: Function, placement: Placement) -> LoadedProgram | DeviceProgram:
     """A function's program for a GPU."""
     traced = TracedFunction(function, (), (), None)  # pyright: ignore[reportArgumentType]  # no tree is asked for
-    return Program(traced, placement, Record()).load(())
+    return Program(traced, placement, CompilationRecord()).load(())
 
 
 def run(found: Sequence[Subject], placement: Placement) -> Outcome:

@@ -17,7 +17,7 @@ from dyn import tree
 from dyn.backends import families
 from dyn.backends.base import ObjectBackend
 from dyn.backends.gpu import GpuBackend
-from dyn.backends.placed import PlacedBackend
+from dyn.backends.host_and_device import PlacedBackend
 from dyn.runtime import driver
 from dyn.runtime.device_memory import parse_device
 from dyn.runtime.staging import staging

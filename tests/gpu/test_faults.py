@@ -18,7 +18,7 @@ from dyn.backends import gpu as gpu_backend
 from dyn.backends.binaries import Origin
 from dyn.errors import CompileError, DeviceError
 from dyn.runtime.device_memory import context_of
-from dyn.specialize.code import CODES
+from dyn.specialize.shared_code import CODES
 from tests.gpu.programs import Compiler, Device
 
 

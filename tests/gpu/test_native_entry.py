@@ -17,7 +17,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn.errors import DeviceError, ShapeError
 from dyn.interop.torch import jit as torch_jit
-from dyn.runtime.device_memory import Block, DeviceArray, put
+from dyn.runtime.device_memory import DeviceArray, DeviceBlock, put
 from dyn.runtime.driver import context_of
 from dyn.runtime.vendors import VENDORS
 from tests.gpu.programs import Device, names, new_stream
@@ -73,7 +73,7 @@ def test_results_are_arguments_again(device: Device) -> None:
         numbers = [sum(numbers), numbers[0]]
     np.testing.assert_allclose(x.to_numpy(), np.arange(3) * numbers[0], rtol=1e-5)
     data: Any = x._data
-    assert (type(data), type(data.owner), data.stream, data.is_sole()) == (DeviceArray, Block, 0, True)
+    assert (type(data), type(data.owner), data.stream, data.is_sole()) == (DeviceArray, DeviceBlock, 0, True)
 
 
 def test_eager_functions_and_captured_arrays(device: Device) -> None:

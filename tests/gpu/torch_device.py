@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_map
 
 from dyn import dtypes
 from dyn.runtime import dlpack
-from dyn.runtime.device_memory import Block, copy_to_device, copy_to_host
+from dyn.runtime.device_memory import DeviceBlock, copy_to_device, copy_to_host
 from dyn.runtime.dlpack import DeviceTensor, export_capsule
 from dyn.runtime.driver import Context
 from tests.gpu.software import SoftwareGpu
@@ -62,7 +62,7 @@ class TorchDevice:
         """A tensor with memory of its own, full of nothing in particular."""
         steps = torch.empty(size, dtype=dtype, device="meta").stride() if stride is None else tuple(stride)
         nbytes = torch.empty_strided(size, steps, dtype=dtype, device="meta").untyped_storage().nbytes()
-        block = Block.allocate(self.context, nbytes, self.stream)
+        block = DeviceBlock.allocate(self.context, nbytes, self.stream)
         own = dtypes.dtype(str(dtype).removeprefix("torch."))
         shape = DeviceTensor(block.address, (_CUDA, self.context.ordinal), own.dlpack, (nbytes // own.itemsize,))
         made = torch._C._from_dlpack(export_capsule(shape, block, versioned=False))

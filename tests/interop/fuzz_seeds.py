@@ -42,7 +42,7 @@ def _of_dyn() -> dict[str, Source]:
     found: dict[str, Source] = {}
     for number, name in enumerate(NAMES):
         opdef = REGISTRY[name]
-        if not opdef.samples or opdef.kind is OpKind.MEASURE:
+        if not opdef.samples or opdef.kind is OpKind.DATA_DEPENDENT_SIZE:
             continue
         sample = next(iter(opdef.samples()))
         try:

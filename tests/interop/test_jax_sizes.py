@@ -22,7 +22,7 @@ from dyn.interop.jax.expressions import (
     renamed,
     solved,
 )
-from dyn.interop.jax.questions import listening
+from dyn.interop.jax.questions import record_questions
 
 TEXTS = [
     "b", "2*b - 1", "- floordiv(floordiv(- b, 2), 2)", "floordiv(- floordiv(- b, 2) - 1, 2) + 1", "b^2*c",
@@ -87,7 +87,7 @@ def test_who_asks_whether_sizes_are_equal() -> None:
     """Expressions do, and functions of Python's own; not JAX's tables, which know sizes of other traces."""
     jax = pytest.importorskip("jax")
     a, b, c = jax.export.symbolic_shape("a, b, c")
-    with listening(type(a)) as ear:
+    with record_questions(type(a)) as ear:
         assert a != b
         assert a not in (b,)
         assert (a, c) != (c, c)

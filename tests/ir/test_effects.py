@@ -10,13 +10,13 @@ from dyn import config, dtypes
 from dyn.ir.core import Function, Op, Region, Value
 from dyn.ir.effects import effects_in, has_effect, without_effects
 from dyn.ir.external import External, callees
-from dyn.ir.finite import check_finite
 from dyn.ir.identity import function_identity
-from dyn.ir.nested import in_regions
+from dyn.ir.inline_regions import build_region
+from dyn.ir.nan_checks import check_finite
 from dyn.ir.parser import parse_function
 from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, refine_shapes, simplify
 from dyn.ir.printer import print_function
-from dyn.ir.splice import build_region
+from dyn.ir.region_passes import in_regions
 from dyn.ir.types import TensorType
 from dyn.ir.verifier import verify
 from dyn.ops import OWN_OPS

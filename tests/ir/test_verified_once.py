@@ -12,13 +12,13 @@ import pytest
 import dyn
 from dyn import config, dtypes, pipeline
 from dyn.backends.families import host_target
+from dyn.compilation_record import CompilationRecord
 from dyn.errors import IRError
 from dyn.ir.core import Dense, Function, Op, Region, Value
 from dyn.ir.opdef import REGISTRY
 from dyn.ir.parser import parse_function
 from dyn.ir.types import TensorType
 from dyn.ir.verifier import Verifier, verify
-from dyn.record import Record
 from dyn.shapes import Facts, Reason, Relation, RelKind, as_dim, symbol
 from tests.ir.programs import LOC, Program, registered
 
@@ -239,5 +239,5 @@ def test_the_pipeline_verifies_after_each_pass(monkeypatch: pytest.MonkeyPatch) 
         for place in range(len(steps) + 1):
             monkeypatch.setattr(pipeline, "PIPELINE", (*steps[:place], step, *steps[place:]))
             with config.override(verify_ir=True), pytest.raises(IRError) as error:
-                pipeline.optimize(traced, host_target(), Record())
+                pipeline.optimize(traced, host_target(), CompilationRecord())
             assert error.value.problem.startswith(f"invalid IR after {step.__name__}: {problem}")

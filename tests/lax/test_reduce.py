@@ -14,7 +14,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn import dtypes, lax
 from dyn.errors import ArgumentError, DynError, ShapeError, TraceError, UnsupportedOpError
-from dyn.specialize.code import Codes
+from dyn.specialize.shared_code import Codes
 
 Array = np.ndarray[Any, Any]
 Require = Callable[[str], Any]

@@ -13,13 +13,13 @@ import hypothesis
 import numpy as np
 
 from dyn.backends.reference import bind_symbols
+from dyn.compilation_record import CompilationRecord
 from dyn.errors import ShapeError
 from dyn.ir.core import Function, Value
 from dyn.ir.printer import print_function
 from dyn.lower.gpu.dialect import dialect_of, gpu_target
-from dyn.lower.gpu.emit import KernelText, emit_kernel
+from dyn.lower.gpu.emit import GpuKernelText, emit_kernel
 from dyn.pipeline import Optimized, optimize
-from dyn.record import Record
 from dyn.schedule.families import schedules_of
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.launch import Condition, Launch, Variant
@@ -40,13 +40,13 @@ class Compiled:
     """A program, and the texts of its variants, each under a name of its own."""
 
     program: Optimized
-    texts: dict[Variant, KernelText]
+    texts: dict[Variant, GpuKernelText]
 
 
 def compile_function(function: Function, target: Target, prefix: str) -> Compiled:
     """Everything but the machine code."""
     traced = TracedFunction(function, (), (), None)  # pyright: ignore[reportArgumentType]  # no tree is asked for
-    optimized = optimize(traced, target, Record())
+    optimized = optimize(traced, target, CompilationRecord())
     variants = [variant for launch in optimized.launches for variant in launch.variants]
     texts = {v: emit_kernel(replace(v.kernel, name=f"{prefix}_{i}"), target) for i, v in enumerate(variants)}
     return Compiled(optimized, texts)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dyn.lower.gpu.dialect import CUDA, gpu_target
-from dyn.lower.gpu.emit import KernelText, emit_kernel
+from dyn.lower.gpu.emit import GpuKernelText, emit_kernel
 from dyn.schedule.kernel import Kernel
 from dyn.shapes import evaluate
 from tests.lower import gpu_kernels
@@ -35,7 +35,7 @@ class Subject:
 
     kernel: Kernel
     sizes: tuple[tuple[int, ...], ...]
-    texts: tuple[KernelText, ...]
+    texts: tuple[GpuKernelText, ...]
 
 
 def without_barriers(kernel: Kernel, *sizes: tuple[int, ...], barrier: str = BARRIER) -> Subject:
@@ -46,7 +46,7 @@ def without_barriers(kernel: Kernel, *sizes: tuple[int, ...], barrier: str = BAR
         name = f"{whole.symbol}_without_{k}"
         text = barrier.join(parts[:k]) + barrier.join(["", *parts[k:]])[len(barrier) :]
         text = text.replace(f" {whole.symbol}(", f" {name}(")
-        texts.append(KernelText(text, name, whole.scratch_bytes, whole.threads))
+        texts.append(GpuKernelText(text, name, whole.scratch_bytes, whole.threads))
     return Subject(kernel, sizes, tuple(texts))
 
 
@@ -72,7 +72,7 @@ BODIES = {
 @lru_cache
 def module() -> ShimModule:
     texts = [text for subject in subjects().values() for text in subject.texts]
-    texts += [KernelText(BROKEN.format(name=name, body=body), name, 0, 64) for name, body in BODIES.items()]
+    texts += [GpuKernelText(BROKEN.format(name=name, body=body), name, 0, 64) for name, body in BODIES.items()]
     return ShimModule(texts, CUDA)
 
 
@@ -88,7 +88,7 @@ _ARRAYS: dict[str, Callable[[Array, Array], list[Array]]] = {
 }
 
 
-def run(subject: Subject, text: KernelText, seed: int, on: ShimModule | None = None) -> list[bytes | str]:
+def run(subject: Subject, text: GpuKernelText, seed: int, on: ShimModule | None = None) -> list[bytes | str]:
     """What launches of one block leave in the output, or their errors."""
     x = np.random.default_rng(1).standard_normal((ROWS, COLS)).astype(np.float32)
     results: list[bytes | str] = []

@@ -11,10 +11,10 @@ import pytest
 
 import dyn
 from dyn.backends.reference import bind_symbols, run_reference
+from dyn.compilation_record import CompilationRecord
 from dyn.lower.gpu.dialect import CUDA, HIP
-from dyn.lower.gpu.emit import KernelText, emit_kernel
+from dyn.lower.gpu.emit import GpuKernelText, emit_kernel
 from dyn.pipeline import optimize
-from dyn.record import Record
 from dyn.schedule.launch import Variant
 from dyn.schedule.target import Target
 from dyn.shapes import evaluate
@@ -41,7 +41,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-def compiled(name: str, target: Target) -> dict[Variant, KernelText]:
+def compiled(name: str, target: Target) -> dict[Variant, GpuKernelText]:
     """The kernels that a program becomes on a target."""
     function, arguments = PROGRAMS[name]
     return compile_function(dyn.jit(function).trace(*arguments).traced.function, target, name).texts
@@ -63,7 +63,7 @@ def test_complex_numbers_run_on_gpus_too(require_tool: Any) -> None:
 
     struct = dyn.ShapeDtypeStruct(("n",), "complex64")
     for target, dialect in ((TARGETS["cuda"], CUDA), (TARGETS["hip"], HIP)):
-        optimized = optimize(dyn.jit(program).trace(struct, struct).traced, target, Record())
+        optimized = optimize(dyn.jit(program).trace(struct, struct).traced, target, CompilationRecord())
         kernels = [(launch, launch.variants[-1]) for launch in optimized.launches]
         texts = [emit_kernel(replace(v.kernel, name=f"z{i}"), target) for i, (_, v) in enumerate(kernels)]
         module = ShimModule(texts, dialect, warp=target.warp)

@@ -11,10 +11,10 @@ import pytest
 import dyn
 from benchmarks.suites import gpu_model
 from dyn import dtypes
+from dyn.compilation_record import CompilationRecord
 from dyn.lower.gpu.emit import emit_kernel
-from dyn.lower.gpu.model import DEVICES, Device, Estimate, estimate
+from dyn.lower.gpu.model import DEVICES, GpuModel, LaunchEstimate, estimate
 from dyn.pipeline import optimize
-from dyn.record import Record
 from dyn.schedule.launch import Launch
 
 H100 = DEVICES["H100"]
@@ -24,10 +24,12 @@ DEVICE_NAMES = list(DEVICES)
 
 def launches_of(function: Callable[..., Any], *shapes: tuple[str, ...]) -> tuple[Launch, ...]:
     structs = [dyn.ShapeDtypeStruct(shape, "float32") for shape in shapes]
-    return optimize(dyn.jit(function).trace(*structs).traced, TARGET, Record()).launches
+    return optimize(dyn.jit(function).trace(*structs).traced, TARGET, CompilationRecord()).launches
 
 
-def general(launch: Launch, sizes: dict[str, int], held: int, device: Device = H100, registers: int = 32) -> Estimate:
+def general(
+    launch: Launch, sizes: dict[str, int], held: int, device: GpuModel = H100, registers: int = 32
+) -> LaunchEstimate:
     """The estimate of a launch's general kernel, whose dims are what ``sizes`` says by the host's names."""
     variant = launch.variants[-1]
     symbols = {s.name: s for d in variant.dims if not isinstance(d, int) for s in d.symbols}
@@ -36,12 +38,12 @@ def general(launch: Launch, sizes: dict[str, int], held: int, device: Device = H
     return estimate(variant.kernel, emit_kernel(variant.kernel, TARGET), dims, held, registers, device)
 
 
-def added(n: int, device: Device = H100, registers: int = 32) -> Estimate:
+def added(n: int, device: GpuModel = H100, registers: int = 32) -> LaunchEstimate:
     (launch,) = launches_of(lambda x, y: x + y, ("n",), ("n",))
     return general(launch, {"n": n}, 12 * n, device, registers)
 
 
-def product(n: int, device: Device = H100, registers: int = 167) -> Estimate:
+def product(n: int, device: GpuModel = H100, registers: int = 167) -> LaunchEstimate:
     launch = launches_of(lambda a, b: a @ b, ("m", "k"), ("k", "n"))[0]
     return general(launch, {"m": n, "k": n, "n": n}, 12 * n * n, device, registers)
 

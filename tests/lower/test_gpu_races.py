@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dyn.lower.gpu.dialect import CUDA, HIP
-from dyn.lower.gpu.emit import KernelText
+from dyn.lower.gpu.emit import GpuKernelText
 from tests.lower import test_gpu_faults as faults
 from tests.lower import test_gpu_run as kernels
 from tests.shim.run import ShimError, ShimModule
@@ -99,7 +99,7 @@ HIP_KERNELS = {
 @lru_cache
 def module(hip: bool = False) -> ShimModule:
     bodies = HIP_KERNELS if hip else FINE | {name: body for name, (body, _) in RACES.items()}
-    texts = [KernelText(KERNEL.format(name=name, body=body), name, 0, 64) for name, body in bodies.items()]
+    texts = [GpuKernelText(KERNEL.format(name=name, body=body), name, 0, 64) for name, body in bodies.items()]
     return ShimModule(texts, HIP if hip else CUDA, 64 if hip else 32, races=True)
 
 

@@ -15,7 +15,7 @@ import pytest
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.lower.gpu.dialect import dialect_of, gpu_target
-from dyn.lower.gpu.emit import KernelText, emit_kernel
+from dyn.lower.gpu.emit import GpuKernelText, emit_kernel
 from dyn.ops import bits, elementwise
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import Kernel, check
@@ -34,7 +34,7 @@ class Machine:
     """All test kernels for one target, compiled together."""
 
     module: ShimModule
-    kernels: dict[str, tuple[Kernel, KernelText]]
+    kernels: dict[str, tuple[Kernel, GpuKernelText]]
 
     def run(self, name: str, arrays: list[Array], dims: list[int], grid: int = 3, seed: int = 0) -> None:
         kernel, text = self.kernels[name]

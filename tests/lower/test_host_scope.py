@@ -13,12 +13,12 @@ import dyn
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.backends.x86 import X86Backend, host_target
+from dyn.compilation_record import CompilationRecord
 from dyn.errors import ShapeError
 from dyn.lower.host import Fault
-from dyn.lower.host_llvm.sizes import Sizes
+from dyn.lower.host_llvm.sizes import SizeEmitter
 from dyn.lower.host_llvm.text import HostText
 from dyn.pipeline import Optimized, compile_program, optimize
-from dyn.record import Record
 from dyn.shapes import Dim, Reason, Relation, RelKind, as_dim, broadcast, floordiv
 from dyn.shapes import symbol as new_symbol
 
@@ -26,8 +26,8 @@ n_symbol, m_symbol = new_symbol("n", "x.shape[0]"), new_symbol("m", "x.shape[1]"
 n, m = as_dim(n_symbol), as_dim(m_symbol)
 
 
-def _sizes() -> Sizes:
-    sizes = Sizes(HostText())
+def _sizes() -> SizeEmitter:
+    sizes = SizeEmitter(HostText())
     sizes.know(n_symbol, "%n")
     sizes.know(m_symbol, "%m")
     sizes.refuse_nonsense()
@@ -64,8 +64,8 @@ def test_a_demand_without_a_value_is_refused() -> None:
     x, y = (v.shape[0] for v in traced.function.params)
     relation = Relation(RelKind.EQ, broadcast(x, y), x, Reason("a test says so"))
     facts = traced.function.facts.assume(relation)
-    made = optimize(replace(traced, function=replace(traced.function, facts=facts)), host_target(), Record())
-    loaded = compile_program(made, [], X86Backend(host_target()), Record())
+    made = optimize(replace(traced, function=replace(traced.function, facts=facts)), host_target(), CompilationRecord())
+    loaded = compile_program(made, [], X86Backend(host_target()), CompilationRecord())
     for good in ((3, 3), (3, 1), (0, 1), (1, 1)):
         first, second = loaded([np.ones(size, "f4") for size in good])
         assert (first.shape, second.shape) == ((good[0],), (good[1],))
@@ -120,11 +120,11 @@ def test_a_size_of_what_is_measured_does_not_come_from_a_cost() -> None:
         return dnp.zeros((count * (n * n // 3), 0))
 
     traced = f.trace(np.ones((2, 0), "f4"), np.ones(3, "f4")).traced
-    made = optimize(traced, host_target(), Record())
+    made = optimize(traced, host_target(), CompilationRecord())
     x = made.function.params[0]
     size = x.shape[0]
     program = _with_cost(made, floordiv(size * size, 3))
-    loaded = compile_program(program, [], X86Backend(host_target()), Record())
+    loaded = compile_program(program, [], X86Backend(host_target()), CompilationRecord())
     (small,) = loaded([np.ones((6, 0), "f4"), np.ones(3, "f4")])
     assert small.shape == (36, 0)
     with pytest.raises(ShapeError) as caught:

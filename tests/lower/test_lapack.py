@@ -22,14 +22,14 @@ from dyn.backends.x86 import host_target
 from dyn.errors import BackendUnavailableError, ShapeError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Value
-from dyn.ir.opdef import REGISTRY, Library
+from dyn.ir.opdef import REGISTRY, LibraryRoutine
 from dyn.ir.types import TensorType
 from dyn.lower.lapack.routines import ROUTINES
 from dyn.lower.library_calls import emit_library_call
 from dyn.ops.matrices import LAPACK_DTYPES, positive_matrices, random_matrices
 from dyn.shapes import Facts
 from dyn.source import Loc
-from dyn.specialize.code import Codes
+from dyn.specialize.shared_code import Codes
 from tests.runtime.test_entry import native_hits
 
 Array = np.ndarray[Any, Any]
@@ -135,7 +135,7 @@ def test_it_runs_in_loops_and_in_branches() -> None:
 
 
 def test_every_routine_belongs_to_an_op() -> None:
-    named = {loops.routine for op in REGISTRY.values() if isinstance(loops := op.loops, Library)}
+    named = {loops.routine for op in REGISTRY.values() if isinstance(loops := op.loops, LibraryRoutine)}
     assert named - {None} == {*ROUTINES, "sort"}
 
 

@@ -14,12 +14,12 @@ import dyn.numpy as dnp
 from dyn import pipeline
 from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.x86 import X86Backend, host_target
+from dyn.compilation_record import CompilationRecord
 from dyn.errors import OverrunError
 from dyn.pipeline import Optimized, compile_program, optimize
-from dyn.record import Record
 from dyn.schedule.kernel import Buffer
 from dyn.shapes import Dim
-from dyn.specialize.code import CODES
+from dyn.specialize.shared_code import CODES
 from dyn.trace.function import TracedFunction
 from tests.canary import fenced, run_compiled, watched
 from tests.interop.processes import Lost, in_processes
@@ -60,11 +60,11 @@ def _trace(function: Any, x: Any = _X) -> TracedFunction:
 
 def _optimized(function: Any, *, red_zones: bool = True) -> Optimized:
     with dyn.config.override(red_zones=red_zones):
-        return optimize(_trace(function), host_target(), Record())
+        return optimize(_trace(function), host_target(), CompilationRecord())
 
 
 def _loaded(program: Optimized) -> LoadedProgram:
-    return compile_program(program, [], X86Backend(host_target()), Record())
+    return compile_program(program, [], X86Backend(host_target()), CompilationRecord())
 
 
 # ---- arenas ----------------------------------------------------------------------------------------------------------

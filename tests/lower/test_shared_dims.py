@@ -11,7 +11,7 @@ from dyn import dtypes
 from dyn.backends.x86 import target_for
 from dyn.lower.gpu.dialect import gpu_target
 from dyn.lower.gpu.emit import emit_kernel as emit_gpu
-from dyn.lower.host_llvm.sizes import Sizes
+from dyn.lower.host_llvm.sizes import SizeEmitter
 from dyn.lower.host_llvm.text import HostText
 from dyn.lower.x86.emit import emit_kernel
 from dyn.ops.scalar import Scalar
@@ -39,7 +39,7 @@ def _kernel(value: Expr) -> Kernel:
 
 
 def _sizes(levels: int) -> int:
-    sizes = Sizes(HostText())
+    sizes = SizeEmitter(HostText())
     sizes.know(N, "%n")
     sizes.know(M, "%m")
     sizes.compute(deep(as_dim(N), levels))

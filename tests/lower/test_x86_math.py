@@ -14,7 +14,7 @@ import scipy.special
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.lower.x86.bounds import BOUNDS, Bound
+from dyn.lower.x86.bounds import BOUNDS, ErrorBound
 from dyn.ops.erf_inverse import erf_inv_formula, xla_erf_inv_formula
 from dyn.ops.formula import Num
 from dyn.ops.scalar import Scalar
@@ -92,7 +92,7 @@ def error_in_ulps(got: Array, expected: Array) -> Array:
     return np.where(same, 0, np.where(np.isnan(error), np.inf, error)).astype(np.float64)
 
 
-def limit(bound: Bound, target: Target) -> float:
+def limit(bound: ErrorBound, target: Target) -> float:
     return bound.separate if target.vector_bytes == 16 else bound.fused
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from dyn.backends.x86 import X86Backend, host_target
+from dyn.compilation_record import CompilationRecord
 from dyn.ir.opdef import REGISTRY, Composite, OpKind
 from dyn.pipeline import compile_program, optimize
-from dyn.record import Record
 from dyn.trace.function import TracedFunction
 from tests.canary import run_compiled
 from tests.numpy.differential import compare
@@ -35,7 +35,7 @@ def test_samples(name: str) -> None:
     for sample in opdef.samples():
         function, _ = function_of(opdef, sample)
         traced = TracedFunction(function, (), (), None)  # pyright: ignore[reportArgumentType]  # no tree is asked for
-        record = Record()
+        record = CompilationRecord()
         program = compile_program(optimize(traced, host_target(), record), (), _BACKEND, record)
         pairs = zip(run_compiled(program, sample.operands), expected(opdef, sample), strict=True)
         for place, (actual, wanted) in enumerate(pairs):

@@ -38,7 +38,7 @@ from dyn.schedule.kernel import (
     TileContract,
 )
 from dyn.schedule.target import Target
-from dyn.schedule.x86.blocking import Blocking
+from dyn.schedule.x86.blocking import CacheBlocking
 from dyn.schedule.x86.contractions import contract_schedules
 from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, symbol
 from tests.lower.x86_run import Compiled, compile_kernels
@@ -58,11 +58,11 @@ def tiled(rows: int, vectors: int, *, packed: bool = True, dtype: DType = F32) -
 PACKED = tiled(8, 3)
 DIRECT = tiled(4, 6, packed=False)
 #: Panels that take turns at each tile of rows, and short blocks of the reduced dimension.
-SHARED = Blocking(low_tiles=False, unroll=2, panels=2, depth=64, ahead=8)
+SHARED = CacheBlocking(low_tiles=False, unroll=2, panels=2, depth=64, ahead=8)
 
 
 @contextmanager
-def blocked(blocking: Blocking) -> Iterator[None]:
+def blocked(blocking: CacheBlocking) -> Iterator[None]:
     """Code for caches for which contractions are blocked like this."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tile_emitter, "blocking", lambda target: blocking)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
@@ -215,7 +215,7 @@ def test_narrow_integers() -> None:
 @pytest.mark.parametrize(("rows", "vectors", "unroll"), [(6, 4, 4), (12, 2, 4), (1, 1, 4), (5, 2, 3)])
 def test_tile_shapes(rows: int, vectors: int, unroll: int) -> None:
     both = [tiled(rows, vectors, packed=packed) for packed in (True, False)]
-    with blocked(Blocking(unroll=unroll)):
+    with blocked(CacheBlocking(unroll=unroll)):
         kernels = compile_kernels([contraction("g", "mk", "kn", t, epilogue=store_bias(F32)) for t in both])
     for kernel in kernels:
         check_all(kernel, F32, [*sample(40), *BLOCKED[:2]], "mk", "kn")
@@ -235,7 +235,7 @@ SHARING = (
 
 
 @pytest.mark.parametrize(("tile", "blocking"), SHARING)
-def test_panels_that_share_rows(tile: Tile, blocking: Blocking) -> None:
+def test_panels_that_share_rows(tile: Tile, blocking: CacheBlocking) -> None:
     """Every layout; as many columns as come, so that some panels are narrow."""
     with blocked(blocking):
         kernels = compile_kernels([contraction("g", x, y, tile, epilogue=store_bias(F32)) for x, y in LAYOUTS])
@@ -244,7 +244,7 @@ def test_panels_that_share_rows(tile: Tile, blocking: Blocking) -> None:
 
 
 @pytest.mark.parametrize(("tile", "blocking"), SHARING)
-def test_one_kernel_packs_panels_that_are_all_whole(tile: Tile, blocking: Blocking) -> None:
+def test_one_kernel_packs_panels_that_are_all_whole(tile: Tile, blocking: CacheBlocking) -> None:
     """Its tile has as few rows as there are panels; there may be fewer rows or panels than that, or none."""
     statics = [(None, 96, 64), (None, 384, None), (None, 192, 40), (3, 240, None), (None, 100, 130), (None, 48, 7)]
     with blocked(blocking):
@@ -469,7 +469,7 @@ def test_results_depend_on_no_cutting() -> None:
 def test_scratch_is_bounded() -> None:
     """Whatever the sizes: a constant that fits into a second-level cache."""
     target = host_target()
-    for lhs, rhs, blocking in [(x, y, b) for x, y in LAYOUTS for b in (Blocking(), replace(SHARED, depth=768))]:
+    for lhs, rhs, blocking in [(x, y, b) for x, y in LAYOUTS for b in (CacheBlocking(), replace(SHARED, depth=768))]:
         with blocked(blocking):
             size = emit_kernel(contraction("g", lhs, rhs, PACKED), target).scratch_bytes
         assert isinstance(size, int)

@@ -11,7 +11,7 @@ from dyn import dtypes
 from dyn.backends.base import Source
 from dyn.backends.x86 import X86Backend, host_target, target_for
 from dyn.dtypes import DType
-from dyn.lower.x86.emit import KernelText, emit_kernel, link
+from dyn.lower.x86.emit import X86KernelText, emit_kernel, link
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import (
     Apply,
@@ -47,7 +47,7 @@ def runnable() -> list[Target]:
 class Compiled:
     """A kernel that can be called."""
 
-    def __init__(self, kernel: Kernel, text: KernelText, address: int) -> None:
+    def __init__(self, kernel: Kernel, text: X86KernelText, address: int) -> None:
         self.kernel, self.text = kernel, text
         self._function = _FUNCTION(address)
 
@@ -74,7 +74,7 @@ class Compiled:
 def compile_kernels(kernels: Sequence[Kernel], target: Target | None = None) -> list[Compiled]:
     """Compile kernels in one module; their names are made unique."""
     backend = X86Backend(target)
-    texts: list[KernelText] = []
+    texts: list[X86KernelText] = []
     for i, kernel in enumerate(kernels):
         check(kernel)
         named = Kernel(f"{kernel.name}.{i}", kernel.buffers, kernel.dims, kernel.scratch, kernel.body)

@@ -18,8 +18,8 @@ PACKAGE = Path(__file__).resolve().parents[2] / "dyn"
 
 # The number of each room: a folder of dyn/, or a file beside them.
 ROOMS = {
-    "source": 0, "errors": 0, "config": 0, "events": 0, "ending": 0, "forking": 0, "dtypes": 0, "short": 0,
-    "frozen": 0,
+    "source": 0, "errors": 0, "config": 0, "events": 0, "shutdown": 0, "fork_safety": 0, "dtypes": 0,
+    "dtype_aliases": 0, "frozen": 0,
     "integers": 0, "version": 0,
     "shapes": 1,
     "ir": 2,
@@ -27,8 +27,8 @@ ROOMS = {
     "trace": 4, "stitch": 4,
     "schedule": 5, "lower": 5,
     "runtime": 6, "backends": 6, "hosts": 6,
-    "record": 7, "pipeline": 7, "explain": 7, "profiling": 7, "array": 7, "call": 7, "specialize": 7, "api": 7,
-    "eager": 7, "transforms": 7, "custom": 7, "checkpoint_policies": 7, "checkpointing": 7, "tree": 7,
+    "compilation_record": 7, "pipeline": 7, "explain": 7, "profiling": 7, "array": 7, "call": 7, "specialize": 7,
+    "api": 7, "eager": 7, "transforms": 7, "custom": 7, "checkpoint_policies": 7, "checkpointing": 7, "tree": 7,
     "callbacks": 7, "jupyter": 7, "debug": 7, "foreign": 7, "native_callable": 7,
     "lax": 8, "numpy": 8, "nn": 8, "random": 8, "interop": 8,
     "__init__": 9, "doctor": 9, "commands": 9, "__main__": 9,
@@ -37,12 +37,23 @@ ROOMS = {
 # Among rooms of one number these may import those left of them; no others know each other.
 LEFT_TO_RIGHT = [
     ("frozen", "source", "errors", "config", "events"),
-    ("frozen", "source", "errors", "dtypes", "short"),
+    ("frozen", "source", "errors", "dtypes", "dtype_aliases"),
     ("schedule", "lower"),
     ("runtime", "backends"),
     ("runtime", "hosts"),
-    ("record", "pipeline", "explain", "array", "call", "specialize", "api", "eager", "transforms", "custom"),
-    ("record", "pipeline", "explain", "profiling"),
+    (
+        "compilation_record",
+        "pipeline",
+        "explain",
+        "array",
+        "call",
+        "specialize",
+        "api",
+        "eager",
+        "transforms",
+        "custom",
+    ),
+    ("compilation_record", "pipeline", "explain", "profiling"),
     ("call", "native_callable", "api"),
     ("eager", "transforms", "checkpoint_policies", "checkpointing"),
     ("array", "api", "eager", "transforms", "custom", "callbacks", "debug"),

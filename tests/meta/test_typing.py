@@ -104,7 +104,7 @@ def test_the_short_names_are_the_dtypes() -> None:
 
 
 def test_checkers_know_every_method_that_traced_arrays_have() -> None:
-    tree = ast.parse((ROOT / "dyn" / "short.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "dyn" / "dtype_aliases.py").read_text(encoding="utf-8"))
     (protocol,) = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == "_Annotated"]
     told = {node.name for node in protocol.body if isinstance(node, ast.FunctionDef)}
     assert told >= METHODS.keys()

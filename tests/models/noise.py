@@ -18,9 +18,9 @@ from dyn.backends.reference import bind_symbols
 from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.ir.core import Function, Op, Value, attr_values
+from dyn.ir.data_dependent import bound_dim
 from dyn.ir.differentiate import leading_to
 from dyn.ir.evaluate import RegionFunction
-from dyn.ir.measured import bound_dim
 from dyn.ir.opdef import OpKind
 from dyn.shapes import Symbol
 

@@ -13,7 +13,7 @@ import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import ShapeError, UndecidedDimError, UnsupportedOpError
 from dyn.ir.core import Function
-from dyn.ir.measured import measured_dims
+from dyn.ir.data_dependent import data_dependent_dims
 from tests.canary import watched
 from tests.numpy.differential import compare, rendered, trace
 
@@ -280,7 +280,7 @@ def function_of(program: Callable[..., Any], *specs: str) -> Function:
 
 def test_one_mask_is_measured_once() -> None:
     function = function_of(lambda x, m: (x[m] + x[m], dnp.nonzero(m)), "float32 n", "bool n")
-    assert len(list(measured_dims(function.ops))) == 1
+    assert len(list(data_dependent_dims(function.ops))) == 1
 
 
 def test_what_is_written_out_twice_measures_twice() -> None:

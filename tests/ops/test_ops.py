@@ -25,13 +25,13 @@ from dyn.ir.opdef import (
     NOT_YET,
     REGISTRY,
     Composite,
-    Elements,
-    Library,
+    ElementLoops,
+    LibraryRoutine,
     NoBatch,
     NoGrad,
     OpDef,
     OpKind,
-    Reduction,
+    ReductionLoops,
     Sample,
 )
 from dyn.ir.parser import parse_function
@@ -97,9 +97,9 @@ def test_every_rule_is_set(name: str) -> None:
     assert isinstance(opdef.vjp, NoGrad) == isinstance(opdef.jvp, NoGrad)
     assert opdef.batch is NOT_YET or isinstance(opdef.batch, NoBatch) or callable(opdef.batch)
     assert opdef.stablehlo is NOT_YET or isinstance(opdef.stablehlo, Codec)
-    assert isinstance(opdef.loops, Library | Composite) == (opdef.kind is OpKind.OPAQUE)
+    assert isinstance(opdef.loops, LibraryRoutine | Composite) == (opdef.kind is OpKind.OPAQUE)
     assert not isinstance(opdef.loops, Composite) or opdef.simplify is not None
-    assert (opdef.loops is None) == (opdef.kind is OpKind.MEASURE)
+    assert (opdef.loops is None) == (opdef.kind is OpKind.DATA_DEPENDENT_SIZE)
     assert opdef.kind is OpKind.VIEW or not opdef.keeps_order
 
 
@@ -116,7 +116,7 @@ def test_samples_have_sizes_0_and_1_and_more(name: str) -> None:
     samples = op_samples(name)
     assert samples
     sizes = {n for s in samples for shape in (*(x.shape for x in s.operands), s.attrs.get("shape", ())) for n in shape}
-    if REGISTRY[name].kind in (OpKind.GENERATE, OpKind.MEASURE):
+    if REGISTRY[name].kind in (OpKind.GENERATE, OpKind.DATA_DEPENDENT_SIZE):
         return
     assert sizes >= {0, 1}
     assert max(sizes) > 1
@@ -125,7 +125,7 @@ def test_samples_have_sizes_0_and_1_and_more(name: str) -> None:
 def test_reductions_combine_with_monoids() -> None:
     for name in OPS:
         loops = REGISTRY[name].loops
-        if isinstance(loops, Reduction):
+        if isinstance(loops, ReductionLoops):
             assert {loops.combine(s.attrs) for s in op_samples(name)} <= MONOIDS
 
 
@@ -256,7 +256,7 @@ def run_loops(op: Op, arrays: Sequence[Array], sizes: dict[Symbol, int]) -> Arra
     k = Interpreter(sizes)
     shape = tuple(evaluate(d, sizes) for d in op.result.shape)
     result = np.zeros(shape, op.result.dtype.np)
-    assert isinstance(op.opdef.loops, Elements)
+    assert isinstance(op.opdef.loops, ElementLoops)
 
     def get(i: int, index: tuple[Dim, ...], mask: Any = None, other: Any = None) -> Any:
         if mask is not None and not mask:
@@ -275,7 +275,7 @@ FORMULAS = {
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "digamma", "erf_inv", "erfc", "lgamma", "sinh",
     "trigamma", "xla_erf_inv",
 }  # fmt: skip
-ELEMENT_OPS = [name for name in OPS if isinstance(REGISTRY[name].loops, Elements)]
+ELEMENT_OPS = [name for name in OPS if isinstance(REGISTRY[name].loops, ElementLoops)]
 
 
 @pytest.mark.parametrize("name", ELEMENT_OPS)

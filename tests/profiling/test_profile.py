@@ -23,7 +23,7 @@ from dyn.backends import recording
 from dyn.backends.runtime import native_runtime
 from dyn.errors import DynError, ShapeError
 from dyn.profiling.averages import HOST
-from dyn.profiling.events import Launch
+from dyn.profiling.events import LaunchEvent
 from dyn.profiling.session import Profile
 from dyn.runtime.launch import THRESHOLDS
 from dyn.runtime.recorder import Chunk, Thread
@@ -79,7 +79,7 @@ def test_a_launch_is_told_with_its_kernel_sizes_and_bytes() -> None:
         covers(launch)
 
 
-def covers(launch: Launch) -> None:
+def covers(launch: LaunchEvent) -> None:
     """The pieces of a launch cut its grid, and lie within its time."""
     assert launch.grid is not None
     pieces = sorted(launch.pieces, key=lambda piece: piece.begin)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dyn.schedule import plan
-from dyn.schedule.known import KnownGroups
+from dyn.schedule.launch_cache import KnownGroups
 
 
 @pytest.fixture(autouse=True)

@@ -16,9 +16,9 @@ import dyn
 import dyn.numpy as dnp
 from dyn import config
 from dyn.api import Jitted
-from dyn.backends.deferred import State, finish
+from dyn.backends.deferred import DeferredState, finish
 from dyn.schedule.launch import Launch, walk_launches
-from dyn.specialize.code import CODES
+from dyn.specialize.shared_code import CODES
 from dyn.stitch.groups import GroupKind
 
 Array = np.ndarray[Any, Any]
@@ -251,5 +251,5 @@ def test_a_failed_kernel_leaves_the_general_plan(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr("dyn.specialize.program.addresses_of", refused)
         first = f(a, b)
         assert finish()
-        assert State.FAILED in version.program.deferred_states().values()
+        assert DeferredState.FAILED in version.program.deferred_states().values()
         assert _bits(f(a, b)) == _bits(first)

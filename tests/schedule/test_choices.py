@@ -16,7 +16,7 @@ from dyn import dtypes, lax
 from dyn.interop.stablehlo import load
 from dyn.ops.choices import Choice, choice_of
 from dyn.ops.regions import scalar_region
-from dyn.pipeline import Record, optimize
+from dyn.pipeline import CompilationRecord, optimize
 from dyn.schedule.target import Target
 from dyn.schedule.x86 import tables
 from dyn.trace.function import LeafSpec, trace_function
@@ -217,7 +217,7 @@ def test_whatever_it_starts_from(body: str, start: float, place: int, seed: int)
 
 def steps(program: Callable[..., Any], *axes: int | str) -> list[str]:
     traced = trace_function(lambda xs: program(*xs), "program", [LeafSpec("x", dtypes.float32, axes)])
-    done = optimize(traced, Target("x86", "x86-64-v4", vector_bytes=64, registers=32), Record())
+    done = optimize(traced, Target("x86", "x86-64-v4", vector_bytes=64, registers=32), CompilationRecord())
     return ["; ".join(v.steps) for launch in done.launches for v in launch.variants]
 
 

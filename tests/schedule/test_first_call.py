@@ -16,7 +16,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn import config
 from dyn.backends.deferred import finish
-from dyn.specialize.code import CODES
+from dyn.specialize.shared_code import CODES
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]

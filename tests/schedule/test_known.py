@@ -10,9 +10,9 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn.schedule import known, plan
-from dyn.schedule.known import AskedFacts, KnownGroups
+from dyn.schedule import launch_cache, plan
 from dyn.schedule.launch import Condition, Launch, Variant
+from dyn.schedule.launch_cache import AskedFacts, KnownGroups
 from dyn.shapes import Dim, Facts
 
 F32 = "float32"
@@ -109,13 +109,13 @@ def test_each_dim_of_a_known_group_is_put_over_once(
     table()
     _texts(_softmax, ("n", "m"))
     asked: list[Dim] = []
-    substitute = known.substitute
+    substitute = launch_cache.substitute
 
     def note(dim: Dim, symbols: Any) -> Dim:
         asked.append(dim)
         return substitute(dim, symbols)
 
-    monkeypatch.setattr(known, "substitute", note)
+    monkeypatch.setattr(launch_cache, "substitute", note)
     _texts(_softmax, ("n", "m"))
     assert asked
     assert len(asked) == len(set(asked))
@@ -142,7 +142,7 @@ def test_other_facts_are_other_launches(table: Callable[[], KnownGroups], made: 
 
 
 def test_all_of_a_launch_is_kept() -> None:
-    """A field that is new here, and has dims, values or texts, has to be rewritten in ``dyn.schedule.known``."""
+    """A field that is new here, and has dims, values or texts, has to be rewritten in ``dyn.schedule.launch_cache``."""
     names = {kind.__name__: {field.name for field in fields(kind)} for kind in (Launch, Variant, Condition)}
     assert names == {
         "Launch": {"group", "buffers", "variants", "temporaries", "when", "bodies", "unless"},

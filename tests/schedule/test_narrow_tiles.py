@@ -9,7 +9,7 @@ import pytest
 
 import dyn
 from dyn import config
-from dyn.specialize.code import CODES
+from dyn.specialize.shared_code import CODES
 
 Array = np.ndarray[Any, Any]
 

@@ -11,9 +11,9 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn import dtypes
-from dyn.pipeline import Record, optimize
+from dyn.pipeline import CompilationRecord, optimize
 from dyn.schedule import parts, plan
-from dyn.schedule.known import KnownGroups
+from dyn.schedule.launch_cache import KnownGroups
 from dyn.schedule.target import Target
 from dyn.schedule.x86 import tables
 from dyn.trace.function import LeafSpec, trace_function
@@ -85,7 +85,7 @@ def test_an_infinite_element_or_a_nan_makes_a_nan() -> None:
 def passes(program: Program, *axes: int | str) -> int:
     """The kernels in parts."""
     traced = trace_function(lambda xs: program(*xs), "program", [LeafSpec("x", dtypes.float32, axes)])
-    done = optimize(traced, Target("x86", "x86-64-v4", vector_bytes=64, registers=32), Record())
+    done = optimize(traced, Target("x86", "x86-64-v4", vector_bytes=64, registers=32), CompilationRecord())
     return sum(v.note.endswith(", parts") for launch in done.launches for v in launch.variants)
 
 

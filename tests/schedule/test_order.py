@@ -17,7 +17,7 @@ import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.errors import IRError
 from dyn.ops.scalar import Scalar
-from dyn.pipeline import Record, optimize
+from dyn.pipeline import CompilationRecord, optimize
 from dyn.schedule.kernel import Apply, Buffer, Const, Kernel, Load, Loop, Ref, Role, Store, check, scalar_fold
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.launch import Launch
@@ -107,7 +107,7 @@ def test_threads_change_no_bit() -> None:
 def launches(program: Callable[..., Any], *shapes: str) -> tuple[Launch, ...]:
     leaves = [LeafSpec(f"x{i}", dtypes.float32, tuple(shape.split())) for i, shape in enumerate(shapes)]
     traced = trace_function(lambda xs: program(*xs), "program", leaves)
-    return optimize(traced, Target("x86", "x86-64-v4", vector_bytes=64, registers=32), Record()).launches
+    return optimize(traced, Target("x86", "x86-64-v4", vector_bytes=64, registers=32), CompilationRecord()).launches
 
 
 def _normal(x: Any, axis: int) -> Any:

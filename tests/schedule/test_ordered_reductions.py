@@ -19,7 +19,7 @@ from dyn.ir.evaluate import run_sample
 from dyn.ir.opdef import REGISTRY, OpDef, Sample
 from dyn.ir.types import TensorType
 from dyn.lower.gpu.dialect import dialect_of
-from dyn.pipeline import Optimized, Record, optimize
+from dyn.pipeline import CompilationRecord, Optimized, optimize
 from dyn.schedule.kernel import Buffer, Carry, Const, Expr, Kernel, Loop, Ref, Role, Store, check
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.target import Target
@@ -105,7 +105,7 @@ def places(x: Any, axis: int) -> Any:
 
 def lowered(program: Callable[..., Any], *axes: int | str) -> Optimized:
     traced = trace_function(lambda xs: program(*xs), "program", [LeafSpec("x", dtypes.float32, axes)])
-    return optimize(traced, Target("x86", "x86-64-v4", vector_bytes=64, registers=32), Record())
+    return optimize(traced, Target("x86", "x86-64-v4", vector_bytes=64, registers=32), CompilationRecord())
 
 
 def kernels(done: Optimized) -> str:

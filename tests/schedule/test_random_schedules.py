@@ -21,7 +21,7 @@ from dyn.schedule import tiles
 from dyn.schedule.axes import Axis, AxisKind, axis
 from dyn.schedule.gpu import tables as gpu
 from dyn.schedule.kernel import Operand, Role, Tile
-from dyn.schedule.known import KnownGroups
+from dyn.schedule.launch_cache import KnownGroups
 from dyn.schedule.loops import Loops, Phase, ScheduleError
 from dyn.schedule.nest import Nest, Stage
 from dyn.schedule.nests import loop_nest, stitch_nest

@@ -26,7 +26,7 @@ from dyn.shapes import (
     symbol,
 )
 from dyn.shapes import facts as facts_module
-from dyn.shapes.walk import last_measured
+from dyn.shapes.walk import last_data_dependent
 from dyn.source import Loc
 from tests.threads import in_threads
 
@@ -596,7 +596,7 @@ def test_sizes_that_add_up_to_nothing_are_nothing() -> None:
 def test_what_is_measured_is_said_in_terms_of_what_is_known_before() -> None:
     """However the equality is written, and whichever symbol is older."""
     early = symbol("later_argument")
-    first, second = (as_dim(symbol(name, measured=True)) for name in "pq")
+    first, second = (as_dim(symbol(name, data_dependent=True)) for name in "pq")
     late = as_dim(symbol("r"))
     for lhs, rhs in ((first, late), (late, first), (first + n, late), (2 * late - first, n)):
         facts = given((EQ, lhs, rhs))
@@ -613,7 +613,7 @@ def test_what_is_measured_is_said_in_terms_of_what_is_known_before() -> None:
 def test_nothing_rests_on_a_dim_that_is_known_later():
     """``n >= k + 5`` implies ``n >= 5``, and is looked at when ``k`` is measured: an op before that needs the other."""
     n, m = as_dim(symbol("n")), as_dim(symbol("m"))
-    k, p = (as_dim(symbol(name, measured=True)) for name in "kp")
+    k, p = (as_dim(symbol(name, data_dependent=True)) for name in "kp")
     late = given((RelKind.GE, n, k + 5))
     five = Relation(RelKind.GE, n, 5, Reason("there are five"))
     assert late.ask(five).unknown
@@ -633,10 +633,10 @@ def test_nothing_rests_on_a_dim_that_is_known_later():
     assert second.ge(k, n).unknown, "p is measured after k"
     assert second.ge(k + p, n + p).proved
     assert second.known_by(-1).relations == ()
-    assert [r.describe() for r in second.known_by(last_measured(k)).relations] == ["k >= 4"]
-    assert second.known_by(last_measured(p)) is second
+    assert [r.describe() for r in second.known_by(last_data_dependent(k)).relations] == ["k >= 4"]
+    assert second.known_by(last_data_dependent(p)) is second
     late_first = given((RelKind.GE, p, n), (RelKind.GE, k, 4), (RelKind.GE, n, 2))
-    assert [r.describe() for r in late_first.known_by(last_measured(k)).relations] == ["k >= 4", "n >= 2"]
+    assert [r.describe() for r in late_first.known_by(last_data_dependent(k)).relations] == ["k >= 4", "n >= 2"]
     assert late_first.ge(n, 2).proved
     assert late_first.ge(k, 3).proved
     assert late_first.assume(Relation(GE, k, 6, REASON)).ge(k, 6).proved

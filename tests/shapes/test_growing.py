@@ -19,10 +19,10 @@ from dyn.shapes import (
     mod,
     symbol,
 )
-from dyn.shapes.gather import relevant_inequalities
 from dyn.shapes.joins import has_part
-from dyn.shapes.models import Model
+from dyn.shapes.models import Assignment
 from dyn.shapes.relation import Why
+from dyn.shapes.relevant_inequalities import relevant_inequalities
 from tests.shapes.worlds import REASON, SYMBOLS
 
 a, b, c, d = map(as_dim, SYMBOLS)
@@ -75,20 +75,20 @@ def test_models_are_made_once():
     (first, *_) = facts._models
     assert first.but(SYMBOLS[0], 3) is first.but(SYMBOLS[0], 3)
     assert first.but(SYMBOLS[0], 3).but(SYMBOLS[1], 4) is first.but(SYMBOLS[1], 4).but(SYMBOLS[0], 3)
-    several: list[Model] = [first.but(SYMBOLS[0], size) for size in range(500)]
+    several: list[Assignment] = [first.but(SYMBOLS[0], size) for size in range(500)]
     assert len(first.table.models) < 100 < len(several)
 
 
 def test_questions_about_each_of_many_slices(monkeypatch: pytest.MonkeyPatch):
     """As many values are computed for the last slice of a sum as for one before it."""
     computed: list[int] = [0]
-    original = Model._keep
+    original = Assignment._keep
 
-    def keep(model: Model, atom: object) -> int | None:
+    def keep(model: Assignment, atom: object) -> int | None:
         computed[0] += atom not in model.terms
         return original(model, atom)  # type: ignore[arg-type]  # what it is, it is told
 
-    monkeypatch.setattr(Model, "_keep", keep)
+    monkeypatch.setattr(Assignment, "_keep", keep)
     count = 40
     facts, total = Facts.none(), dim_max(a - count, 0)
     taken: list[int] = []

@@ -22,7 +22,7 @@ from dyn.shapes import (
     numel_relation,
     symbol,
 )
-from dyn.shapes.cases import replace_atom
+from dyn.shapes.case_proofs import replace_atom
 from dyn.shapes.expr import Atom, atom_dim
 from dyn.shapes.order import is_less, leading_term
 from dyn.shapes.poly import single

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dyn.lower.gpu.dialect import Dialect
-from dyn.lower.gpu.emit import KernelText
+from dyn.lower.gpu.emit import GpuKernelText
 from tests.shim import unit
 
 
@@ -30,7 +30,9 @@ class ShimError(Exception):
 class ShimModule:
     """Kernels of one dialect in one translation unit, compiled once for warps of ``warp`` lanes."""
 
-    def __init__(self, texts: Sequence[KernelText], dialect: Dialect, warp: int = 32, *, races: bool = False) -> None:
+    def __init__(
+        self, texts: Sequence[GpuKernelText], dialect: Dialect, warp: int = 32, *, races: bool = False
+    ) -> None:
         self.dialect, self.warp = dialect, warp
         self.symbols = tuple([text.symbol for text in texts])
         self._path = unit.build([(text.symbol, text.text) for text in texts], warp, races=races)

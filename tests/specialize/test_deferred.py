@@ -19,13 +19,13 @@ import dyn
 import dyn.numpy as dnp
 from dyn import config, nn
 from dyn.api import Jitted
-from dyn.backends.deferred import MOST_MADE, DeferredKernels, State, finish
+from dyn.backends.deferred import MOST_MADE, DeferredKernels, DeferredState, finish
 from dyn.backends.programs import Deferred, Found, parse_found
 from dyn.errors import ArgumentError, CompileError
 from dyn.schedule.kernel_text import kernel_name
 from dyn.schedule.launch import walk_launches
-from dyn.specialize.code import CODES
 from dyn.specialize.program import Program
+from dyn.specialize.shared_code import CODES
 from dyn.specialize.version import Version
 from tests.threads import in_threads
 
@@ -53,7 +53,7 @@ def _names(version: Version) -> list[str]:
     return [kernel_name(v.kernel) for v in variants if v.deferred and v.note.endswith("nothing stretched")]
 
 
-def _states(f: Jitted) -> list[State]:
+def _states(f: Jitted) -> list[DeferredState]:
     """The states of the kernels that are for sizes which agree."""
     return [v.program.deferred_states()[name] for v in f._versions.in_order for name in _names(v)]
 
@@ -73,20 +73,20 @@ def test_a_first_call_compiles_what_its_sizes_choose() -> None:
     f = _add()
     x, y = _array(5, 7), _array(5, 7, seed=1)
     np.testing.assert_array_equal(f(x, y), x + y)
-    assert _states(f) == [State.MADE]
+    assert _states(f) == [DeferredState.MADE]
 
 
 def test_a_call_that_meets_a_condition_has_the_variant_compiled() -> None:
     f = _add()
     x, row, y = _array(5, 7), _array(1, 7), _array(5, 7, seed=1)
     f(x, row)
-    assert _states(f) == [State.NOT_YET]
+    assert _states(f) == [DeferredState.NOT_YET]
     assert "nothing stretched: when" in (text := str(f.explain()))
     assert ", not compiled yet\n" in text
     with dyn.profile() as before:
         first = f(x, y)
     assert finish()
-    assert _states(f) == [State.MADE]
+    assert _states(f) == [DeferredState.MADE]
     assert ", compiled\n" in str(f.explain())
     with dyn.profile() as after:
         np.testing.assert_array_equal(f(x, y), first)
@@ -145,7 +145,7 @@ def test_calls_by_the_native_entry_have_them_compiled_too(monkeypatch: pytest.Mo
     for _ in range(3):
         np.testing.assert_array_equal(f(x, y), x + y)
     assert finish()
-    assert _states(f) == [State.MADE]
+    assert _states(f) == [DeferredState.MADE]
     np.testing.assert_array_equal(f(x, y), x + y)
 
 
@@ -157,12 +157,12 @@ def test_settings_say_when() -> None:
         f(x, row)
         f(x, y)
         assert finish()
-        assert _states(f) == [State.NOT_YET]
+        assert _states(f) == [DeferredState.NOT_YET]
     with config.override(variants="all"):
         g = _add()
         g(x, row)
-        assert _states(g) == [State.MADE]
-    assert _states(f) == [State.MADE], "they are no part of what tells programs apart: both have the same code"
+        assert _states(g) == [DeferredState.MADE]
+    assert _states(f) == [DeferredState.MADE], "they are no part of what tells programs apart: both have the same code"
     with pytest.raises(ArgumentError, match="name one of background, all, none"), config.override(variants="some"):
         pass
 
@@ -198,7 +198,7 @@ def test_at_most_some_of_each_launch_are_made() -> None:
     assert maker.asked == ["k5", "k0", "k1", "k2", "other"]
     assert len(maker.asked) == MOST_MADE + 1
     states = made.states()
-    assert states["k3"] is states["k4"] is states["both"] is State.TOO_MANY
+    assert states["k3"] is states["k4"] is states["both"] is DeferredState.TOO_MANY
     made.make()
     assert len(maker.asked) == MOST_MADE + 1
 
@@ -220,7 +220,7 @@ def test_what_fails_is_told_once_and_not_tried_again(
         for _ in range(3):
             np.testing.assert_array_equal(f(x, y), x + y)
             assert finish()
-    assert _states(f) == [State.FAILED]
+    assert _states(f) == [DeferredState.FAILED]
     assert len(asked) == 1
     told = [record.getMessage() for record in caplog.records if "could not be compiled" in record.getMessage()]
     assert len(told) == 1
@@ -252,12 +252,12 @@ def test_a_program_that_dies_meanwhile() -> None:
     del f, version
     gc.collect()
     kernels.make()
-    assert kernels.states()[name] is State.NOT_YET
+    assert kernels.states()[name] is DeferredState.NOT_YET
     g = _add()
     g(x, x)
     g(x, x)
     assert finish()
-    assert kernels.states()[name] is State.MADE
+    assert kernels.states()[name] is DeferredState.MADE
 
 
 # --- many at once -----------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_threads_that_call_while_a_variant_is_compiled() -> None:
 
     assert in_threads(call, range(4)) == [0] * 4
     assert finish()
-    assert _states(f) == [State.MADE]
+    assert _states(f) == [DeferredState.MADE]
 
 
 _PRELUDE = """
@@ -417,10 +417,10 @@ def test_prepare() -> None:
     spec = dyn.ShapeDtypeStruct((5, 7), "float32")
     f.prepare([(_array(5, 7), _array(1, 7))])
     assert f.cache_info()[:2] == (1, 0)
-    assert _states(f) == [State.NOT_YET]
+    assert _states(f) == [DeferredState.NOT_YET]
     f.prepare([{"x": spec, "y": spec}, (spec, 2.0)])
     assert f.cache_info()[:2] == (2, 0)
-    assert State.MADE in _states(f)
+    assert DeferredState.MADE in _states(f)
     f(_array(3, 4), _array(3, 4))
     assert f.cache_info()[:2] == (2, 1)
 
@@ -457,7 +457,7 @@ def test_prepare_of_arrays_of_others(require_module: Callable[[str], Any]) -> No
     torch = require_module("torch")
     f = _add()
     f.prepare([(torch.zeros(5, 7), torch.zeros(5, 7))])
-    assert _states(f) == [State.MADE]
+    assert _states(f) == [DeferredState.MADE]
 
 
 # --- the same results -------------------------------------------------------------------------------------------------
@@ -515,4 +515,4 @@ def test_the_example_of_the_documentation() -> None:
     exec(compile(code, "schedules.md", "exec"), names)
     assert finish()
     states = names["add"]._versions.in_order[0].program.deferred_states()
-    assert list(states.values()).count(State.MADE) == 3
+    assert list(states.values()).count(DeferredState.MADE) == 3

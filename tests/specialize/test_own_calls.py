@@ -11,7 +11,7 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn import eager, lax, random
-from dyn.specialize.code import CODES
+from dyn.specialize.shared_code import CODES
 
 SIZES = (0, 1, 2, 7, 64, 1000)
 

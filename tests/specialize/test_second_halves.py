@@ -13,9 +13,9 @@ import dyn.numpy as dnp
 from dyn.errors import ShapeError
 from dyn.trace.context import current_trace
 from dyn.trace.gradients import linearize
-from dyn.trace.halves import Half, halve
-from dyn.trace.joint import FirstHalf
+from dyn.trace.joint_function import FirstHalf
 from dyn.trace.pytree import register_node
+from dyn.trace.split_linearization import Half, split_derivative
 from dyn.transforms import SecondHalf
 from tests.trace.test_crossing import FEATURES, attention
 
@@ -50,7 +50,7 @@ class Differentiated:
             trace = current_trace()
             assert trace is not None
             found = linearize(trace, function, args, tuple([f"args[{n}]" for n in range(len(args))]), "f")
-            residuals, half = halve(trace, found, forward=False)
+            residuals, half = split_derivative(trace, found, forward=False)
             return Recorded(SecondHalf(half), found.result(), residuals)
 
         self.first, self.plain = dyn.jit(recorded), function

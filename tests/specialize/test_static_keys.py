@@ -14,7 +14,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn.trace.static import Static, is_plain, same_static
+from dyn.trace.static_keys import Static, is_plain, same_static
 
 
 class Pair(NamedTuple):

@@ -14,7 +14,7 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn import lax
-from dyn.specialize.code import CODES
+from dyn.specialize.shared_code import CODES
 from tests.threads import in_threads
 
 X = np.arange(1, 6, dtype=np.float32)

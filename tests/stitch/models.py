@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from dyn import config, dtypes
+from dyn.compilation_record import CompilationRecord
 from dyn.dtypes import DType
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Function, ParamInfo, Value
 from dyn.ir.types import TensorType
 from dyn.ops.gather import take_attrs
 from dyn.pipeline import Optimized, optimize
-from dyn.record import Record
 from dyn.schedule.target import Target
 from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, as_dim, broadcast
 from dyn.shapes import symbol as new_symbol
@@ -165,7 +165,7 @@ def optimized(function: Function, target: Target = TARGET) -> Optimized:
     """A function through all passes, verified after each."""
     traced = TracedFunction(function, (), (), None)  # pyright: ignore[reportArgumentType]  # no tree is asked for
     with config.override(verify_ir=True):
-        return optimize(traced, target, Record())
+        return optimize(traced, target, CompilationRecord())
 
 
 def transformer(layers: int, width: int = 64) -> Function:

@@ -15,10 +15,10 @@ from dyn import config
 from dyn.backends import host_programs
 from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.x86 import X86Backend, host_target
+from dyn.compilation_record import CompilationRecord
 from dyn.errors import IRError, NotYetError, ShapeError
 from dyn.ir.printer import print_function
 from dyn.pipeline import Optimized, compile_program, optimize
-from dyn.record import Record
 from dyn.trace.function import TracedFunction
 from tests.stitch.oracle import agree, evaluate_function
 from tests.stitch.programs import Program, programs
@@ -61,13 +61,13 @@ class _Guards:
 def run_program(program: Program) -> None:
     """Compile once, then compare every size. AssertionError where a result differs, or an error on one side only."""
     traced = TracedFunction(program.function, (), (), None)  # pyright: ignore[reportArgumentType]  # no tree is asked for
-    record = Record()
+    record = CompilationRecord()
     with config.override(verify_ir=True):
         optimized = optimize(traced, host_target(), record)
     loaded = compile_program(optimized, (), _BACKEND, record)
     guards = _Guards()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host_programs.Frame, "allocate", guards.hook())
+        patch.setattr(host_programs.CallFrame, "allocate", guards.hook())
         _compare(program, optimized, loaded, guards)
 
 

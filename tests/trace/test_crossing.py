@@ -18,7 +18,7 @@ from dyn.ir.core import Value
 from dyn.ir.types import TensorType
 from dyn.shapes import Dim, as_dim, symbol
 from dyn.trace.context import Trace, current_trace
-from dyn.trace.crossing import Partition, Sizes, _without_common_factor, bytes_of, least_of
+from dyn.trace.runtime_partition import Partition, Sizes, _without_common_factor, bytes_of, least_of
 from tests.trace.test_partition import residuals
 from tests.trace.tracing import guards, leaf, trace
 

@@ -11,7 +11,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn.errors import ShapeError
 from dyn.shapes import Facts, KeptFacts, Reason, Relation, RelKind, SymbolSequence, as_dim, facts
-from dyn.trace.memory import MEMORIES, Memories
+from dyn.trace.symbol_reuse import MEMORIES, Memories
 from tests.threads import in_threads
 
 REASON = Reason("it was said")
@@ -41,9 +41,9 @@ def ones(*shape: int) -> Any:
 
 def test_a_program_that_asks_again_is_given_the_same_symbols() -> None:
     sequence = SymbolSequence()
-    first = [sequence.symbol("n", "x.shape[0]"), sequence.symbol("k", "a count", measured=True)]
+    first = [sequence.symbol("n", "x.shape[0]"), sequence.symbol("k", "a count", data_dependent=True)]
     sequence.restart()
-    assert [sequence.symbol("n", "x.shape[0]"), sequence.symbol("k", "a count", measured=True)] == first
+    assert [sequence.symbol("n", "x.shape[0]"), sequence.symbol("k", "a count", data_dependent=True)] == first
     assert len(sequence) == 2
 
 
@@ -53,7 +53,7 @@ def test_from_where_it_asks_for_others_they_are_fresh(other: tuple[str, str, boo
     zero, one, two = (sequence.symbol(name, "x.shape[0]") for name in "anc")
     sequence.restart()
     same = sequence.symbol("a", "x.shape[0]")
-    different = sequence.symbol(other[0], other[1], measured=other[2])
+    different = sequence.symbol(other[0], other[1], data_dependent=other[2])
     last = sequence.symbol("c", "x.shape[0]")
     assert same is zero
     assert different is not one

@@ -8,10 +8,10 @@ from typing import Any
 
 from dyn.errors import ArgumentError, ShapeError
 from dyn.interop.jax.expressions import UnreadableError, evaluate, linear, names_in
-from dyn.interop.jax.sizes import Place, Sizes
+from dyn.interop.jax.sizes import AxisSource, TraceSizes
 from dyn.shapes import parse_shapes
 from dyn.trace.signature import Signature
-from dyn.trace.static import Static
+from dyn.trace.static_keys import Static
 
 #: The axes of a leaf: numbers, names and expressions of names, "_" for a name of its own, None for the size at hand.
 #: None: it is not declared.
@@ -21,7 +21,7 @@ MOST_VARYING = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class CallTree:
     """Facts about calls whose arguments make one tree.
 
     For each leaf its name, and what ``shapes=`` says of its axes. ``symbolic`` are the leaves that have symbolic axes,
@@ -43,7 +43,7 @@ class Plan:
             return tuple(shape)
         return tuple([size if own is None else None for own, size in zip(declared, shape, strict=True)])
 
-    def widened(self, before: Sequence[tuple[int, ...]], now: Sequence[tuple[int, ...]]) -> Plan | None:
+    def widened(self, before: Sequence[tuple[int, ...]], now: Sequence[tuple[int, ...]]) -> CallTree | None:
         """The plan with those axes symbolic that differ between two calls; None where that is no plan for both."""
         declared, varying = list(self.declared), list(self.varying)
         for leaf in self.fixed:
@@ -63,11 +63,11 @@ class Plan:
 
 def plan_of(
     names: Sequence[str], declared: Sequence[Axes], donated: Sequence[int], varying: tuple[str, ...] = ()
-) -> Plan:
+) -> CallTree:
     """The plan for leaves whose axes are declared so."""
     symbolic = tuple([n for n, axes in enumerate(declared) if axes is not None])
     fixed = tuple([n for n, axes in enumerate(declared) if axes is None or None in axes])
-    return Plan(tuple(names), tuple(declared), symbolic, fixed, tuple(donated), varying)
+    return CallTree(tuple(names), tuple(declared), symbolic, fixed, tuple(donated), varying)
 
 
 class Arguments:
@@ -116,7 +116,7 @@ class Arguments:
                 kwargs[one.name] = one.value
         return args, kwargs
 
-    def plan(self, jax: Any, tree: Any, static: Sequence[Static]) -> Plan:
+    def plan(self, jax: Any, tree: Any, static: Sequence[Static]) -> CallTree:
         """The plan for a tree of ``(dynamic, named)``."""
         dynamic, named = jax.tree.unflatten(tree, list(range(tree.num_leaves)))
         skipped = {int(one.name) for one in static if one.name.isdecimal()}
@@ -188,7 +188,7 @@ class Arguments:
 
     # The sizes of a call ------------------------------------------------------------------------------------------
 
-    def sizes(self, plan: Plan, shapes: Sequence[tuple[int, ...]]) -> Sizes:
+    def sizes(self, plan: CallTree, shapes: Sequence[tuple[int, ...]]) -> TraceSizes:
         """The sizes of a call: a name for each symbolic axis. A size of 0 is a number, as JAX's names are at least 1.
 
         Raises ArgumentError for a declaration with another number of axes, ShapeError for sizes that are not what was
@@ -198,14 +198,14 @@ class Arguments:
         for leaf in plan.symbolic:
             axes[leaf] = self._axes(plan.names[leaf], leaf, plan.declared[leaf], shapes[leaf])
         actual: dict[str, int] = {}
-        places: dict[str, Place] = {}
+        places: dict[str, AxisSource] = {}
         # Names by themselves first: the others may be of these.
         for leaf, axis, word, size in _walk(axes, shapes):
             if isinstance(word, str) and word.isidentifier() and word not in actual:
-                actual[word], places[word] = size, Place(leaf, axis)
+                actual[word], places[word] = size, AxisSource(leaf, axis)
         for leaf, axis, word, size in _walk(axes, shapes):
             if isinstance(word, str) and not word.isidentifier():
-                self._solve(word, size, Place(leaf, axis), actual, places)
+                self._solve(word, size, AxisSource(leaf, axis), actual, places)
         self._check(plan, axes, shapes, actual)
         zeros = {name for name, size in actual.items() if size < 1}
         for leaf, words in axes.items():
@@ -213,7 +213,7 @@ class Arguments:
                 size if zeros and isinstance(word, str) and zeros & {*names_in(word)} else word
                 for word, size in zip(words, shapes[leaf], strict=True)
             ])  # fmt: skip
-        return Sizes(
+        return TraceSizes(
             axes,
             {name: size for name, size in actual.items() if name not in zeros},
             {name: place for name, place in places.items() if name not in zeros},
@@ -231,7 +231,9 @@ class Arguments:
         sized = [size if word is None else word for word, size in zip(words, shape, strict=True)]
         return tuple([f"{plain}_{axis}" if word == "_" else word for axis, word in enumerate(sized)])
 
-    def _solve(self, word: str, size: int, place: Place, actual: dict[str, int], places: dict[str, Place]) -> None:
+    def _solve(
+        self, word: str, size: int, place: AxisSource, actual: dict[str, int], places: dict[str, AxisSource]
+    ) -> None:
         missing = [name for name in names_in(word) if name not in actual]
         terms = linear(word)
         if not missing:
@@ -241,11 +243,11 @@ class Arguments:
                 f"{self.signature.name}(): shapes= declares {word!r}, from which {missing[0]} cannot be found.",
                 remedy=f"give {missing[0]} an axis of its own, or write a multiple of it, as in '2*{missing[0]} + 1'.",
             )
-        found = Place(place.leaf, place.axis, terms[missing[0]], terms.get("", 0))
+        found = AxisSource(place.leaf, place.axis, terms[missing[0]], terms.get("", 0))
         actual[missing[0]], places[missing[0]] = (size - found.offset) // found.factor, found
 
     def _check(
-        self, plan: Plan, axes: Mapping[int, tuple[int | str, ...]], shapes: Sequence[tuple[int, ...]],
+        self, plan: CallTree, axes: Mapping[int, tuple[int | str, ...]], shapes: Sequence[tuple[int, ...]],
         actual: Mapping[str, int],
     ) -> None:  # fmt: skip
         for leaf, axis, word, size in _walk(axes, shapes):

@@ -10,11 +10,11 @@ from typing import Any
 
 from dyn.api import Jitted
 from dyn.errors import ArgumentError
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.interop.jax.internals import import_jax
-from dyn.interop.jax.programs import Family
+from dyn.interop.jax.programs import ProgramFamily
 from dyn.trace.pytree import TreeSpec, flatten, unflatten, unflatten_sorted
-from dyn.trace.signature import Bound, Signature
+from dyn.trace.signature import BoundArguments, Signature
 from dyn.trace.tracer import Tracer
 
 #: So many functions are remembered, the latest used.
@@ -140,7 +140,7 @@ class JaxCallable:
         plain = function.function if isinstance(function, Jitted) and not function.declares else function
         self._signature = Signature(plain, None, numbers, names)
         self._lock = lock()
-        self._families: dict[Any, Family] = {}
+        self._families: dict[Any, ProgramFamily] = {}
 
     def __repr__(self) -> str:
         return f"dyn.interop.jax.call({self.function!r})"
@@ -162,7 +162,7 @@ class JaxCallable:
         made_tree: _Tree = version.told
         return unflatten(made_tree.outer, made_tree.leaves(jax, results))
 
-    def _family(self, jax: Any, bound: Bound, tree: _Tree) -> Family:
+    def _family(self, jax: Any, bound: BoundArguments, tree: _Tree) -> ProgramFamily:
         key = (tree, bound.static, bound.keywords)
         found = self._families.get(key)
         if found is None:
@@ -172,15 +172,15 @@ class JaxCallable:
                     found = self._families[key] = self._make(jax, bound, tree)
         return found
 
-    def _make(self, jax: Any, bound: Bound, tree: _Tree) -> Family:
+    def _make(self, jax: Any, bound: BoundArguments, tree: _Tree) -> ProgramFamily:
         # What is kept must not keep the arrays of this call.
-        form = Bound([], bound.tree, bound.static, bound.keywords)
+        form = BoundArguments([], bound.tree, bound.static, bound.keywords)
 
         def body(tracers: list[Tracer]) -> tuple[list[Any], _Tree]:
             made = self._signature.call(form, tree.leaves(jax, tracers), unflatten_sorted)
             return _Tree.of(jax, *flatten(made))
 
-        return Family(body, self._signature.name, tree.names(jax, self._signature.leaf_names(form)))
+        return ProgramFamily(body, self._signature.name, tree.names(jax, self._signature.leaf_names(form)))
 
     def _array(self, jax: Any, leaf: Any, name: str) -> Any:
         if isinstance(leaf, jax.Array):

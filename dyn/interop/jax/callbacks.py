@@ -18,7 +18,7 @@ import numpy as np
 from dyn.errors import ExternalError
 from dyn.interop.jax.internals import found
 from dyn.interop.stablehlo.custom_calls import EXTERNAL, Imported
-from dyn.ir.external import Expected
+from dyn.ir.external import ExternalResult
 from dyn.source import Loc
 
 #: The primitives, each with what it is called, and whether it has effects.
@@ -79,7 +79,7 @@ class _Call:
     function: Callable[..., Any]
     loc: Loc
 
-    def __call__(self, arrays: Sequence[Any], expected: Sequence[Expected]) -> list[Any]:
+    def __call__(self, arrays: Sequence[Any], expected: Sequence[ExternalResult]) -> list[Any]:
         cpu = self.jax.devices("cpu")[0]
         made = self.function(*[self.jax.device_put(array, cpu) for array in arrays])
         results = [np.asarray(leaf) for leaf in self.jax.tree.leaves(made)]

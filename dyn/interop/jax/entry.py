@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dyn.call import STATIC, Form, LeafForm, NoPlanError, Results, Step
+from dyn.call import STATIC, CallForm, LeafForm, NoPlanError, Results, Step
 from dyn.hosts import JAX
-from dyn.interop.jax.arguments import Plan
+from dyn.interop.jax.arguments import CallTree
 from dyn.interop.jax.internals import Internals, found
-from dyn.interop.jax.versions import Program
+from dyn.interop.jax.traced_program import JaxProgram
 from dyn.runtime.entry.layout import NOT_ZERO, TEST_DEPTH, SizeOp
 from dyn.shapes import Dim, Opaque, OpaqueKind, RelKind, Symbol
 from dyn.trace.signature import Signature
@@ -61,7 +61,7 @@ def _agrees(outside: Callable[[], bool], other: Callable[[], bool]) -> bool:
     return all(a == b for a, b in answers)
 
 
-def is_for_entry(parts: Internals, program: Program) -> bool:
+def is_for_entry(parts: Internals, program: JaxProgram) -> bool:
     """Tell whether calls of a program are for the entry.
 
     They are not where arrays may lie on several devices, and where results are no plain arrays.
@@ -69,13 +69,13 @@ def is_for_entry(parts: Internals, program: Program) -> bool:
     return parts.alone and program.is_plain
 
 
-def donated_in(parts: Internals, leaves: Sequence[Any], plan: Plan, program: Program) -> dict[int, None]:
+def donated_in(parts: Internals, leaves: Sequence[Any], plan: CallTree, program: JaxProgram) -> dict[int, None]:
     """The leaves that a call deletes, numbered as ``form_of`` does."""
     number = _numbered(program)
     return {number[n]: None for n in plan.donated if isinstance(leaves[n], parts.jax.Array)}
 
 
-def test_of(program: Program) -> list[Step]:
+def test_of(program: JaxProgram) -> list[Step]:
     """The program's guards as a test of the sizes of leaves, numbered as ``form_of`` does; NoPlanError for others."""
     number = _numbered(program)
     binds: dict[Symbol, list[Step]] = {}
@@ -123,7 +123,7 @@ def _opaque(term: Opaque, binds: Mapping[Symbol, list[Step]], depth: int) -> lis
     return steps
 
 
-def _numbered(program: Program) -> dict[int, int]:
+def _numbered(program: JaxProgram) -> dict[int, int]:
     """The number of each leaf in a plan: first those that the program takes, in its order."""
     count = len(program.plan.names)
     order = [*program.kept, *(n for n in range(count) if n not in program.kept)]
@@ -132,8 +132,8 @@ def _numbered(program: Program) -> dict[int, int]:
 
 def form_of(
     parts: Internals, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], tree: Any,
-    leaves: Sequence[Any], avals: Sequence[Any], plan: Plan, program: Program,
-) -> Form:  # fmt: skip
+    leaves: Sequence[Any], avals: Sequence[Any], plan: CallTree, program: JaxProgram,
+) -> CallForm:  # fmt: skip
     """The form of a call that ``program`` has made; NoPlanError where the entry cannot tell that it is one."""
     number = _numbered(program)
     dynamic, named = parts.jax.tree.unflatten(tree, [number[n] for n in range(len(leaves))])
@@ -141,10 +141,10 @@ def form_of(
     numbers = [STATIC if n in signature.static_numbers else next(rest) for n in range(len(args))]
     numbers += [named.get(name, STATIC) for name in kwargs]
     wanted = {number[n]: _leaf_form(leaves[n], avals[n], n, plan) for n in number}
-    return Form(args, kwargs, numbers, len(leaves), wanted, parts.settings())
+    return CallForm(args, kwargs, numbers, len(leaves), wanted, parts.settings())
 
 
-def _leaf_form(leaf: Any, aval: Any, number: int, plan: Plan) -> LeafForm:
+def _leaf_form(leaf: Any, aval: Any, number: int, plan: CallTree) -> LeafForm:
     if type(leaf) in _NUMBERS:
         return LeafForm(narrow=np.dtype(aval.dtype).itemsize == (8 if type(leaf) is complex else 4))
     if aval.dtype != leaf.dtype:  # NumPy's numbers of 64 bits are narrower ones to JAX
@@ -155,7 +155,7 @@ def _leaf_form(leaf: Any, aval: Any, number: int, plan: Plan) -> LeafForm:
     return LeafForm(sizes, bool(getattr(aval, "weak_type", False)))
 
 
-def results_of(program: Program) -> Results:
+def results_of(program: JaxProgram) -> Results:
     """The results of a program, in JAX's tree."""
     try:
         template = program.tree.unflatten(list(range(len(program.wrappers))))

@@ -47,13 +47,13 @@ def exported(stage: Stage) -> Any:
     if isinstance(stage, Lowered | Compiled):
         stage = stage.stage
     if not isinstance(stage, Traced):
-        return exported_program(traced_of(stage), None, Form())
+        return exported_program(traced_of(stage), None, ExportedSignature())
     sizes = tuple([None if leaf.array is None else leaf.array.shape for leaf in stage.leaves])
-    return exported_program(stage.traced, stage.again, Form(sizes, stage.declarations))
+    return exported_program(stage.traced, stage.again, ExportedSignature(sizes, stage.declarations))
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ExportedSignature:
     """Arguments and results of a program as JAX sees them.
 
     ``sizes`` are those of the arguments that it was traced for, where there are some; ``declarations`` is what was said
@@ -68,7 +68,7 @@ class Form:
     one: bool = True
 
 
-def exported_program(traced: TracedFunction, again: Again | None, form: Form) -> Any:
+def exported_program(traced: TracedFunction, again: Again | None, form: ExportedSignature) -> Any:
     """A traced program as a ``jax.export.Exported``, with a vjp where ``again`` is the function once more."""
     jax = import_jax()
     function = traced.function
@@ -108,7 +108,7 @@ def exported_program(traced: TracedFunction, again: Again | None, form: Form) ->
     )
 
 
-def _vjp(function: Function, again: Again, names: Mapping[Symbol, str], form: Form) -> Any:
+def _vjp(function: Function, again: Again, names: Mapping[Symbol, str], form: ExportedSignature) -> Any:
     """The program of JAX's vjp of an Exported: of its arguments and cotangents of all results, flat."""
     params = [p for p, i in zip(function.params, function.infos, strict=True) if not i.hidden]
     infos = [i.name for i in function.infos if not i.hidden]
@@ -140,7 +140,7 @@ def _vjp(function: Function, again: Again, names: Mapping[Symbol, str], form: Fo
         specs.append(LeafSpec(f"the cotangent of {name}", dtype, axes(value)))
     traced = trace_function(pulled, f"vjp_of_{function.name}", specs, form.declarations)
     count = len(params)
-    own = Form(
+    own = ExportedSignature(
         (*sizes, *[None] * len(function.results)),
         form.declarations,
         form.void | {count + i for i in range(len(function.results)) if i not in of},

@@ -13,19 +13,19 @@ import numpy as np
 
 from dyn import events
 from dyn.api import Lowered, Traced
-from dyn.call import Form, NoPlanError
+from dyn.call import CallForm, NoPlanError
 from dyn.errors import ArgumentError, ShapeError
-from dyn.interop.jax.arguments import Arguments, Plan
+from dyn.interop.jax.arguments import Arguments, CallTree
 from dyn.interop.jax.entry import donated_in, form_of, is_for_entry, results_of, state_of, test_of
 from dyn.interop.jax.internals import Internals, internals
 from dyn.interop.jax.results import read_leaf
-from dyn.interop.jax.tracing import LeafType, Tracing
-from dyn.interop.jax.versions import JaxExplanation, Program, build
+from dyn.interop.jax.traced_program import JaxExplanation, JaxProgram, build
+from dyn.interop.jax.tracing import JaxTracing, LeafType
 from dyn.native_callable import NativeCallable
 from dyn.specialize.arguments import ShapeDtypeStruct, prepared_calls
-from dyn.specialize.table import Table
+from dyn.specialize.table import ProgramTable
 from dyn.trace.signature import Shapes, Signature
-from dyn.trace.static import Static
+from dyn.trace.static_keys import Static
 
 #: So many programs for one value of a size each, and a word is said about it.
 MANY_VALUES = 8
@@ -107,7 +107,7 @@ class _Call(NamedTuple):
 
     tree: Any
     static: tuple[Static, ...]
-    plan: Plan
+    plan: CallTree
     arrays: list[Any]
     avals: list[Any]
     whole: bool = True
@@ -123,7 +123,7 @@ def _ranks(avals: Sequence[Any]) -> tuple[int, ...]:
     return tuple([len(aval.shape) for aval in avals])
 
 
-def _fits(shapes: Any) -> Callable[[Program], bool]:
+def _fits(shapes: Any) -> Callable[[JaxProgram], bool]:
     """Tell whether a program is for the shapes of a call."""
     return lambda program: program.fits(shapes)
 
@@ -150,14 +150,14 @@ class JaxJitted(NativeCallable):
         self._function, self._signature = function, signature
         self._arguments = Arguments(signature)
         self._internals: Internals | None = None
-        self._plans: dict[Any, Plan] = {}
+        self._plans: dict[Any, CallTree] = {}
         #: The plans that later calls have widened, by the ranks of all leaves.
-        self._wider: dict[Any, dict[tuple[int, ...], Plan]] = {}
+        self._wider: dict[Any, dict[tuple[int, ...], CallTree]] = {}
         #: The types of leaves in containers, by the identity of what JAX describes them with, which is kept.
         self._codes: dict[int, tuple[Any, int]] = {}
         self._types: dict[Any, int] = {}
-        self._calls: dict[Any, Program] = {}
-        self._programs: Table[Program] = Table()
+        self._calls: dict[Any, JaxProgram] = {}
+        self._programs: ProgramTable[JaxProgram] = ProgramTable()
         #: The shapes of all leaves at the first call of a tree, dtypes and ranks.
         self._first_shapes: dict[Any, list[tuple[int, ...]]] = {}
         self._traces = 0
@@ -208,7 +208,7 @@ class JaxJitted(NativeCallable):
         return result[0]
 
     def _accept(
-        self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any], call: _Call, program: Program
+        self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any], call: _Call, program: JaxProgram
     ) -> None:
         """Leave calls like this one to the native entry from now on."""
         table = self._call_table(lambda: state_of(parts))
@@ -219,7 +219,7 @@ class JaxJitted(NativeCallable):
         leaves = parts.jax.tree_util.tree_leaves(given)
         version = program.run.version_of(*[np.asarray(arrays[n]) for n in program.kept])
 
-        def form() -> Form:
+        def form() -> CallForm:
             return form_of(parts, self._signature, args, kwargs, tree, leaves, avals, plan, program)
 
         with contextlib.suppress(NoPlanError):
@@ -262,7 +262,7 @@ class JaxJitted(NativeCallable):
         types = tuple([(aval.dtype, bool(getattr(aval, "weak_type", False))) for aval in symbolic])
         return call.tree, call.static, parts.settings(), shapes, types, self._fixed(plan, avals), plan
 
-    def _fixed(self, plan: Plan, avals: Sequence[Any]) -> tuple[int, ...]:
+    def _fixed(self, plan: CallTree, avals: Sequence[Any]) -> tuple[int, ...]:
         """A number for the type of each leaf that has static sizes."""
         codes = self._codes
         try:
@@ -281,7 +281,7 @@ class JaxJitted(NativeCallable):
             found.append(code)
         return tuple(found)
 
-    def _delete(self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any], plan: Plan) -> None:
+    def _delete(self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any], plan: CallTree) -> None:
         """Give donated arrays' memory back, and have JAX say so where they are used again."""
         if self._arguments.has_static:
             args, kwargs, _ = self._arguments.split(args, kwargs)
@@ -294,14 +294,14 @@ class JaxJitted(NativeCallable):
 
     def _found_or_made(
         self, parts: Internals, key: Any, call: _Call, leaves: Sequence[Any] | None
-    ) -> tuple[Program, tuple[Any] | None, Any, _Call]:
+    ) -> tuple[JaxProgram, tuple[Any] | None, Any, _Call]:
         """The program for a call that is not remembered, with its results where it was made now; and the call."""
         result: list[tuple[Any]] = []
         if self._programs.find(_family(key), _fits(key[3])) is None and (widened := self._widened(parts, call)):
             call, key = widened, self._key(parts, widened)
         shapes, family = key[3], _family(key)
 
-        def make() -> Program:
+        def make() -> JaxProgram:
             program, made = self._make(parts, family, call, leaves, shapes)
             result.append(made)
             return program
@@ -338,7 +338,7 @@ class JaxJitted(NativeCallable):
 
     def _make(
         self, parts: Internals, family: Any, call: _Call, leaves: Sequence[Any] | None, shapes: Any
-    ) -> tuple[Program, tuple[Any]]:
+    ) -> tuple[JaxProgram, tuple[Any]]:
         sizes = self._arguments.sizes(call.plan, [tuple(aval.shape) for aval in call.avals])
         known = self._programs.of(family)
         for guard in known[-1].sizes.guards if known else ():
@@ -352,7 +352,7 @@ class JaxJitted(NativeCallable):
                 self._traces += tracing.count
         return program, (result,)
 
-    def _tracing(self, parts: Internals, call: _Call) -> Tracing:
+    def _tracing(self, parts: Internals, call: _Call) -> JaxTracing:
         types = [LeafType(aval.dtype, bool(getattr(aval, "weak_type", False))) for aval in call.avals]
 
         def flat(given: Sequence[Any]) -> Any:
@@ -360,9 +360,9 @@ class JaxJitted(NativeCallable):
             args, kwargs = self._arguments.joined(dynamic, named, call.static)
             return self._function(*args, **kwargs)
 
-        return Tracing(parts, self._signature.name, flat, types, [tuple(aval.shape) for aval in call.avals])
+        return JaxTracing(parts, self._signature.name, flat, types, [tuple(aval.shape) for aval in call.avals])
 
-    def _refused(self, parts: Internals, key: Any, call: _Call, program: Program, error: ShapeError) -> tuple[Any]:
+    def _refused(self, parts: Internals, key: Any, call: _Call, program: JaxProgram, error: ShapeError) -> tuple[Any]:
         """A call with sizes that a program turned out not to be for: JAX says what is wrong with them, or they get a
         program of their own."""
         if not program.sizes.free:
@@ -374,7 +374,7 @@ class JaxJitted(NativeCallable):
         finally:
             with self._lock:
                 self._traces += tracing.count
-        made = Program(parts, self._signature.name, call.plan, exported)
+        made = JaxProgram(parts, self._signature.name, call.plan, exported)
         result = made(call.arrays, shapes)
         # Before the program that does not know that it is not for these.
         made, _ = self._programs.get(

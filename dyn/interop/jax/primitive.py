@@ -21,7 +21,7 @@ from dyn import dtypes
 from dyn.backends.xla_call import CALLS, PROCESS
 from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.hosts.jax import JaxHost
-from dyn.interop.jax.programs import Aval, Derivative, Family, Version
+from dyn.interop.jax.programs import Aval, Derivative, FamilyProgram, ProgramFamily
 from dyn.source import user_loc
 
 jax: Any = importlib.import_module("jax")
@@ -51,7 +51,7 @@ def aval_of(value: Any) -> Aval:
     return Aval(dtypes.dtype(known.dtype), tuple(known.shape), bool(known.weak_type))
 
 
-def call(version: Version, arrays: Sequence[Any]) -> list[Any]:
+def call(version: FamilyProgram, arrays: Sequence[Any]) -> list[Any]:
     """The program's results for JAX's arrays or tracers."""
     return dyn_call_p.bind(*arrays, version=version)
 
@@ -59,7 +59,7 @@ def call(version: Version, arrays: Sequence[Any]) -> list[Any]:
 # --- running ----------------------------------------------------------------------------------------------------------
 
 
-def _run(version: Version, arrays: Sequence[Any]) -> list[Any]:
+def _run(version: FamilyProgram, arrays: Sequence[Any]) -> list[Any]:
     """The results of JAX arrays, where these are."""
     # In JAX's traces Python's numbers are left as they are: NumPy gives them 64 bits.
     types = [value.dtype.np for value in version.traced.function.params]
@@ -72,11 +72,11 @@ def _run(version: Version, arrays: Sequence[Any]) -> list[Any]:
     return made
 
 
-def _call_impl(*arrays: Any, version: Version) -> list[Any]:
+def _call_impl(*arrays: Any, version: FamilyProgram) -> list[Any]:
     return _run(version, arrays)
 
 
-def _linear_impl(*arrays: Any, half: Family, **_: Any) -> list[Any]:
+def _linear_impl(*arrays: Any, half: ProgramFamily, **_: Any) -> list[Any]:
     return _run(half.version([aval_of(a) for a in arrays]), arrays)
 
 
@@ -84,7 +84,7 @@ dyn_call_p.def_impl(_call_impl)
 dyn_linear_p.def_impl(_linear_impl)
 
 
-def _lower(ctx: Any, version: Version, operands: Sequence[Any]) -> Any:
+def _lower(ctx: Any, version: FamilyProgram, operands: Sequence[Any]) -> Any:
     """A call of ``version`` from a program of XLA's. Its machine code is made now, while errors have their lines."""
     if any(not isinstance(size, int) for aval in (*ctx.avals_in, *ctx.avals_out) for size in aval.shape):
         raise NotYetError(
@@ -111,11 +111,11 @@ def _register() -> None:
     jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(ctypes.CFUNCTYPE(None)(CALLS.handler())), platform="cpu")
 
 
-def _call_lowering(ctx: Any, *operands: Any, version: Version) -> Any:
+def _call_lowering(ctx: Any, *operands: Any, version: FamilyProgram) -> Any:
     return _lower(ctx, version, operands)
 
 
-def _linear_lowering(ctx: Any, *operands: Any, half: Family, **_: Any) -> Any:
+def _linear_lowering(ctx: Any, *operands: Any, half: ProgramFamily, **_: Any) -> Any:
     return _lower(ctx, half.version([aval_of(a) for a in ctx.avals_in]), operands)
 
 
@@ -126,7 +126,7 @@ _mlir.register_lowering(dyn_linear_p, _linear_lowering)
 # --- types ------------------------------------------------------------------------------------------------------------
 
 
-def _call_types(*avals: Any, version: Version) -> list[Any]:
+def _call_types(*avals: Any, version: FamilyProgram) -> list[Any]:
     return [jax.core.ShapedArray(shape, dtype) for shape, dtype in version.results(avals)]
 
 
@@ -145,7 +145,9 @@ def _is_zero(tangent: Any) -> bool:
     return type(tangent) is _ad.Zero
 
 
-def _differentiated(family: Family, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def _differentiated(
+    family: ProgramFamily, primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
     """The results of a function and their tangents: its program with residuals, and a linear function of these."""
     by = tuple([i for i, tangent in enumerate(tangents) if not _is_zero(tangent)])
     version = family.linearized(by).version([aval_of(p) for p in primals])
@@ -172,12 +174,14 @@ def _type_of(value: Any) -> Any:
     return jax.core.ShapedArray(known.shape, known.dtype)
 
 
-def _call_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, version: Version) -> tuple[list[Any], list[Any]]:
+def _call_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, version: FamilyProgram
+) -> tuple[list[Any], list[Any]]:
     return _differentiated(version.family, primals, tangents)
 
 
 def _linear_jvp(
-    primals: Sequence[Any], tangents: Sequence[Any], *, half: Family, residuals: int, **params: Any
+    primals: Sequence[Any], tangents: Sequence[Any], *, half: ProgramFamily, residuals: int, **params: Any
 ) -> tuple[list[Any], list[Any]]:
     if not all(_is_zero(t) for t in tangents[:residuals]):
         return _differentiated(half, primals, tangents)
@@ -187,7 +191,12 @@ def _linear_jvp(
 
 
 def _linear_transpose(
-    cotangents: Sequence[Any], *operands: Any, half: Family, other: Family, residuals: int, results: Sequence[Any]
+    cotangents: Sequence[Any],
+    *operands: Any,
+    half: ProgramFamily,
+    other: ProgramFamily,
+    residuals: int,
+    results: Sequence[Any],
 ) -> list[Any]:
     given, unknown = operands[:residuals], operands[residuals:]
     types = tuple([u.aval if _ad.is_undefined_primal(u) else _type_of(u) for u in unknown])
@@ -198,7 +207,7 @@ def _linear_transpose(
     return [None] * residuals + wanted
 
 
-def _call_transpose(cotangents: Sequence[Any], *operands: Any, version: Version) -> list[Any]:
+def _call_transpose(cotangents: Sequence[Any], *operands: Any, version: FamilyProgram) -> list[Any]:
     """The transpose of a program that whoever asks says is linear: its derivative, which is the same everywhere."""
     by = tuple([i for i, operand in enumerate(operands) if _ad.is_undefined_primal(operand)])
     primals = [jax.numpy.zeros(x.aval.shape, x.aval.dtype) if i in by else x for i, x in enumerate(operands)]
@@ -209,7 +218,7 @@ def _call_transpose(cotangents: Sequence[Any], *operands: Any, version: Version)
     return [wanted.get(i) for i in range(len(operands))]
 
 
-def _with(version: Version, primals: Sequence[Any], by: Sequence[int], chosen: Sequence[Any]) -> list[Any]:
+def _with(version: FamilyProgram, primals: Sequence[Any], by: Sequence[int], chosen: Sequence[Any]) -> list[Any]:
     given = dict(enumerate(primals)) | dict(zip(by, chosen, strict=True))
     return call(version, [given[i] for i in range(len(primals))])
 
@@ -224,7 +233,7 @@ _ad.primitive_transposes[dyn_linear_p] = _linear_transpose
 
 
 def _call_batched(
-    arrays: Sequence[Any], axes: Sequence[int | None], *, version: Version
+    arrays: Sequence[Any], axes: Sequence[int | None], *, version: FamilyProgram
 ) -> tuple[list[Any], list[int]]:
     many = version.family.batched(tuple(axes)).version([aval_of(a) for a in arrays])
     made = call(many, arrays)
@@ -232,7 +241,7 @@ def _call_batched(
 
 
 def _linear_batched(
-    arrays: Sequence[Any], axes: Sequence[int | None], *, half: Family, other: Family, residuals: int,
+    arrays: Sequence[Any], axes: Sequence[int | None], *, half: ProgramFamily, other: ProgramFamily, residuals: int,
     results: Sequence[Any],
 ) -> tuple[list[Any], list[int]]:  # fmt: skip
     count = next(a.shape[axis] for a, axis in zip(arrays, axes, strict=True) if axis is not None)

@@ -1,8 +1,8 @@
 """dyn's programs as JAX calls them: of flat arrays, traced once for every shape; and what becomes of them.
 
-A :class:`Family` is a function of flat arrays, and makes programs of it, one for each choice of dtypes and ranks, and
-of Python branches on sizes. JAX knows the sizes whenever it traces, so that a program is found, and what it demands of
-sizes is checked, before anything runs. Machine code is made when a program first runs, or is lowered.
+A :class:`ProgramFamily` is a function of flat arrays, and makes programs of it, one for each choice of dtypes and
+ranks, and of Python branches on sizes. JAX knows the sizes whenever it traces, so that a program is found, and what it
+demands of sizes is checked, before anything runs. Machine code is made when a program first runs, or is lowered.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from dyn import config, dtypes
 from dyn.backends.reference import bind_symbols
 from dyn.dtypes import DType
 from dyn.errors import DynError, NotYetError, UnsupportedOpError
-from dyn.forking import lock
-from dyn.interop.jax.exported import Form, exported_program
+from dyn.fork_safety import lock
+from dyn.interop.jax.exported import ExportedSignature, exported_program
 from dyn.shapes import Dim, Symbol, evaluate, first_broken, format_dim, free_symbols
 from dyn.specialize import version as specialized
-from dyn.specialize.table import Table
+from dyn.specialize.table import ProgramTable
 from dyn.trace.annotations import Axes
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.function import LeafSpec, TracedFunction, trace_function
 from dyn.trace.gradients import linearize
-from dyn.trace.halves import Half, declared_axes, finish, halve
 from dyn.trace.lift import is_liftable, lift, settled_dtype
+from dyn.trace.split_linearization import Half, declared_axes, split_derivative, write_second_half
 from dyn.trace.tracer import Tracer
 from dyn.transforms import jvp, vjp, vmap
 
@@ -51,10 +51,10 @@ class Aval:
         return not all(isinstance(size, int) for size in self.shape)
 
 
-class Version:
+class FamilyProgram:
     """One program of a family."""
 
-    def __init__(self, family: Family, traced: TracedFunction, told: Any, seconds: float) -> None:
+    def __init__(self, family: ProgramFamily, traced: TracedFunction, told: Any, seconds: float) -> None:
         self.family, self.traced, self.told = family, traced, told
         self._seconds = seconds
         self._lock = lock()
@@ -126,7 +126,7 @@ class Version:
         with self._lock:
             if self._exported is None:
                 self._exported = exported_program(
-                    self.traced, lambda given: self.family.body(given)[0], Form(one=False)
+                    self.traced, lambda given: self.family.body(given)[0], ExportedSignature(one=False)
                 )
         return self._exported
 
@@ -135,7 +135,7 @@ class Version:
         return self._compiled_for([array.shape for array in arrays]).on_host(arrays)
 
 
-class Family:
+class ProgramFamily:
     """A function of flat arrays, and its programs.
 
     ``names`` are what errors call the arguments, and ``axes`` what is declared of the axes of the first of them.
@@ -146,20 +146,20 @@ class Family:
         self.body, self.name, self.names = body, name, tuple(names)
         self.axes = (*axes, *[None] * (len(names) - len(axes)))
         self._lock = lock()
-        self._versions: Table[Version] = Table()
-        self._derived: dict[Any, Family] = {}
+        self._versions: ProgramTable[FamilyProgram] = ProgramTable()
+        self._derived: dict[Any, ProgramFamily] = {}
 
     def __repr__(self) -> str:
         return self.name
 
     # Programs -------------------------------------------------------------------------------------------------
 
-    def version(self, avals: Sequence[Aval]) -> Version:
+    def version(self, avals: Sequence[Aval]) -> FamilyProgram:
         """The program for such arrays: found, or traced now."""
         key = (tuple([(a.dtype, len(a.shape), a.weak) for a in avals]), x64(), config.current().key())
         return self._versions.get(key, lambda version: version.fits(avals), lambda: self._trace(avals))[0]
 
-    def _trace(self, avals: Sequence[Aval]) -> Version:
+    def _trace(self, avals: Sequence[Aval]) -> FamilyProgram:
         told: list[Any] = []
         wide = x64()
 
@@ -175,9 +175,9 @@ class Family:
             specs.append(LeafSpec(name, aval.dtype, declared, aval.weak, known))
         start = time.perf_counter()
         traced = trace_function(call, self.name, specs)
-        return Version(self, traced, told[0], time.perf_counter() - start)
+        return FamilyProgram(self, traced, told[0], time.perf_counter() - start)
 
-    def programs(self) -> list[Version]:
+    def programs(self) -> list[FamilyProgram]:
         """Every program that was made of it and of what it was transformed to."""
         found = list(self._versions.in_order)
         families = list(dict(self._derived).values())
@@ -185,7 +185,7 @@ class Family:
             families += version.told.families() if isinstance(version.told, Derivative) else ()
         return found + [version for family in families for version in family.programs()]
 
-    def derived(self, key: Any, make: Callable[[], Family]) -> Family:
+    def derived(self, key: Any, make: Callable[[], ProgramFamily]) -> ProgramFamily:
         """The result of ``make``, made once for each key."""
         with self._lock:
             found = self._derived.get(key)
@@ -195,7 +195,7 @@ class Family:
 
     # What becomes of it ---------------------------------------------------------------------------------------
 
-    def batched(self, axes: tuple[int | None, ...]) -> Family:
+    def batched(self, axes: tuple[int | None, ...]) -> ProgramFamily:
         """The function of many examples, numbered along ``axes``; all results have them along their first axis."""
 
         def body(tracers: list[Tracer]) -> tuple[list[Any], Any]:
@@ -204,14 +204,14 @@ class Family:
 
             return vmap(of_one, in_axes=axes)(*tracers), None
 
-        return self.derived(("vmap", axes), lambda: Family(body, self.name, self.names))
+        return self.derived(("vmap", axes), lambda: ProgramFamily(body, self.name, self.names))
 
-    def linearized(self, by: tuple[int, ...]) -> Family:
+    def linearized(self, by: tuple[int, ...]) -> ProgramFamily:
         """The function, and all that its derivative by the arguments ``by`` needs of it.
 
         Results are those of the function, then residuals. What is told of a program is a :class:`Derivative`.
         """
-        return self.derived(("linearize", by), lambda: Family(self._first_half(by), self.name, self.names))
+        return self.derived(("linearize", by), lambda: ProgramFamily(self._first_half(by), self.name, self.names))
 
     def _first_half(self, by: tuple[int, ...]) -> Body:
         def body(tracers: list[Tracer]) -> tuple[list[Any], Any]:
@@ -248,7 +248,7 @@ class Family:
         places: tuple[int, ...],
     ) -> Derivative:  # fmt: skip
         names = [f"what {self.name} kept, number {i}" for i in range(len(sources))]
-        families: list[Family] = []
+        families: list[ProgramFamily] = []
         for half, what in zip(halves, ("tangent", "cotangent"), strict=True):
             ends = [self.names[i] for i in by] if what == "tangent" else [f"result {i}" for i in places]
             axes: list[Axes | None] = [None] * len(sources)
@@ -259,7 +259,7 @@ class Family:
                 for i, declared in zip(half[1], declared_axes(half[0].residuals), strict=True):
                     axes[i] = declared
             given = [f"the {what} of {e}" for e in ends]
-            families.append(Family(body, f"{what}s_of_{self.name}", [*names, *given], axes))
+            families.append(ProgramFamily(body, f"{what}s_of_{self.name}", [*names, *given], axes))
         return Derivative(tuple(sources), by, places, *families)
 
     def _again(self, by: tuple[int, ...], of_chosen: Callable[..., Any], places: tuple[int, ...]) -> Derivative:
@@ -289,8 +289,8 @@ class Family:
         cotangents = [f"the cotangent of result {i}" for i in places]
         return Derivative(
             tuple([-1 - i for i in range(count)]), by, places,
-            Family(push, f"tangents_of_{self.name}", [*self.names, *tangents]),
-            Family(pull, f"cotangents_of_{self.name}", [*self.names, *cotangents]),
+            ProgramFamily(push, f"tangents_of_{self.name}", [*self.names, *tangents]),
+            ProgramFamily(pull, f"cotangents_of_{self.name}", [*self.names, *cotangents]),
         )  # fmt: skip
 
 
@@ -306,10 +306,10 @@ class Derivative:
     sources: tuple[int, ...]
     by: tuple[int, ...]
     places: tuple[int, ...]
-    push: Family
-    pull: Family
+    push: ProgramFamily
+    pull: ProgramFamily
 
-    def families(self) -> tuple[Family, Family]:
+    def families(self) -> tuple[ProgramFamily, ProgramFamily]:
         return self.push, self.pull
 
 
@@ -324,7 +324,7 @@ def _halves(
     halves: list[tuple[Half, tuple[int, ...]] | DynError] = []
     for forward in (True, False):
         try:
-            kept, half = halve(trace, found, forward=forward)
+            kept, half = split_derivative(trace, found, forward=forward)
         except (UnsupportedOpError, NotYetError) as error:
             halves.append(error)  # of the other there may be one: a custom_vjp has no derivative forward
             continue
@@ -346,7 +346,7 @@ def _second_half(half: Half, kept: tuple[int, ...], count: int) -> Body:
         assert trace is not None, "programs are made in traces"
         given = tracers[count:]
         tree = tuple(given) if half.what == "tangent" else given
-        return list(finish(trace, half, [tracers[i] for i in kept], tree)), None
+        return list(write_second_half(trace, half, [tracers[i] for i in kept], tree)), None
 
     return body
 

@@ -3,7 +3,7 @@
 JAX answers a comparison by ``==`` of two sizes with no where it cannot decide it, and a truth value with yes: it has to
 answer, for hashing. So ``if x.shape[0] == 1`` would go one way for every size. Here each such answer is noted. Unless
 it is right for all sizes, the program is for those sizes alone for which it is, and is traced again where it is wrong
-for the sizes at hand (:func:`~dyn.interop.jax.remedies.answered`).
+for the sizes at hand (:func:`~dyn.interop.jax.size_assumptions.guards_of_answers`).
 
 That holds for the user's lines and for the functions of JAX's that are written in terms of others: ``jax.numpy``,
 ``jax.scipy``, ``jax.lax``, … Those that JAX is built upon ask whether sizes are *known* to be equal
@@ -37,7 +37,7 @@ from types import (
 )
 from typing import Any, cast
 
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.source import UNKNOWN, Loc, is_user_frame
 from dyn.trace.bytecode import UNKNOWN_CALLEE, callee
 
@@ -61,13 +61,13 @@ class Question:
 class _Listener(threading.local):
     """The recorder of questions on this thread."""
 
-    ear: Ear | None = None
+    ear: QuestionLog | None = None
 
 
 _LISTENER = _Listener()
 
 
-class Ear:
+class QuestionLog:
     """Notes the questions of one trace, each once for each line that asks it."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Ear:
     def questions(self) -> list[Question]:
         """The questions that were recorded, oldest first."""
         found: dict[Question, None] = {}
-        with silence():
+        with unrecorded():
             for left, right, loc, direct in self._heard.values():
                 found[Question(str(left), str(right), loc, direct, direct and _differ(left, right))] = None
             for size, loc in self._looked_up.values():
@@ -250,10 +250,10 @@ def _line_of(equation: Any) -> Loc | None:
 
 
 @contextmanager
-def listening(dimension: type) -> Iterator[Ear]:
+def record_questions(dimension: type) -> Iterator[QuestionLog]:
     """Listen to what this thread asks of sizes of the class ``dimension``."""
     _install(dimension)
-    ear, before = Ear(), _LISTENER.ear
+    ear, before = QuestionLog(), _LISTENER.ear
     _LISTENER.ear = ear
     try:
         yield ear
@@ -262,7 +262,7 @@ def listening(dimension: type) -> Iterator[Ear]:
 
 
 @contextmanager
-def silence() -> Iterator[None]:
+def unrecorded() -> Iterator[None]:
     """Compare sizes without being heard."""
     before, _LISTENER.ear = _LISTENER.ear, None
     try:

@@ -28,7 +28,7 @@ from dyn.shapes import Reason, Relation, RelKind, Symbol, parse_dim, symbol
 from dyn.source import Loc
 
 
-class Kind(Enum):
+class ReasonKind(Enum):
     """Kinds of reasons why a program is for some sizes only, the mildest first."""
 
     ASKED = "a line asks"
@@ -48,7 +48,7 @@ class Guard:
     left: str
     op: Literal["==", "!=", ">="]
     right: str
-    kind: Kind
+    kind: ReasonKind
     loc: Loc
     why: str = ""
 
@@ -75,7 +75,7 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AxisSource:
     """The axis that a name's value is read from: ``factor*name + offset`` is its size."""
 
     leaf: int
@@ -91,7 +91,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class TraceSizes:
     """The sizes that a trace is made with.
 
     ``axes`` has for each symbolic leaf what its axes are: numbers, and expressions of base names. ``actual`` are the
@@ -101,7 +101,7 @@ class Sizes:
 
     axes: Mapping[int, tuple[int | str, ...]]
     actual: Mapping[str, int]
-    places: Mapping[str, Place]
+    places: Mapping[str, AxisSource]
     known: Mapping[str, str] = field(default_factory=dict[str, str])
     parts: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     constraints: tuple[tuple[str, str, str], ...] = ()
@@ -147,14 +147,14 @@ class Sizes:
 
     # What can be learnt -------------------------------------------------------------------------------------------
 
-    def with_guard(self, guard: Guard) -> Sizes:
+    def with_guard(self, guard: Guard) -> TraceSizes:
         """These sizes under one more condition."""
         written = replace(guard, left=self.base(guard.left), right=self.base(guard.right))
         if any(written.same(other) for other in self.guards):
             return self
         return replace(self, guards=(*self.guards, written))
 
-    def equal(self, guard: Guard) -> Sizes | None:
+    def equal(self, guard: Guard) -> TraceSizes | None:
         """These sizes with ``guard.left == guard.right``, which holds now; None where it cannot be told to JAX."""
         left, right = self._resolved(guard.left), self._resolved(guard.right)
         answer = solved(left, right, self.order)
@@ -173,14 +173,14 @@ class Sizes:
                 return made.with_guard(guard)
         return None
 
-    def ordered(self, guard: Guard) -> Sizes | None:
+    def ordered(self, guard: Guard) -> TraceSizes | None:
         """These sizes with ``guard.left >= guard.right``, which holds now; None where that has been said already."""
         constraint = (guard.left, ">=", guard.right)
         if constraint in self.constraints:
             return None
         return replace(self, constraints=(*self.constraints, constraint)).with_guard(guard)
 
-    def divided(self, text: str, divisor: str, loc: Loc, why: str, kind: Kind) -> Sizes | None:
+    def divided(self, text: str, divisor: str, loc: Loc, why: str, kind: ReasonKind) -> TraceSizes | None:
         """These sizes with ``divisor`` dividing ``text``, as it does now: a condition on one name.
 
         The name becomes a multiple of a new one: a name of a product, or the only name of something else, such as
@@ -204,17 +204,17 @@ class Sizes:
             return None
         return self._halved(name, number, Guard(f"mod({name}, {number})", "==", "0", kind, loc, why))
 
-    def _halved(self, name: str, number: int, guard: Guard) -> Sizes:
+    def _halved(self, name: str, number: int, guard: Guard) -> TraceSizes:
         new = f"{name}_by_{number}"
         made = self.with_guard(guard)
         return replace(made, known={**made.known, name: f"{number}*{new}"}, parts={**made.parts, new: (name, number)})
 
-    def static(self, name: str, loc: Loc, why: str) -> Sizes:
+    def static(self, name: str, loc: Loc, why: str) -> TraceSizes:
         """These sizes with a name that is a number: one program for each."""
-        guard = Guard(name, "==", str(self.env[name]), Kind.STATIC, loc, why)
+        guard = Guard(name, "==", str(self.env[name]), ReasonKind.STATIC, loc, why)
         return replace(self, known={**self.known, name: str(self.env[name])}).with_guard(guard)
 
-    def all_static(self, loc: Loc, why: str) -> Sizes:
+    def all_static(self, loc: Loc, why: str) -> TraceSizes:
         """These sizes as numbers, without any symbol."""
         made = self
         for name in self.free:
@@ -222,17 +222,17 @@ class Sizes:
                 made = made.static(name, loc, why)
         return replace(made, known={**made.known, **{n: str(self.env[n]) for n in self.free}}, constraints=())
 
-    def again(self, guard: Guard) -> Sizes | None:
+    def again(self, guard: Guard) -> TraceSizes | None:
         """These sizes with a guard of another program; None where it does not hold of them."""
         if any(name not in self.actual for text in (guard.left, guard.right) for name in names_in(text)):
             return None
-        if guard.kind is Kind.STATIC:
+        if guard.kind is ReasonKind.STATIC:
             return self.static(guard.left, guard.loc, guard.why) if guard.left in self.free else None
-        if guard.kind is Kind.ORDER and not guard.holds(self.actual):
+        if guard.kind is ReasonKind.ORDER and not guard.holds(self.actual):
             guard = replace(guard, left=guard.right, right=plus_one(guard.left))
         if not guard.holds(self.actual) or guard.op == "!=":
             return None
-        if guard.kind is Kind.ORDER:
+        if guard.kind is ReasonKind.ORDER:
             return self.ordered(guard)
         for text, divisor in divisions(guard.left) if guard.left.startswith("mod(") and guard.right == "0" else ():
             made = self.divided(text, divisor, guard.loc, guard.why, guard.kind)

@@ -13,9 +13,9 @@ from dyn import dtypes
 from dyn.errors import DynError, NotYetError
 from dyn.interop.jax.callbacks import Callbacks
 from dyn.interop.jax.internals import Internals
-from dyn.interop.jax.questions import listening
-from dyn.interop.jax.remedies import Failure, answered, remedies
-from dyn.interop.jax.sizes import Sizes
+from dyn.interop.jax.questions import record_questions
+from dyn.interop.jax.size_assumptions import FailedTrace, guards_of_answers, next_sizes
+from dyn.interop.jax.sizes import TraceSizes
 from dyn.interop.stablehlo.custom_calls import EXTERNAL, Imported
 
 #: A program that needs more traces than this is for its sizes alone.
@@ -62,12 +62,12 @@ class Exported:
     kept: tuple[int, ...]
     tree: Any
     results: tuple[Result, ...]
-    sizes: Sizes
+    sizes: TraceSizes
     #: What the module calls by number (``dyn.interop.jax.callbacks``).
     callbacks: tuple[Imported, ...] = ()
 
 
-class Tracing:
+class JaxTracing:
     """The traces of a function for one call: ``function(leaves)`` gives its results as a tree.
 
     ``shapes`` are the leaves' shapes in the call, ``types`` the rest of their types.
@@ -84,54 +84,54 @@ class Tracing:
         self._custom_calls: list[str] = []
         self._static_works = False
 
-    def run(self, sizes: Sizes) -> Exported:
+    def run(self, sizes: TraceSizes) -> Exported:
         """The program for a call, for as many other calls as can be.
 
         Raises what the function raises for the very shapes of the call, and what JAX raises where it cannot export it.
         """
         made = self._attempt(sizes)
         while self.count < MOST_TRACES:
-            if isinstance(made, Failure):
+            if isinstance(made, FailedTrace):
                 step = self._mended(made, sizes)
                 if step is None:
                     break
                 made, sizes = step
                 continue
             exported, questions = made
-            sizes, wrong = answered(questions, sizes)
+            sizes, wrong = guards_of_answers(questions, sizes)
             if not wrong:
                 return self._finished(exported, sizes)
             made = self._attempt(sizes)
-        failure = made if isinstance(made, Failure) else None
+        failure = made if isinstance(made, FailedTrace) else None
         return self.static(sizes, failure)
 
-    def static(self, sizes: Sizes, failure: Failure | DynError | None) -> Exported:
+    def static(self, sizes: TraceSizes, failure: FailedTrace | DynError | None) -> Exported:
         """The program for the sizes of the call alone. ``failure`` is why."""
-        text = failure.text if isinstance(failure, Failure) else "" if failure is None else failure.problem
+        text = failure.text if isinstance(failure, FailedTrace) else "" if failure is None else failure.problem
         loc = failure.loc if failure is not None else None
         from dyn.source import UNKNOWN
 
         sizes = sizes.all_static(UNKNOWN if loc is None else loc, text)
         made = self._attempt(sizes)
-        if isinstance(made, Failure):
+        if isinstance(made, FailedTrace):
             raise made.error
         return self._finished(made[0], sizes)
 
-    def _mended(self, failure: Failure, sizes: Sizes) -> tuple[Any, Sizes] | None:
+    def _mended(self, failure: FailedTrace, sizes: TraceSizes) -> tuple[Any, TraceSizes] | None:
         """The first remedy that leads further; None where none does."""
-        for remedy in remedies(failure, sizes):
+        for remedy in next_sizes(failure, sizes):
             if remedy == sizes:
                 continue
             if self.count >= MOST_TRACES:
                 return None
             made = self._attempt(remedy)
-            if isinstance(made, Failure) and not self._static_works:
+            if isinstance(made, FailedTrace) and not self._static_works:
                 self._try_static(made)
-            if not isinstance(made, Failure) or failure.leads_on(made, sizes, remedy):
+            if not isinstance(made, FailedTrace) or failure.leads_on(made, sizes, remedy):
                 return made, remedy
         return None
 
-    def _try_static(self, failure: Failure) -> None:
+    def _try_static(self, failure: FailedTrace) -> None:
         """Raise what the function raises for numbers, as ``jax.jit`` would."""
         jax = self.parts.jax
         self.count += 1
@@ -143,11 +143,11 @@ class Tracing:
             raise
         self._static_works = True
 
-    def _attempt(self, sizes: Sizes) -> Failure | tuple[tuple[Any, _Outputs], tuple[Any, ...]]:
+    def _attempt(self, sizes: TraceSizes) -> FailedTrace | tuple[tuple[Any, _Outputs], tuple[Any, ...]]:
         jax = self.parts.jax
         self.count += 1
         outputs = _Outputs(Callbacks(jax))
-        with listening(self.parts.dimension) as ear, self.parts.whole_tracebacks():
+        with record_questions(self.parts.dimension) as ear, self.parts.whole_tracebacks():
             try:
                 shapes = sizes.shapes(jax)
                 specs = [self._spec(n, shapes.get(n, shape)) for n, shape in enumerate(self.shapes)]
@@ -161,7 +161,7 @@ class Tracing:
             except Exception as error:  # whatever it is: with the sizes at hand it may not come
                 if self._allow_custom_calls(str(error)):
                     return self._attempt(sizes)
-                return Failure(error, tuple(ear.questions()))
+                return FailedTrace(error, tuple(ear.questions()))
         return (exported, outputs), tuple(ear.questions())
 
     def _allow_custom_calls(self, message: str) -> bool:
@@ -199,7 +199,7 @@ class Tracing:
         closed.__name__ = closed.__qualname__ = self.name
         return closed
 
-    def _finished(self, made: tuple[Any, _Outputs], sizes: Sizes) -> Exported:
+    def _finished(self, made: tuple[Any, _Outputs], sizes: TraceSizes) -> Exported:
         exported, outputs = made
         known = {d.name for d in dtypes.ALL}
         for aval in exported.out_avals:

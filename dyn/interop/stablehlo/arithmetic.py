@@ -9,7 +9,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.errors import NotYetError
-from dyn.interop.stablehlo.scopes import Scope
+from dyn.interop.stablehlo.scopes import ValueScope
 from dyn.ir.hlo import Encoder, HloEnum, HloType, HloValue, is_static
 from dyn.shapes import Atom, Dim, Opaque, OpaqueKind, Symbol, SymExpr
 
@@ -45,7 +45,7 @@ class SizeArithmetic:
 
     def __init__(self, e: Encoder, outer: SizeArithmetic | None = None) -> None:
         self._e = e
-        self._made: Scope[Any, HloValue] = Scope(None if outer is None else outer._made)
+        self._made: ValueScope[Any, HloValue] = ValueScope(None if outer is None else outer._made)
 
     def bind_axes(self, tensor: HloValue) -> None:
         """Symbols that are axes of a parameter are its sizes, where they have no place yet."""

@@ -23,7 +23,7 @@ def assert_facts(writer: Writer, facts: Facts) -> None:
         if declared.multiple_of > 1:
             _assert_relation(writer, Relation(RelKind.DIVIDES, declared.multiple_of, dim, declared.reason))
     for relation in facts.relations:
-        if not any(s.measured for s in relation.symbols()):
+        if not any(s.data_dependent for s in relation.symbols()):
             _assert_relation(writer, relation)
 
 
@@ -34,7 +34,7 @@ def assert_measured(writer: Writer, facts: Facts, symbol: Symbol, known: Set[Sym
     """
     for relation in facts.relations:
         symbols = relation.symbols()
-        if symbol in symbols and all(s in known for s in symbols if s.measured):
+        if symbol in symbols and all(s in known for s in symbols if s.data_dependent):
             _assert_relation(writer, relation)
 
 

@@ -19,9 +19,9 @@ from dyn.dtypes import DType, Kind
 from dyn.errors import ArtifactError, DynError, UnsupportedOpError
 from dyn.interop.stablehlo import dialects, sizes
 from dyn.interop.stablehlo.claims import reason_of, relations
+from dyn.interop.stablehlo.composed_operations import EXTRA
 from dyn.interop.stablehlo.elements import Open
-from dyn.interop.stablehlo.extra import EXTRA
-from dyn.interop.stablehlo.scopes import Scope
+from dyn.interop.stablehlo.scopes import ValueScope
 from dyn.ir.core import Dense, Op, Region, Value, with_operands
 from dyn.ir.hlo import Codec, DecodeRule, HloFunction, HloModule, HloOp, HloRegion, HloSymbol, HloType, HloValue
 from dyn.ir.hlo_attributes import Attributes, whole, without_effect
@@ -32,8 +32,8 @@ from dyn.ops.custom_call import registered
 from dyn.shapes import Dim, Reason, Relation, RelKind, SymExpr, as_dim, symbol
 from dyn.source import UNKNOWN, Loc
 from dyn.trace.context import Trace, tracing
+from dyn.trace.data_dependent import dim_from_value
 from dyn.trace.lift import lift
-from dyn.trace.measured import measure
 from dyn.trace.tracer import Tracer
 
 Array = np.ndarray[Any, Any]
@@ -87,7 +87,7 @@ class _Block:
     def __init__(self, trace: Trace, outer: _Block | None = None) -> None:
         self.trace = trace
         self.outer = outer
-        self.entries: Scope[HloValue, _Entry] = Scope(None if outer is None else outer.entries)
+        self.entries: ValueScope[HloValue, _Entry] = ValueScope(None if outer is None else outer.entries)
 
     def find(self, value: HloValue) -> _Entry:
         found = self.entries.find(value)
@@ -107,7 +107,7 @@ def rule_names(op: HloOp) -> tuple[str, ...]:
     return (op.name, f"composite.{op.attrs['name']}") if op.name == "stablehlo.composite" else (op.name,)
 
 
-class Reader:
+class OpReader:
     """The :class:`~dyn.ir.hlo.Decoder` of a module's operations."""
 
     def __init__(
@@ -322,7 +322,7 @@ class Reader:
         if claimed is None:
             holds = self.b.op("convert", self.value(value), dtype=dtypes.int64)
             origin = "whether what the imported program asserts holds, as 0 or 1"
-            claimed = [(RelKind.EQ, measure(self.block.trace, holds, "holds", origin), 1)]
+            claimed = [(RelKind.EQ, dim_from_value(self.block.trace, holds, "holds", origin), 1)]
         for kind, lhs, rhs in claimed:
             self.demand(kind, lhs, rhs, reason_of(message))
 
@@ -456,7 +456,7 @@ class Reader:
     def _size(self, count: Value, name: str) -> Dim:
         """A number that the program computes as a dim."""
         origin = f"a size that {self.op.name} is given" if self.op is not None else "a size"
-        return measure(self.block.trace, count, name, origin)
+        return dim_from_value(self.block.trace, count, name, origin)
 
     def matrix(self, value: HloValue) -> tuple[tuple[Dim, ...], ...]:
         flat, width = self.dims(value), value.shape[-1]

@@ -15,7 +15,7 @@ import numpy as np
 
 from dyn.dtypes import Kind
 from dyn.interop.stablehlo import elements
-from dyn.interop.stablehlo.elements import Asked
+from dyn.interop.stablehlo.elements import ElementsQuery
 from dyn.ir.core import Value
 from dyn.ir.hlo import HloEnum, HloOp, HloType, HloValue
 from dyn.shapes import Dim, RelKind
@@ -168,7 +168,7 @@ def _cstr_require(d: Any, op: HloOp) -> Sequence[Made]:
 
 
 def _is_broadcastable(d: Any, op: HloOp) -> Sequence[Made]:
-    asked = Asked(op, d.b.facts, op.results[0].dtype, ())
+    asked = ElementsQuery(op, d.b.facts, op.results[0].dtype, ())
     truth: Any = True
     for first, *rest in _aligned(d, op):
         for size in rest:
@@ -180,7 +180,7 @@ def _shape_eq(d: Any, op: HloOp) -> Sequence[Made]:
     shapes = [d.dims(v) for v in op.operands]
     if len({len(s) for s in shapes}) > 1:
         return [_number(False)]
-    asked = Asked(op, d.b.facts, op.results[0].dtype, ())
+    asked = ElementsQuery(op, d.b.facts, op.results[0].dtype, ())
     truth: Any = True
     for first, *rest in zip(*shapes, strict=True):
         for size in rest:

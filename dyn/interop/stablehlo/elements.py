@@ -74,7 +74,7 @@ def relation_of(kind: RelKind, lhs: Dim, rhs: Dim) -> Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ElementsQuery:
     """The operation that is computed, what is known of dims, and its result: its elements and its shape.
 
     A size is None where nobody wrote down how long a vector of sizes is.
@@ -129,7 +129,7 @@ def numbers(*values: Any) -> None:
         raise UnknownError
 
 
-def add(a: Asked, x: Any, y: Any) -> Any:
+def add(a: ElementsQuery, x: Any, y: Any) -> Any:
     if isinstance(x, bool | Open):
         return either(a, x, y)
     if isinstance(x, Rounded):
@@ -141,21 +141,21 @@ def add(a: Asked, x: Any, y: Any) -> Any:
     return x + y
 
 
-def multiply(a: Asked, x: Any, y: Any) -> Any:
+def multiply(a: ElementsQuery, x: Any, y: Any) -> Any:
     if isinstance(x, bool | Open):
         return both(a, x, y)
     numbers(x, y)
     return x * y
 
 
-def subtract(a: Asked, x: Any, y: Any) -> Any:
+def subtract(a: ElementsQuery, x: Any, y: Any) -> Any:
     if isinstance(x, Rounded):
         return add(a, x, negate(a, y))
     numbers(x, y)
     return x - y
 
 
-def divide(a: Asked, x: Any, y: Any) -> Any:
+def divide(a: ElementsQuery, x: Any, y: Any) -> Any:
     """Rounded to 0: of what is not negative that is down."""
     numbers(x, y)
     if ints(x, y):
@@ -184,7 +184,7 @@ def _without_rests(dim: Dim, divisor: Dim) -> Dim:
     return dim
 
 
-def remainder(a: Asked, x: Any, y: Any) -> Any:
+def remainder(a: ElementsQuery, x: Any, y: Any) -> Any:
     numbers(x, y)
     if ints(x, y):
         return x - y * divide(a, x, y)
@@ -194,7 +194,7 @@ def remainder(a: Asked, x: Any, y: Any) -> Any:
     return mod(x, y) if exact else Rounded(x, y, rest=True)
 
 
-def floor_divide(a: Asked, x: Any, y: Any) -> Any:
+def floor_divide(a: ElementsQuery, x: Any, y: Any) -> Any:
     """Rounded down."""
     numbers(x, y)
     if not a.facts.ge(y, 1).proved:
@@ -202,13 +202,13 @@ def floor_divide(a: Asked, x: Any, y: Any) -> Any:
     return floordiv(x, y)
 
 
-def ceil_divide(a: Asked, x: Any, y: Any) -> Any:
+def ceil_divide(a: ElementsQuery, x: Any, y: Any) -> Any:
     """Rounded up."""
     numbers(x, y)
     return floor_divide(a, x + y - 1, y)
 
 
-def floor_remainder(a: Asked, x: Any, y: Any) -> Any:
+def floor_remainder(a: ElementsQuery, x: Any, y: Any) -> Any:
     numbers(x, y)
     if not a.facts.ge(y, 1).proved:
         raise UnknownError
@@ -216,7 +216,7 @@ def floor_remainder(a: Asked, x: Any, y: Any) -> Any:
 
 
 def extreme(dims: Callable[..., Dim], truths: Callable[..., Any]) -> Callable[..., Any]:
-    def fn(a: Asked, x: Any, y: Any) -> Any:
+    def fn(a: ElementsQuery, x: Any, y: Any) -> Any:
         if isinstance(x, bool | Open):
             return truths(a, x, y)
         numbers(x, y)
@@ -225,7 +225,7 @@ def extreme(dims: Callable[..., Dim], truths: Callable[..., Any]) -> Callable[..
     return fn
 
 
-def sign(a: Asked, x: Any) -> Any:
+def sign(a: ElementsQuery, x: Any) -> Any:
     numbers(x)
     if ints(x):
         return (x > 0) - (x < 0)
@@ -236,12 +236,12 @@ def sign(a: Asked, x: Any) -> Any:
     return -1 if a.facts.ge(-1, x).proved else Sign(x)
 
 
-def negate(a: Asked, x: Any) -> Any:
+def negate(a: ElementsQuery, x: Any) -> Any:
     numbers(x)
     return -x
 
 
-def clamp(a: Asked, low: Any, x: Any, high: Any) -> Any:
+def clamp(a: ElementsQuery, low: Any, x: Any, high: Any) -> Any:
     numbers(low, x, high)
     return dim_min(dim_max(x, low), high)
 
@@ -249,7 +249,7 @@ def clamp(a: Asked, low: Any, x: Any, high: Any) -> Any:
 # --- truth values -----------------------------------------------------------------------------------------------------
 
 
-def compare(a: Asked, x: Any, y: Any) -> Any:
+def compare(a: ElementsQuery, x: Any, y: Any) -> Any:
     direction = a.op.attrs["comparison_direction"].value
     if isinstance(y, bool) and isinstance(x, bool | Open) and direction in ("EQ", "NE"):
         return x if y is (direction == "EQ") else opposite(a, x)
@@ -258,7 +258,7 @@ def compare(a: Asked, x: Any, y: Any) -> Any:
     return _relation(a, direction, number(x), number(y))
 
 
-def _relation(a: Asked, direction: str, x: Dim, y: Dim) -> bool | Open:
+def _relation(a: ElementsQuery, direction: str, x: Dim, y: Dim) -> bool | Open:
     match direction:
         case "EQ":
             return a.holds(RelKind.EQ, x, y)
@@ -274,7 +274,7 @@ def _relation(a: Asked, direction: str, x: Dim, y: Dim) -> bool | Open:
             return a.holds(RelKind.GE, y, x + 1)
 
 
-def _compare_signs(a: Asked, x: Sign | Rounded, y: Any, direction: str) -> Any:
+def _compare_signs(a: ElementsQuery, x: Sign | Rounded, y: Any, direction: str) -> Any:
     """The questions before a quotient is corrected: whether the signs differ, whether there is a rest, and its sign."""
     if isinstance(x, Sign) and (direction, y) == ("NE", 1):
         return a.holds(RelKind.GE, 0, x.of)
@@ -292,7 +292,7 @@ def _compare_signs(a: Asked, x: Sign | Rounded, y: Any, direction: str) -> Any:
     raise UnknownError
 
 
-def _rounded_down(a: Asked, chosen: Open, left: Rounded, right: Rounded) -> Dim:
+def _rounded_down(a: ElementsQuery, chosen: Open, left: Rounded, right: Rounded) -> Dim:
     """``select(n <= 0 and n % k != 0, n / k - 1, n / k)``, or of the rest, that and ``k``: what rounds down."""
     n, k = right.dividend, right.divisor
     asked = frozenset({(RelKind.NONZERO, mod(n, k), 0), (RelKind.GE, 0, n)})
@@ -303,7 +303,7 @@ def _rounded_down(a: Asked, chosen: Open, left: Rounded, right: Rounded) -> Dim:
     return (mod(n, k) if right.rest else floordiv(n, k)) + right.more
 
 
-def both(a: Asked, x: Any, y: Any) -> Any:
+def both(a: ElementsQuery, x: Any, y: Any) -> Any:
     if x is False or y is False:
         return False
     if x is True:
@@ -333,7 +333,7 @@ def opaque(dim: Dim) -> Opaque | None:
     return atom if isinstance(atom, Opaque) else None
 
 
-def either(a: Asked, x: Any, y: Any) -> Any:
+def either(a: ElementsQuery, x: Any, y: Any) -> Any:
     if x is True or y is True:
         return True
     if x is False:
@@ -345,7 +345,7 @@ def either(a: Asked, x: Any, y: Any) -> Any:
     return Open(x.relations | y.relations, any=True)
 
 
-def opposite(a: Asked, x: Any) -> Any:
+def opposite(a: ElementsQuery, x: Any) -> Any:
     if isinstance(x, bool):
         return not x
     if isinstance(x, Open) and len(x.relations) == 1:
@@ -364,7 +364,7 @@ def opposite(a: Asked, x: Any) -> Any:
     raise UnknownError
 
 
-def select(a: Asked, chosen: Any, left: Any, right: Any) -> Any:
+def select(a: ElementsQuery, chosen: Any, left: Any, right: Any) -> Any:
     """Also what NumPy's broadcasting of two sizes computes: ``select(a == 1, b, a)``."""
     if isinstance(chosen, bool):
         return left if chosen else right
@@ -377,7 +377,7 @@ def select(a: Asked, chosen: Any, left: Any, right: Any) -> Any:
     raise UnknownError
 
 
-def _select_by(a: Asked, chosen: Open, left: Dim, right: Dim) -> Dim:
+def _select_by(a: ElementsQuery, chosen: Open, left: Dim, right: Dim) -> Dim:
     ((kind, lhs, rhs),) = chosen.relations
     if kind is RelKind.EQ and (lhs, rhs) == (right, 1) and a.facts.broadcasts(left, right).proved:
         return broadcast_dims(left, right)
@@ -388,7 +388,7 @@ def _select_by(a: Asked, chosen: Open, left: Dim, right: Dim) -> Dim:
     raise UnknownError
 
 
-def convert(a: Asked, x: Any) -> Any:
+def convert(a: ElementsQuery, x: Any) -> Any:
     if a.dtype.kind is Kind.BOOL:
         return x if isinstance(x, bool | Open) else a.holds(RelKind.NONZERO, x, 0)
     if isinstance(x, Open):
@@ -400,7 +400,7 @@ maximum = extreme(dim_max, either)
 minimum = extreme(dim_min, both)
 
 
-def xor(a: Asked, x: Any, y: Any) -> Any:
+def xor(a: ElementsQuery, x: Any, y: Any) -> Any:
     if isinstance(x, bool) and isinstance(y, bool):
         return x is not y
     if ints(x, y):
@@ -408,13 +408,13 @@ def xor(a: Asked, x: Any, y: Any) -> Any:
     raise UnknownError
 
 
-def absolute(a: Asked, x: Any) -> Any:
+def absolute(a: ElementsQuery, x: Any) -> Any:
     numbers(x)
     return abs(x) if ints(x) else x if a.facts.ge(x, 0).proved else dim_max(x, -x)
 
 
 def bitwise(truths: Callable[..., Any], bits: Callable[[int, int], int]) -> Callable[..., Any]:
-    def fn(a: Asked, x: Any, y: Any) -> Any:
+    def fn(a: ElementsQuery, x: Any, y: Any) -> Any:
         if a.dtype.kind is Kind.BOOL:
             return truths(a, x, y)
         if not ints(x, y):

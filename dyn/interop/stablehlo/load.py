@@ -11,9 +11,9 @@ from typing import Any
 
 from dyn.api import Jitted, jit
 from dyn.errors import ArgumentError, ArtifactError
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.interop.stablehlo import mlir
-from dyn.interop.stablehlo.decode import CustomCall, Reader, is_known
+from dyn.interop.stablehlo.decode import CustomCall, OpReader, is_known
 from dyn.interop.stablehlo.encode import DIMS
 from dyn.ir.core import Value
 from dyn.ir.hlo import DecodeRule, HloFunction, HloModule, HloType, HloValue
@@ -193,6 +193,6 @@ def _run(
                 text = f"the imported program takes {name} with axis {axis} of at most {bound}"
                 trace.demand(RelKind.GE, bound, own, text)
         values.append(value)
-    results = Reader(module, trace, custom_calls(), rules).call(function, values)
+    results = OpReader(module, trace, custom_calls(), rules).call(function, values)
     tracers = tuple([Tracer(trace, v) for v in results])
     return tracers[0] if len(tracers) == 1 else tracers

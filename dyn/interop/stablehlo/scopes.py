@@ -8,12 +8,12 @@ Key = TypeVar("Key")
 Entry = TypeVar("Entry")
 
 
-class Scope(Generic[Key, Entry]):
+class ValueScope(Generic[Key, Entry]):
     """A block's entries by key; those of the blocks around it are found too."""
 
     __slots__ = ("_outer", "own")
 
-    def __init__(self, outer: Scope[Key, Entry] | None = None) -> None:
+    def __init__(self, outer: ValueScope[Key, Entry] | None = None) -> None:
         #: The block's own entries.
         self.own: dict[Key, Entry] = {}
         self._outer = outer
@@ -29,7 +29,7 @@ class Scope(Generic[Key, Entry]):
 
     def find(self, key: Key) -> Entry | None:
         """The entry of the innermost block that has one."""
-        scope: Scope[Key, Entry] | None = self
+        scope: ValueScope[Key, Entry] | None = self
         while scope is not None:
             found = scope.own.get(key)
             if found is not None:

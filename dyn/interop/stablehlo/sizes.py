@@ -16,7 +16,7 @@ import numpy as np
 
 from dyn.dtypes import DType, Kind
 from dyn.interop.stablehlo import elements
-from dyn.interop.stablehlo.elements import Asked, UnknownError
+from dyn.interop.stablehlo.elements import ElementsQuery, UnknownError
 from dyn.ir.hlo import HloOp
 from dyn.ops.codecs.indexing import combine_of
 from dyn.shapes import Dim, Facts, product
@@ -42,7 +42,7 @@ def computed(op: HloOp, operands: Sequence[Array], facts: Facts) -> Array | None
     if not followed(result.dtype) or math.prod([d or 1 for d in shape]) > LARGEST:
         return None
     try:
-        made = np.asarray(rule(Asked(op, facts, result.dtype, shape), *operands), object)
+        made = np.asarray(rule(ElementsQuery(op, facts, result.dtype, shape), *operands), object)
         if len(shape) != made.ndim or made.size > LARGEST:
             made = np.broadcast_to(made, [1 if d is None else d for d in shape])
         return np.broadcast_to(made, [n if d is None else d for d, n in zip(shape, made.shape, strict=True)])
@@ -56,7 +56,7 @@ Rule = Callable[..., Any]
 def _each(fn: Callable[..., Any]) -> Rule:
     """A rule for each element."""
 
-    def rule(a: Asked, *operands: Array) -> Array:
+    def rule(a: ElementsQuery, *operands: Array) -> Array:
         shape = np.broadcast_shapes(*[x.shape for x in operands])
         made = np.empty(shape, object)
         spread = [np.broadcast_to(x, shape) for x in operands]
@@ -70,17 +70,17 @@ def _each(fn: Callable[..., Any]) -> Rule:
 # --- shapes of the tensors --------------------------------------------------------------------------------------------
 
 
-def _slice(a: Asked, x: Array) -> Array:
+def _slice(a: ElementsQuery, x: Array) -> Array:
     at = a.op.attrs
     numbers = zip(at["start_indices"], at["limit_indices"], at["strides"], strict=True)
     return x[tuple([slice(*n) for n in numbers])]
 
 
-def _concatenate(a: Asked, *parts: Array) -> Array:
+def _concatenate(a: ElementsQuery, *parts: Array) -> Array:
     return np.concatenate(parts, axis=a.op.attrs["dimension"])
 
 
-def _broadcast(a: Asked, x: Array, *sizes: Array) -> Array:
+def _broadcast(a: ElementsQuery, x: Array, *sizes: Array) -> Array:
     dims = a.op.attrs["broadcast_dimensions"]
     shape = [1] * len(a.shape)
     for axis, dim in enumerate(dims):
@@ -88,12 +88,12 @@ def _broadcast(a: Asked, x: Array, *sizes: Array) -> Array:
     return np.broadcast_to(x.reshape(shape), a.shape)
 
 
-def _iota(a: Asked) -> Array:
+def _iota(a: ElementsQuery) -> Array:
     dimension = a.op.attrs["iota_dimension"]
     return np.indices(a.shape)[dimension].astype(object)
 
 
-def _gather(a: Asked, x: Array, places: Array) -> Any:
+def _gather(a: ElementsQuery, x: Array, places: Array) -> Any:
     """One element of a vector, or some of them."""
     numbers = a.op.attrs["dimension_numbers"]
     if x.ndim != 1 or a.op.attrs["slice_sizes"] != (1,) or not all(isinstance(p, int) for p in places.ravel()):
@@ -103,7 +103,7 @@ def _gather(a: Asked, x: Array, places: Array) -> Any:
     return x[np.clip(places.astype(np.int64).ravel(), 0, len(x) - 1)].reshape(a.shape)
 
 
-def _dynamic_slice(a: Asked, x: Array, *starts: Array) -> Any:
+def _dynamic_slice(a: ElementsQuery, x: Array, *starts: Array) -> Any:
     sizes = a.op.attrs["slice_sizes"]
     firsts = [int(s[()]) for s in starts if isinstance(s[()], int)]
     if len(firsts) != len(starts):
@@ -112,7 +112,7 @@ def _dynamic_slice(a: Asked, x: Array, *starts: Array) -> Any:
     return x[tuple([slice(p, p + k) for p, k in zip(places, sizes, strict=True)])]
 
 
-def _reduce(a: Asked, x: Array, init: Array) -> Any:
+def _reduce(a: ElementsQuery, x: Array, init: Array) -> Any:
     combine = combine_of(a.op.regions[0])
     fn = {
         "add": elements.add,
@@ -146,7 +146,7 @@ def _scalar(dim: Dim) -> Array:
     return made
 
 
-def _broadcast_extents(a: Asked, *shapes: Array) -> Array:
+def _broadcast_extents(a: ElementsQuery, *shapes: Array) -> Array:
     """NumPy's broadcasting of shapes; that they broadcast is what :mod:`~dyn.interop.stablehlo.dialects` demands."""
     rank = max((len(s) for s in shapes), default=0)
     rows = [[1] * (rank - len(s)) + s.tolist() for s in shapes]

@@ -9,7 +9,7 @@ from typing import Any
 
 from dyn.errors import DynError, UnsupportedOpError
 from dyn.interop.stablehlo import mlir
-from dyn.interop.stablehlo.decode import Reader, is_known
+from dyn.interop.stablehlo.decode import OpReader, is_known
 from dyn.interop.stablehlo.load import custom_calls
 from dyn.ir.hlo import HloFunction, HloModule, HloOp, HloRegion, HloSymbol, HloValue
 from dyn.source import UNKNOWN, Loc
@@ -109,7 +109,7 @@ class _Notes:
         return list(self.found.values())
 
 
-class _Surveyor(Reader):
+class _Surveyor(OpReader):
     """A reader that notes what it cannot read, puts stand-ins for it, and goes on."""
 
     def __init__(self, module: HloModule, trace: Trace, notes: _Notes) -> None:

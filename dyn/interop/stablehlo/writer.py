@@ -10,7 +10,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.interop.stablehlo.arithmetic import TRUTH, SizeArithmetic, UnknownSizeError, comparison
-from dyn.interop.stablehlo.scopes import Scope
+from dyn.interop.stablehlo.scopes import ValueScope
 from dyn.ir.core import Op, Region, Value
 from dyn.ir.hlo import Codec, HloFunction, HloOp, HloRegion, HloSymbol, HloType, HloValue, is_static
 from dyn.shapes import Dim, Facts
@@ -32,7 +32,7 @@ class Writer:
         self.made: list[HloOp] = []
         self.sizes = SizeArithmetic(self, None if outer is None else outer.sizes)
         self._functions = functions
-        self._values: Scope[Value, HloValue] = Scope(None if outer is None else outer._values)
+        self._values: ValueScope[Value, HloValue] = ValueScope(None if outer is None else outer._values)
 
     # Operations -------------------------------------------------------------------------------------------------
 

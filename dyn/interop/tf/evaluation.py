@@ -14,9 +14,9 @@ import numpy as np
 
 from dyn import lax
 from dyn.errors import DynError, NotYetError, UnsupportedOpError, problem_of
-from dyn.interop.tf.graphs import Graph, Library, Node, constant
+from dyn.interop.tf.graphs import FunctionLibrary, Graph, GraphNode, constant
 from dyn.interop.tf.tables import CONVERTERS, FOLDS
-from dyn.interop.tf.values import Array, Sizes, data, elements_of, is_known, known_dtype, settled
+from dyn.interop.tf.values import Array, SizeTensor, data, elements_of, is_known, known_dtype, settled
 from dyn.shapes import Dim, RelKind, format_dim
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.dims import wrap_dim
@@ -27,7 +27,7 @@ ASKS_FOR_OTHERS = True
 
 
 @dataclass
-class State:
+class EffectState:
     """The state that operations have effects on, as data: variables by number, and how often numbers were drawn.
 
     A region has a state of its own, which begins as that around it.
@@ -35,7 +35,7 @@ class State:
 
     values: dict[Any, Any] = field(default_factory=dict[Any, Any])
     written: set[Any] = field(default_factory=set[Any])
-    outer: State | None = None
+    outer: EffectState | None = None
 
     def get(self, key: Any) -> Any:
         if key in self.values or self.outer is None:
@@ -48,7 +48,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TfPiece:
     """An operation that TensorFlow runs in the midst of a program: its name in the graph, and the reason."""
 
     operation: str
@@ -67,11 +67,11 @@ class Evaluation:
     """
 
     def __init__(
-        self, library: Library, state: State, otherwise: Callable[[Call, str], Any] | None = None,
+        self, library: FunctionLibrary, state: EffectState, otherwise: Callable[[NodeCall, str], Any] | None = None,
     ) -> None:  # fmt: skip
         self.library, self.state, self.otherwise = library, state, otherwise
         #: What ``otherwise`` has taken.
-        self.pieces: list[Piece] = []
+        self.pieces: list[TfPiece] = []
 
     @property
     def trace(self) -> Trace:
@@ -85,19 +85,19 @@ class Evaluation:
         self.read(graph, graph.needed, known)
         return [known[name][number] for name, number in graph.outputs]
 
-    def read(self, graph: Graph, nodes: Iterable[Node], known: Known) -> None:
+    def read(self, graph: Graph, nodes: Iterable[GraphNode], known: Known) -> None:
         """Read nodes of a graph, after which the values of their outputs are ``known``, too."""
         for node in nodes:
             inputs = [known[name][number] for name, number in node.inputs]
-            known[node.name] = self._node(Call(self, graph, node, inputs))
+            known[node.name] = self._node(NodeCall(self, graph, node, inputs))
 
-    def within(self, state: State) -> Evaluation:
+    def within(self, state: EffectState) -> Evaluation:
         """The reading of a region, which has a state of its own."""
         inner = Evaluation(self.library, state, self.otherwise)
         inner.pieces = self.pieces
         return inner
 
-    def _node(self, call: Call) -> Sequence[Any]:
+    def _node(self, call: NodeCall) -> Sequence[Any]:
         try:
             made = self._made(call)
         except DynError as error:
@@ -112,7 +112,7 @@ class Evaluation:
                 self.claim(value, shape)
         return results
 
-    def _made(self, call: Call) -> Any:
+    def _made(self, call: NodeCall) -> Any:
         node = call.node
         if node.op == "Const":
             return constant(node)
@@ -136,11 +136,11 @@ class Evaluation:
         except (UnsupportedOpError, NotYetError) as error:
             return self._otherwise(call, problem_of(error))
 
-    def _otherwise(self, call: Call, reason: str) -> Any:
+    def _otherwise(self, call: NodeCall, reason: str) -> Any:
         if self.otherwise is None:
             raise NotYetError(reason, remedy="compute it outside of the function.")
         made = self.otherwise(call, reason)
-        self.pieces.append(Piece(call.node.op, call.node.name, reason))
+        self.pieces.append(TfPiece(call.node.op, call.node.name, reason))
         return made
 
     def claim(self, value: Any, shape: Sequence[Any]) -> None:
@@ -163,12 +163,12 @@ def _settled(made: Any, dtype: str) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class NodeCall:
     """An operation with its inputs."""
 
     evaluation: Evaluation
     graph: Graph
-    node: Node
+    node: GraphNode
     inputs: Sequence[Any]
 
     @property
@@ -203,7 +203,7 @@ class Call:
         value = self.inputs[number]
         if isinstance(value, np.ndarray):
             return value
-        if isinstance(value, Sizes):
+        if isinstance(value, SizeTensor):
             simplified = [self.trace.facts.simplify(one) for one in value.elements.flat]
             if all(isinstance(one, int) for one in simplified):
                 return np.reshape(np.array(simplified, value.dtype.np), value.elements.shape)

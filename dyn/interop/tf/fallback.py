@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from dyn.errors import ArgumentError, DynError, ShapeError, problem_of
-from dyn.interop.fallback import Failure, listed_pieces, warn
-from dyn.interop.tf.evaluation import Piece
+from dyn.interop.fallback import FallbackReason, listed_pieces, warn
+from dyn.interop.tf.evaluation import TfPiece
 from dyn.source import user_loc
 
 #: Errors of whoever calls the function. All others, where the function as it is does not raise, are dyn's own.
@@ -21,11 +21,11 @@ class FallbackWarning(UserWarning):
     """A function of TensorFlow's, or a part of it, runs in TensorFlow instead of in dyn's code."""
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> FallbackReason:
     """The failure that an error tells of."""
     loc = error.loc if isinstance(error, DynError) else None
     notes = "; ".join(error.notes) if isinstance(error, DynError) else ""
-    return Failure(problem_of(error) + (f" ({notes})" if notes else ""), user_loc() if loc is None else loc)
+    return FallbackReason(problem_of(error) + (f" ({notes})" if notes else ""), user_loc() if loc is None else loc)
 
 
 def last_line(error: BaseException) -> str:
@@ -33,7 +33,7 @@ def last_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
 
 
-def pieces_text(pieces: Sequence[Piece]) -> str:
+def pieces_text(pieces: Sequence[TfPiece]) -> str:
     """The pieces of a program: operations with reasons and names in the graph, each with how often it is there."""
     first: dict[tuple[str, str], str] = {}
     for piece in pieces:
@@ -43,12 +43,12 @@ def pieces_text(pieces: Sequence[Piece]) -> str:
     return listed_pieces(len(pieces), "TensorFlow", rows)
 
 
-def warn_of_pieces(name: str, pieces: Sequence[Piece]) -> None:
+def warn_of_pieces(name: str, pieces: Sequence[TfPiece]) -> None:
     """Say that a program has pieces which TensorFlow runs."""
     _warn(f"{name}: {pieces_text(pieces)}")
 
 
-def warn_of_failure(name: str, failure: Failure) -> None:
+def warn_of_failure(name: str, failure: FallbackReason) -> None:
     """Say that TensorFlow makes calls of a function."""
     _warn(f"{name} runs in TensorFlow: {failure}")
 

@@ -2,7 +2,7 @@
 
 TensorFlow makes the graph of the gradient, by its own rules and those of ``tf.custom_gradient``, as a part of the graph
 of the function. What of that needs the cotangents is read as the second half of the program
-(:mod:`dyn.trace.halves`): a program of its own, which is given what the first one keeps.
+(:mod:`dyn.trace.split_linearization`): a program of its own, which is given what the first one keeps.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn import api
 from dyn.interop.tf.arrays import from_array
-from dyn.interop.tf.evaluation import Evaluation, Known, State
+from dyn.interop.tf.evaluation import EffectState, Evaluation, Known
 from dyn.interop.tf.graph_calls import operation
 from dyn.interop.tf.internals import context, pywrap_tfe, record, tape, tf
 from dyn.interop.tf.ops.randomness import DRAWN, SEED
-from dyn.interop.tf.programs import Plan, Program, data_here, traced_for_dyn
+from dyn.interop.tf.programs import TfProgram, TfReturnPlan, data_here, traced_for_dyn
 from dyn.interop.tf.values import Resource
 from dyn.trace.gradients import Leaves
-from dyn.trace.halves import second_half
 from dyn.trace.pytree import flatten, register_node
+from dyn.trace.split_linearization import second_half
 from dyn.trace.tracer import Tracer
 from dyn.transforms import SecondHalf
 
@@ -38,7 +38,7 @@ class RecordedPlan:
     ``given`` are the results, by number, that it takes cotangents of; ``inputs`` the sources whose cotangents it gives.
     """
 
-    plan: Plan
+    plan: TfReturnPlan
     half: SecondHalf
     count: int
     given: tuple[int, ...]
@@ -65,7 +65,7 @@ class Joint:
     ``tensors`` are those of its arguments that have a gradient, by number; ``wanted`` its outputs that have cotangents.
     """
 
-    def __init__(self, flat: Callable[..., Any], specs: Sequence[Any], plain: Program) -> None:
+    def __init__(self, flat: Callable[..., Any], specs: Sequence[Any], plain: TfProgram) -> None:
         outputs = plain.concrete.outputs
         self.flat, self.plain, self.arguments = flat, plain, len(specs)
         self.tensors = [n for n, spec in enumerate(specs) if spec.dtype.is_floating or spec.dtype.is_complex]
@@ -96,7 +96,7 @@ class Joint:
         """The cotangents of the sources."""
         return self.both(*given)[1]
 
-    def places(self, program: Program) -> tuple[int, ...]:
+    def places(self, program: TfProgram) -> tuple[int, ...]:
         """Of each cotangent, which input of the function it belongs to: a tensor, or after these one of ``program``'s
         variables."""
         numbers = {id(one.handle): number for number, one in enumerate(program.variables)}
@@ -104,7 +104,7 @@ class Joint:
         return tuple([place for place, has in zip(places, self.has, strict=True) if has])
 
 
-class Gradient:
+class GradientProgram:
     """The gradient of a program as a program by itself, which computes again what it needs, and assigns nothing.
 
     It takes the inputs of the program, values of variables and the seed among them, and cotangents of its results.
@@ -114,10 +114,10 @@ class Gradient:
         self._joint = Joint(joint.flat, joint.specs[: joint.arguments], joint.plain)
         plain = joint.plain
         concrete = traced_for_dyn(self._joint.alone, self._joint.specs)
-        self.program = Program(concrete, f"{plain.name}_gradient", strict=plain.strict, assigns=False)
+        self.program = TfProgram(concrete, f"{plain.name}_gradient", strict=plain.strict, assigns=False)
         self.wanted, self.places = self._joint.wanted, self._joint.places(plain)
         numbers = {id(one.handle): number for number, one in enumerate(plain.variables)}
-        self._again: Gradient | None = None
+        self._again: GradientProgram | None = None
         self._variables = [numbers[id(one.handle)] for one in self.program.variables]
 
     def inputs(self, tensors: Sequence[Any], cotangents: Sequence[Any], variables: Sequence[Any]) -> tuple[Any, Any]:
@@ -129,21 +129,21 @@ class Gradient:
         """The program with its own gradient."""
         return RecordedProgram(self._joint.alone, self._joint.specs, self.program)
 
-    def again(self) -> Gradient:
+    def again(self) -> GradientProgram:
         """The gradient of this gradient."""
         if self._again is None:
-            self._again = Gradient(Joint(self._joint.alone, self._joint.specs, self.program))
+            self._again = GradientProgram(Joint(self._joint.alone, self._joint.specs, self.program))
         return self._again
 
 
-class RecordedProgram(Program):
+class RecordedProgram(TfProgram):
     """A function together with its gradient: ``arguments`` tensors, and then the cotangents of its float outputs.
 
     The graph gives the outputs of the function, and then the cotangents of its sources: float tensors among the
     arguments, and variables.
     """
 
-    def __init__(self, flat: Callable[..., Any], specs: Sequence[Any], plain: Program) -> None:
+    def __init__(self, flat: Callable[..., Any], specs: Sequence[Any], plain: TfProgram) -> None:
         self._joint = joint = Joint(flat, specs, plain)
         self._arguments, self._wanted = joint.arguments, joint.wanted
         concrete = traced_for_dyn(joint.both, joint.specs)
@@ -154,9 +154,9 @@ class RecordedProgram(Program):
         self._plain = plain
 
     @cached_property
-    def gradient(self) -> Gradient:
+    def gradient(self) -> GradientProgram:
         """The gradient by itself, for what is differentiated twice."""
-        return Gradient(self._joint)
+        return GradientProgram(self._joint)
 
     def _jitted(self) -> Any:
         def recorded(args: tuple[Any, ...], variables: tuple[Any, ...], seed: Any) -> RecordedOutputs:
@@ -167,7 +167,7 @@ class RecordedProgram(Program):
         return api.jit(recorded, shapes={"variables": sizes} if sizes else None)
 
     def _traced(self, args: Sequence[Tracer], variables: Sequence[Tracer], seed: Any) -> RecordedOutputs:
-        state = State({Resource(number): value for number, value in enumerate(variables)})
+        state = EffectState({Resource(number): value for number, value in enumerate(variables)})
         if seed is not None:
             state.values |= {SEED: seed, DRAWN: dnp.zeros((), dtype="uint32")}
         evaluation = Evaluation(self.library, state, self._otherwise)
@@ -187,7 +187,7 @@ class RecordedProgram(Program):
 
         def run(*cotangents: Tracer) -> list[Tracer]:
             inside = known | dict(zip(names[self._arguments : total], [(one,) for one in cotangents], strict=True))
-            inner = evaluation.within(State(outer=state))
+            inner = evaluation.within(EffectState(outer=state))
             inner.read(graph, [node for node in graph.needed if node.name in late], inside)
             pulled = [inside[name][number] for name, number in graph.outputs[len(graph.outputs) - self._count :]]
             sources = [*args, *variables]
@@ -257,7 +257,7 @@ class RecordedProgram(Program):
         return [from_array(one) for one in pulled]
 
 
-def is_recording(tensors: Sequence[Any], program: Program) -> bool:
+def is_recording(tensors: Sequence[Any], program: TfProgram) -> bool:
     """Whether a tape wants to know of a call."""
     if pywrap_tfe.TFE_Py_TapeSetIsEmpty():
         return False

@@ -13,15 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from dyn.interop.tf.internals import FuncGraph, control_flow_util, resource_variable_ops, save_context, tf
-from dyn.interop.tf.programs import Program, is_tracing
+from dyn.interop.tf.programs import TfProgram, is_tracing
 
 Array = np.ndarray[Any, Any]
 
 
 class IsGradient(Protocol):
-    """A gradient by itself, :class:`dyn.interop.tf.gradients.Gradient`."""
+    """A gradient by itself, :class:`dyn.interop.tf.gradients.GradientProgram`."""
 
-    program: Program
+    program: TfProgram
 
     @property
     def wanted(self) -> Sequence[int]: ...
@@ -51,7 +51,7 @@ def part_of_graph() -> str | None:
 
 
 def call_in_graph(
-    program: Program, tensors: Sequence[Any], shapes: Sequence[Any], gradient: Callable[[], IsGradient]
+    program: TfProgram, tensors: Sequence[Any], shapes: Sequence[Any], gradient: Callable[[], IsGradient]
 ) -> Any:
     """The results of a program, of these shapes, as tensors of the graph at hand."""
     for variable in program.concrete.graph.variables:
@@ -72,7 +72,7 @@ def call_in_graph(
 
 
 def operation(
-    program: Program, given: Sequence[Any], seeds: Sequence[Any], gradient: Callable[[], IsGradient]
+    program: TfProgram, given: Sequence[Any], seeds: Sequence[Any], gradient: Callable[[], IsGradient]
 ) -> list[Any]:
     """A program as an operation of the graph at hand: of tensors, of values of its variables, and of seeds."""
     outputs, assigned = program.concrete.outputs, [program.variables[number] for number in program.assigned]

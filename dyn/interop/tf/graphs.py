@@ -21,7 +21,7 @@ Tensor = tuple[str, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class GraphNode:
     """An operation: its inputs, the nodes that run before it, and its attributes, read when they are asked for."""
 
     name: str
@@ -52,12 +52,12 @@ class Graph:
 
     name: str
     arguments: tuple[str, ...]
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, GraphNode]
     outputs: tuple[Tensor, ...]
     effects: tuple[str, ...]
 
     @cached_property
-    def needed(self) -> tuple[Node, ...]:
+    def needed(self) -> tuple[GraphNode, ...]:
         """The nodes that run, arguments aside, in order."""
         reached: set[str] = set()
         waiting = [*[name for name, _ in self.outputs], *self.effects]
@@ -81,7 +81,7 @@ class Graph:
                 found.add(node.name)
         return frozenset(found)
 
-    def leading_to(self, tensor: Tensor) -> list[Node]:
+    def leading_to(self, tensor: Tensor) -> list[GraphNode]:
         """The nodes that a tensor is computed by, each after those that it needs."""
         found: set[str] = set()
         waiting = [tensor[0]]
@@ -101,7 +101,7 @@ class Graph:
             tensor = node.inputs[0]
 
 
-class Library:
+class FunctionLibrary:
     """The functions that a graph calls, by name."""
 
     def __init__(self, functions: Sequence[Any], written: Callable[[], Any]) -> None:
@@ -143,18 +143,18 @@ def _count(arg: Any, node: Any) -> int:
     return len(node.attr[arg.type_list_attr].list.type) if arg.type_list_attr else 1
 
 
-def of_graph(graph: Any, outputs: Sequence[Any], effects: Sequence[str]) -> tuple[Graph, Library]:
+def of_graph(graph: Any, outputs: Sequence[Any], effects: Sequence[str]) -> tuple[Graph, FunctionLibrary]:
     """A ``tf.Graph`` with the tensors that it gives and the operations that have effects; and its functions."""
     proto = graph.as_graph_def(add_shapes=True)
     nodes = [_node(one, _numbered) for one in proto.node]
     arguments = tuple([tensor.op.name for tensor in graph.inputs])
     given = tuple([(tensor.op.name, tensor.value_index) for tensor in outputs])
-    return Graph(graph.name, arguments, _ordered(nodes), given, tuple(effects)), Library(
+    return Graph(graph.name, arguments, _ordered(nodes), given, tuple(effects)), FunctionLibrary(
         proto.library.function, lambda: graph.as_graph_def().library
     )
 
 
-def _of_function(proto: Any, library: Library) -> Graph:
+def _of_function(proto: Any, library: FunctionLibrary) -> Graph:
     """A function of the library."""
     arguments = [arg.name for arg in proto.signature.input_arg]
     starts: dict[tuple[str, str], int] = {}
@@ -171,7 +171,7 @@ def _of_function(proto: Any, library: Library) -> Graph:
         output, _, number = rest.partition(":")
         return name, starts[name, output] + int(number)
 
-    nodes = [Node(name, "_Arg", (), (), None) for name in arguments] + [_node(one, read) for one in proto.node_def]
+    nodes = [GraphNode(name, "_Arg", (), (), None) for name in arguments] + [_node(one, read) for one in proto.node_def]
     outputs = tuple([read(proto.ret[arg.name]) for arg in proto.signature.output_arg])
     effects = tuple(proto.control_ret.values())
     return Graph(proto.signature.name, tuple(arguments), _ordered(nodes), outputs, effects)
@@ -182,16 +182,16 @@ def _numbered(text: str) -> Tensor:
     return name, int(number or 0)
 
 
-def _node(proto: Any, read: Callable[[str], Tensor]) -> Node:
+def _node(proto: Any, read: Callable[[str], Tensor]) -> GraphNode:
     inputs = tuple([read(text) for text in proto.input if not text.startswith("^")])
     controls = tuple([text[1:] for text in proto.input if text.startswith("^")])
-    return Node(proto.name, proto.op, inputs, controls, proto)
+    return GraphNode(proto.name, proto.op, inputs, controls, proto)
 
 
-def _ordered(nodes: Sequence[Node]) -> dict[str, Node]:
+def _ordered(nodes: Sequence[GraphNode]) -> dict[str, GraphNode]:
     """Nodes by name, each after those that it needs, and otherwise as they are."""
     by_name = {node.name: node for node in nodes}
-    ordered: dict[str, Node] = {}
+    ordered: dict[str, GraphNode] = {}
     for start in nodes:
         stack = [start]
         while stack:
@@ -244,6 +244,6 @@ def _list(proto: Any) -> list[Any]:
     return [*proto.i, *proto.f, *proto.b]
 
 
-def constant(node: Node) -> np.ndarray[Any, Any]:
+def constant(node: GraphNode) -> np.ndarray[Any, Any]:
     """The array of a ``Const``."""
     return np.asarray(node.attr("value"))

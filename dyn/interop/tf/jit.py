@@ -12,17 +12,17 @@ import numpy as np
 
 from dyn.api import CacheInfo
 from dyn.errors import ArgumentError, DynError, NotYetError, UnsupportedOpError
-from dyn.forking import lock
-from dyn.interop.fallback import Failure
+from dyn.fork_safety import lock
+from dyn.interop.fallback import FallbackReason
 from dyn.interop.tf.fallback import OF_CALLERS, failure_of, last_line, pieces_text, warn_of_failure, warn_of_pieces
-from dyn.interop.tf.gradients import Gradient, Joint, RecordedProgram, is_recording
+from dyn.interop.tf.gradients import GradientProgram, Joint, RecordedProgram, is_recording
 from dyn.interop.tf.graph_calls import call_in_graph, part_of_graph
 from dyn.interop.tf.internals import EagerTensor, context, pywrap_tfe, tf
-from dyn.interop.tf.programs import Program, traced_for_dyn
+from dyn.interop.tf.programs import TfProgram, traced_for_dyn
 from dyn.interop.tf.values import check_is_array
 from dyn.source import user_loc
 from dyn.trace.pytree import TreeSpec, flatten, unflatten
-from dyn.trace.static import Static
+from dyn.trace.static_keys import Static
 
 #: What is asked of sizes below is asked by the function that is called here.
 CALLS_USERS = True
@@ -58,9 +58,9 @@ def jit(function: Any = None, /, *, strict: bool = False) -> Any:
 class _Version:
     """A program with the sizes that it is for; None for those that are open. ``failure`` is why it is none."""
 
-    program: Program | None
+    program: TfProgram | None
     fixed: tuple[tuple[int | None, ...], ...]
-    failure: Failure | None = None
+    failure: FallbackReason | None = None
     #: Why sizes are fixed.
     why: str = ""
 
@@ -95,11 +95,11 @@ class TfJitted:
         self._lock = lock()
         self._versions: dict[Any, tuple[_Version, ...]] = {}
         #: Programs for every size of calls whose arguments are tensors by position, by dtypes and ranks.
-        self._plain: dict[Any, Program] = {}
+        self._plain: dict[Any, TfProgram] = {}
         #: Programs with their gradients, by those without.
-        self._gradients: dict[_Version, Program] = {}
+        self._gradients: dict[_Version, TfProgram] = {}
         #: Gradients by themselves, of calls in graphs.
-        self._alone: dict[_Version, Gradient] = {}
+        self._alone: dict[_Version, GradientProgram] = {}
         #: Shapes of results by a program and by shapes of tensors.
         self._inferred: dict[Any, list[Any]] = {}
         #: Versions of which it is known that dyn compiles them: in a graph nothing can take their place.
@@ -172,7 +172,7 @@ class TfJitted:
         """A call with tensors of a graph: an operation of that graph, or all of the function's own."""
         reason = part_of_graph()
         if reason is not None:
-            return self._part(args, kwargs, Failure(reason, user_loc()), warns=False)
+            return self._part(args, kwargs, FallbackReason(reason, user_loc()), warns=False)
         try:
             tensors, rest = self._apart(leaves)
             with context.eager_mode():
@@ -187,24 +187,24 @@ class TfJitted:
         if version.program is None:
             assert version.failure is not None, "a version without a program says why"
             return self._part(args, kwargs, version.failure)
-        self._say(Failure("a call inside of a tf.function is a tf.numpy_function.", user_loc()), warns=False)
+        self._say(FallbackReason("a call inside of a tf.function is a tf.numpy_function.", user_loc()), warns=False)
         for pieces in version.program.pieces:
             if pieces:
                 self._report(pieces)
 
-        def gradient() -> Gradient:
+        def gradient() -> GradientProgram:
             with self._lock:
                 found = self._alone.get(version)
                 if found is None:
                     assert version.program is not None, "calls in graphs are of programs"
                     joint = Joint(self._flat(rest, tree), self._specs(version, tensors), version.program)
-                    found = self._alone[version] = Gradient(joint)
+                    found = self._alone[version] = GradientProgram(joint)
                 return found
 
         shapes = self._shapes_in_graph(version.program, tensors, rest, tree)
         return call_in_graph(version.program, tensors, shapes, gradient)
 
-    def _shapes_in_graph(self, program: Program, tensors: Sequence[Any], rest: Any, tree: TreeSpec) -> list[Any]:
+    def _shapes_in_graph(self, program: TfProgram, tensors: Sequence[Any], rest: Any, tree: TreeSpec) -> list[Any]:
         """Shapes of results, as TensorFlow infers them from what the graph at hand knows of these tensors."""
         shapes = [one.shape for one in program.concrete.outputs]
         given = [one.shape for one in tensors]
@@ -220,7 +220,9 @@ class TfJitted:
                 found = self._inferred[key] = list(map(tf.TensorShape.merge_with, own, shapes)) if is_same else shapes
             return found
 
-    def _part(self, args: tuple[Any, ...], kwargs: dict[str, Any], failure: Failure, *, warns: bool = True) -> Any:
+    def _part(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], failure: FallbackReason, *, warns: bool = True
+    ) -> Any:
         """The function as a part of the graph at hand."""
         converted = tf.__internal__.autograph.tf_convert(self._function, tf.__internal__.autograph.control_status_ctx())
         result = converted(*args, **kwargs)
@@ -252,13 +254,13 @@ class TfJitted:
                 rest.append(Static("argument", leaf))
         return tensors, tuple(rest)
 
-    def _by_tensorflow(self, failure: Failure, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _by_tensorflow(self, failure: FallbackReason, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the function as it is. What that raises counts, and nothing is said of a failure then."""
         result = self._function(*args, **kwargs)
         self._say(failure)
         return result
 
-    def _say(self, failure: Failure, *, warns: bool = True) -> None:
+    def _say(self, failure: FallbackReason, *, warns: bool = True) -> None:
         if failure not in self._said:
             self._said.add(failure)
             if warns:
@@ -306,7 +308,7 @@ class TfJitted:
                 why = why or f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
                 continue
             try:
-                return _Version(Program(concrete, self._name, strict=self._strict), fixed, None, why)
+                return _Version(TfProgram(concrete, self._name, strict=self._strict), fixed, None, why)
             except DynError as error:
                 if self._strict:
                     raise
@@ -315,7 +317,7 @@ class TfJitted:
 
     def _recorded(
         self, version: _Version, tensors: Sequence[Any], rest: tuple[Static | None, ...], tree: TreeSpec
-    ) -> Program:
+    ) -> TfProgram:
         """The program that a tape records, with its gradient."""
         with self._lock:
             found = self._gradients.get(version)
@@ -343,7 +345,7 @@ class TfJitted:
         flat.__name__ = self._name if self._name.isidentifier() else "function"
         return flat
 
-    def _replace(self, version: _Version, failure: Failure) -> None:
+    def _replace(self, version: _Version, failure: FallbackReason) -> None:
         with self._lock:
             for key, known in self._versions.items():
                 if version in known:
@@ -377,10 +379,10 @@ class TfJitted:
                 parts.append(str(version.program.function.explain()))
                 parts += [pieces_text(pieces) for pieces in version.program.pieces if pieces]
         parts += [str(program.function.explain()) for program in list(self._gradients.values())]
-        failures = [said for said in self._said if isinstance(said, Failure)]
+        failures = [said for said in self._said if isinstance(said, FallbackReason)]
         return "\n\n".join([*parts, *[f"calls in TensorFlow: {failure}" for failure in failures]])
 
-    def _programs(self) -> list[Program]:
+    def _programs(self) -> list[TfProgram]:
         versions = [version for known in list(self._versions.values()) for version in known]
         plain = [version.program for version in versions if version.program is not None]
         return [*plain, *list(self._gradients.values()), *[one.program for one in list(self._alone.values())]]

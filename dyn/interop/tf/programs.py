@@ -20,7 +20,8 @@ from dyn import api
 from dyn.errors import NotYetError, ShapeError, UndecidedDimError, UnsupportedOpError
 from dyn.interop.tf import graphs
 from dyn.interop.tf.arrays import from_array, to_array
-from dyn.interop.tf.evaluation import Evaluation, Piece, State
+from dyn.interop.tf.eager_pieces import cut
+from dyn.interop.tf.evaluation import EffectState, Evaluation, TfPiece
 from dyn.interop.tf.internals import (
     EagerTensor,
     auto_control_deps_utils,
@@ -30,8 +31,7 @@ from dyn.interop.tf.internals import (
     tf,
 )
 from dyn.interop.tf.ops.randomness import DRAWING, DRAWN, SEED
-from dyn.interop.tf.pieces import cut
-from dyn.interop.tf.values import Foreign, Resource, Sizes, data, dyn_dtype
+from dyn.interop.tf.values import Foreign, Resource, SizeTensor, data, dyn_dtype
 from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.trace.context import current_trace
 from dyn.trace.pytree import register_node
@@ -78,7 +78,7 @@ class Variable:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Plan:
+class TfReturnPlan:
     """How results become what the function returns: ``("result", n)``, ``("argument", n)`` or ``("constant", tensor)``
     for each output; and the variables that are assigned, each with its result."""
 
@@ -86,16 +86,16 @@ class Plan:
     writes: tuple[tuple[int, int], ...]
 
 
-class Outputs:
+class TfOutputs:
     """The results of a program with the plan for them: a tree of dyn's, whose structure the plan is part of."""
 
     __slots__ = ("plan", "results")
 
-    def __init__(self, plan: Plan, results: Sequence[Any]) -> None:
+    def __init__(self, plan: TfReturnPlan, results: Sequence[Any]) -> None:
         self.plan, self.results = plan, results
 
 
-register_node(Outputs, lambda node: (node.results, node.plan), lambda plan, results: Outputs(plan, list(results)))
+register_node(TfOutputs, lambda node: (node.results, node.plan), lambda plan, results: TfOutputs(plan, list(results)))
 
 
 _TRACING = threading.local()
@@ -116,7 +116,7 @@ def is_tracing() -> bool:
     return getattr(_TRACING, "on", False)
 
 
-class Program:
+class TfProgram:
     """A concrete function, as dyn runs it. ``strict`` leaves no operation to TensorFlow; where it ``assigns`` nothing,
     variables stay what they are."""
 
@@ -127,7 +127,7 @@ class Program:
         self.graph, self.library = graphs.of_graph(graph, concrete.outputs, effects)
         self._otherwise = None if strict else cut
         #: The operations that TensorFlow runs, of each version.
-        self.pieces: list[tuple[Piece, ...]] = []
+        self.pieces: list[tuple[TfPiece, ...]] = []
         self.variables: list[Variable] = []
         self._captured: list[Any] = []
         numbers: dict[int, int] = {}
@@ -154,20 +154,20 @@ class Program:
         self._is_one = isinstance(self._structure, tf.Tensor)
         self.function = self._jitted()
 
-    def _nodes(self) -> list[graphs.Node]:
+    def _nodes(self) -> list[graphs.GraphNode]:
         called = [self.library[name] for name in self.library.names]
         return [node for graph in (self.graph, *called) for node in graph.nodes.values()]
 
     def _jitted(self) -> Any:
-        def traced(args: tuple[Any, ...], variables: tuple[Any, ...], seed: Any) -> Outputs:
+        def traced(args: tuple[Any, ...], variables: tuple[Any, ...], seed: Any) -> TfOutputs:
             return self._trace(args, variables, seed)
 
         traced.__name__ = traced.__qualname__ = self.name
         sizes = tuple([one.axes(number) for number, one in enumerate(self.variables)])
         return api.jit(traced, shapes={"variables": sizes} if sizes else None)
 
-    def _trace(self, args: Sequence[Tracer], variables: Sequence[Tracer], seed: Any) -> Outputs:
-        state = State({Resource(number): value for number, value in enumerate(variables)})
+    def _trace(self, args: Sequence[Tracer], variables: Sequence[Tracer], seed: Any) -> TfOutputs:
+        state = EffectState({Resource(number): value for number, value in enumerate(variables)})
         if seed is not None:
             state.values |= {SEED: seed, DRAWN: dnp.zeros((), dtype="uint32")}
         evaluation = Evaluation(self.library, state, self._otherwise)
@@ -176,7 +176,7 @@ class Program:
         self.pieces.append(tuple(evaluation.pieces))
         return outputs
 
-    def _collected(self, made: Sequence[Any], args: Sequence[Tracer], state: State) -> Outputs:
+    def _collected(self, made: Sequence[Any], args: Sequence[Tracer], state: EffectState) -> TfOutputs:
         """The values of outputs, and of what is assigned, as results with a plan."""
         results: list[Tracer] = []
         outputs: list[tuple[str, Any]] = []
@@ -184,7 +184,7 @@ class Program:
             place = next((n for n, given in enumerate(args) if value is given), None)
             if place is not None:
                 outputs.append(("argument", place))
-            elif isinstance(value, Tracer | Sizes):
+            elif isinstance(value, Tracer | SizeTensor):
                 outputs.append(("result", len(results)))
                 results.append(data_here(value))
             elif isinstance(value, np.ndarray):
@@ -196,7 +196,7 @@ class Program:
             if isinstance(key, Resource):
                 writes.append((key.number, len(results)))
                 results.append(state.get(key))
-        return Outputs(Plan(tuple(outputs), tuple(writes)), results)
+        return TfOutputs(TfReturnPlan(tuple(outputs), tuple(writes)), results)
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
         """The result of a call with these tensors."""
@@ -247,7 +247,7 @@ class Program:
         count = len(arrays) - len(self.variables)
         tensors, variables = tuple(arrays[:count]), tuple(arrays[count:])
         made = self.function(tensors, variables, seed)
-        plan: Plan = made.plan
+        plan: TfReturnPlan = made.plan
         outputs = [
             made.results[what] if kind == "result" else tensors[what] if kind == "argument" else what.numpy()
             for kind, what in plan.outputs
@@ -264,7 +264,7 @@ class Program:
             return np.uint32(secrets.randbits(32))
         return np.uint32(context.internal_operation_seed())
 
-    def finished(self, plan: Plan, results: Sequence[Any], tensors: Sequence[Any], eager: Any) -> list[Any]:
+    def finished(self, plan: TfReturnPlan, results: Sequence[Any], tensors: Sequence[Any], eager: Any) -> list[Any]:
         """The tensors of outputs, once variables are assigned."""
         for number, result in plan.writes:
             self.variables[number].assign(eager, results[result])

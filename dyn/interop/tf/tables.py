@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dyn.trace.tracer import Tracer
 
 if TYPE_CHECKING:
-    from dyn.interop.tf.evaluation import Call
+    from dyn.interop.tf.evaluation import NodeCall
 
 Function = Callable[..., Any]
 #: What converters compute with: tracers, whose operators are those of dyn's NumPy.
@@ -18,7 +18,7 @@ Data = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class ConstantFolder:
     """How an operation of known values is done while the graph is read: a function of arrays of numbers or objects.
 
     The result is of the dtype that the attribute ``dtype`` names, or of ``dtype`` where the operation has no such
@@ -31,8 +31,8 @@ class Fold:
 
 
 #: By the name of the operation; filled by the modules of ``dyn.interop.tf.ops``.
-CONVERTERS: dict[str, Callable[[Call], Any]] = {}
-FOLDS: dict[str, Fold] = {}
+CONVERTERS: dict[str, Callable[[NodeCall], Any]] = {}
+FOLDS: dict[str, ConstantFolder] = {}
 
 
 def attributes_of(function: Function) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ def converts(*names: str, sizes: Sequence[int] = (), numbers: Sequence[int] = ()
     def register(function: Function) -> Function:
         attrs = attributes_of(function)
 
-        def run(call: Call) -> Any:
+        def run(call: NodeCall) -> Any:
             count = len(call.inputs)
             as_sizes, as_numbers = ({n % count for n in given} for given in (sizes, numbers))
             inputs = [
@@ -83,7 +83,7 @@ def folds(*names: str, dtype: str = "T") -> Callable[[Function], Function]:
 
     def register(function: Function) -> Function:
         for name in names:
-            FOLDS[name] = Fold(function, attributes_of(function), dtype)
+            FOLDS[name] = ConstantFolder(function, attributes_of(function), dtype)
         return function
 
     return register

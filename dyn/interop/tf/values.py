@@ -2,8 +2,8 @@
 
 - a ``Tracer``: elements that the program computes;
 - a NumPy array: a constant, and what folds of constants;
-- :class:`Sizes`: integers and truth values made of dims. They stay dims as long as nothing but arithmetic of shapes is
-  done with them, however TensorFlow packs, slices and multiplies them;
+- :class:`SizeTensor`: integers and truth values made of dims. They stay dims as long as nothing but arithmetic of
+  shapes is done with them, however TensorFlow packs, slices and multiplies them;
 - :class:`Resource`: a variable, of which operations read and assign the value;
 - :class:`Foreign`: what only TensorFlow's own operations take;
 - :class:`Reductions`: the axes that a gradient is summed over, where a broadcast is undecided;
@@ -50,7 +50,7 @@ def known_dtype(name: str) -> DType:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Sizes:
+class SizeTensor:
     """A tensor whose elements are dims, or conditions on dims: known while the graph is read, other in each call."""
 
     elements: Array
@@ -121,18 +121,18 @@ def is_symbolic(element: object) -> bool:
     return isinstance(element, SymExpr | Comparison | Junction)
 
 
-def settled(elements: Array, dtype: DType) -> Array | Sizes:
+def settled(elements: Array, dtype: DType) -> Array | SizeTensor:
     """Elements as a constant, where all are numbers."""
     if elements.dtype != object:
         return elements if elements.dtype == dtype.np else elements.astype(dtype.np)
     if any(map(is_symbolic, elements.flat)):
-        return Sizes(elements, dtype)
+        return SizeTensor(elements, dtype)
     return elements.astype(dtype.np)
 
 
-def elements_of(value: Array | Sizes) -> Array:
+def elements_of(value: Array | SizeTensor) -> Array:
     """The elements of a value that is known: numbers, or objects where some are dims."""
-    return value.elements if isinstance(value, Sizes) else value
+    return value.elements if isinstance(value, SizeTensor) else value
 
 
 def is_same(a: Any, b: Any) -> bool:
@@ -143,23 +143,23 @@ def is_same(a: Any, b: Any) -> bool:
 
 def is_of_arguments(value: Any) -> bool:
     """Whether the sizes in a known value follow from those of arguments: no part of the program finds them out."""
-    dims = [one for one in value.elements.flat if isinstance(one, SymExpr)] if isinstance(value, Sizes) else []
-    return not any(symbol.measured for dim in dims for symbol in free_symbols(dim)) and not _has_conditions(value)
+    dims = [one for one in value.elements.flat if isinstance(one, SymExpr)] if isinstance(value, SizeTensor) else []
+    return not any(symbol.data_dependent for dim in dims for symbol in free_symbols(dim)) and not _has_conditions(value)
 
 
 def _has_conditions(value: Any) -> bool:
-    return isinstance(value, Sizes) and any(isinstance(one, Comparison | Junction) for one in value.elements.flat)
+    return isinstance(value, SizeTensor) and any(isinstance(one, Comparison | Junction) for one in value.elements.flat)
 
 
 def is_known(value: object) -> bool:
-    return isinstance(value, np.ndarray | Sizes)
+    return isinstance(value, np.ndarray | SizeTensor)
 
 
 def data(trace: Trace, value: Any) -> Tracer:
     """Anything with elements as data of the program."""
     if isinstance(value, Tracer):
         return value
-    if isinstance(value, Sizes):
+    if isinstance(value, SizeTensor):
         flat = [_element(trace, one, value.dtype) for one in value.elements.flat]
         return flat[0] if value.elements.ndim == 0 else dnp.reshape(dnp.stack(flat), value.elements.shape)
     if isinstance(value, np.ndarray):

@@ -9,12 +9,12 @@ import torch
 from dyn.errors import UnsupportedOpError
 from dyn.frozen import record
 from dyn.interop.torch.fallback import unsupported
-from dyn.interop.torch.layouts import Layout, layout_of
+from dyn.interop.torch.layouts import TensorLayout, layout_of
 from dyn.source import user_loc
 
 
 @record()
-class TensorType:
+class TensorSignature:
     """Everything of a tensor argument that a program is made for, beside its sizes.
 
     ``same_as`` is the number of an argument before it that is the same tensor.
@@ -23,14 +23,14 @@ class TensorType:
     dtype: torch.dtype
     rank: int
     device: torch.device
-    layout: Layout
+    layout: TensorLayout
     #: Whether it requires a gradient, where gradients are recorded, and whether it is a leaf then.
     has_gradient: bool
     is_leaf: bool
     same_as: int | None
 
 
-def type_of(tensor: torch.Tensor, before: Sequence[torch.Tensor]) -> TensorType:
+def type_of(tensor: torch.Tensor, before: Sequence[torch.Tensor]) -> TensorSignature:
     """Properties of an argument that decide about the program, beside those that dyn.jit looks at itself."""
     kind = unsupported(tensor)
     if kind is not None:
@@ -40,10 +40,10 @@ def type_of(tensor: torch.Tensor, before: Sequence[torch.Tensor]) -> TensorType:
     same = next((number for number, other in enumerate(before) if other is tensor), None)
     has_gradient = tensor.requires_grad and torch.is_grad_enabled()
     is_leaf = not has_gradient or tensor.is_leaf
-    return TensorType(tensor.dtype, tensor.ndim, tensor.device, layout_of(tensor), has_gradient, is_leaf, same)
+    return TensorSignature(tensor.dtype, tensor.ndim, tensor.device, layout_of(tensor), has_gradient, is_leaf, same)
 
 
-def types_of(hidden: Sequence[torch.Tensor | None]) -> tuple[TensorType | None, ...]:
+def types_of(hidden: Sequence[torch.Tensor | None]) -> tuple[TensorSignature | None, ...]:
     """The types of hidden arguments, each a tensor of its own."""
     return tuple([None if one is None else type_of(one, ()) for one in hidden])
 

@@ -33,11 +33,11 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from dyn.errors import ArgumentError
-from dyn.interop.torch.dynamic_shapes import Axis, Declared
+from dyn.interop.torch.dynamic_shapes import Axis, DeclaredShapes
 from dyn.interop.torch.dynamo import pass_by_own
-from dyn.interop.torch.graphs import Kind, Lowered, Match, carrier, lowered, match
+from dyn.interop.torch.graphs import ArgumentKind, LoweredGraph, Match, carrier, lowered, match
 from dyn.interop.torch.jit import TorchJitted
-from dyn.interop.torch.options import DEFAULT, Options
+from dyn.interop.torch.options import DEFAULT, TorchOptions
 from dyn.interop.torch.report import GRAPHS, Label, lines_of
 from dyn.source import Loc, is_user_frame, map_generated, unmap
 
@@ -56,7 +56,7 @@ def backend(
     eager PyTorch, and ``options={"memory": "low"}`` has gradients compute more again, as these arguments of
     ``dyn.interop.torch.jit`` do. Raises ArgumentError for other modes and options.
     """
-    chosen = Options.of(dict(options or {}), "torch.compile(backend='dyn')")
+    chosen = TorchOptions.of(dict(options or {}), "torch.compile(backend='dyn')")
     if mode is not None and mode not in MODES:
         raise ArgumentError(
             f"torch.compile(backend='dyn') has no mode {mode!r}.", remedy=f"it has {', '.join(MODES)}, all of them one."
@@ -106,7 +106,7 @@ def _is_of_higher_order(target: Any) -> bool:
     return module.startswith(("torch._functorch", "torch._C._functorch", "torch.autograd.forward_ad"))
 
 
-def _by_aot(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+def _by_aot(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], options: TorchOptions) -> Callable[..., Any]:
     """A graph of which AOTAutograd makes two of ATen's operations, one for the results and one for the gradients."""
     decompositions = core_aten_decompositions()
     # PyTorch's own writes the sums of the forward pass with another rank than the derivative, which stays whole, reads.
@@ -121,7 +121,7 @@ def _by_aot(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], options:
     return aot_autograd(**parts, decompositions=decompositions)(graph, example_inputs)
 
 
-def _boxed(graph: Any, example_inputs: Sequence[Any], *, label: Label, options: Options) -> Callable[..., Any]:
+def _boxed(graph: Any, example_inputs: Sequence[Any], *, label: Label, options: TorchOptions) -> Callable[..., Any]:
     """A graph of AOTAutograd's as a function that takes its arguments in a list, which it empties."""
     call = compiled(graph, label, options)
 
@@ -138,10 +138,10 @@ def _boxed(graph: Any, example_inputs: Sequence[Any], *, label: Label, options: 
 # ---- graphs and their programs ---------------------------------------------------------------------------------------
 
 
-class Program:
+class GraphProgram:
     """The compiled function of a graph, and of those that differ from it in sizes alone."""
 
-    def __init__(self, graph: Lowered, options: Options) -> None:
+    def __init__(self, graph: LoweredGraph, options: TorchOptions) -> None:
         self.graph, self.options = graph, options
 
         def function(*given: Any) -> Any:
@@ -151,7 +151,7 @@ class Program:
         function.__name__ = function.__qualname__ = "graph"
         rows = [_declared(shape) for shape, (_, kind) in zip(graph.shapes, graph.kept, strict=True) if _is_tensor(kind)]
         rows += [None] * len(graph.carried)
-        self.jitted = TorchJitted.single()(function, Declared(tuple(rows)), options)
+        self.jitted = TorchJitted.single()(function, DeclaredShapes(tuple(rows)), options)
         file = type(graph.graph).forward.__code__.co_filename
         map_generated(file, _lines(graph.graph, file))
         weakref.finalize(self, unmap, file)
@@ -164,7 +164,7 @@ class CompiledGraph(SerializableCallable):
     machine code is in the cache on disk.
     """
 
-    def __init__(self, graph: Lowered, label: Label, options: Options) -> None:
+    def __init__(self, graph: LoweredGraph, label: Label, options: TorchOptions) -> None:
         self.graph, self.label, self.options = graph, label, options
         self.number = next(_NUMBERS)
         GRAPHS.add(self)
@@ -196,7 +196,7 @@ class CompiledGraph(SerializableCallable):
     def deserialize_compile_artifacts(cls, data: bytes) -> CompiledGraph:
         """A graph of saved bytes, which are trusted as pickles are."""
         saved, label, options = pickle.loads(data)
-        return cls(Lowered.loaded(saved), label, options)
+        return cls(LoweredGraph.loaded(saved), label, options)
 
 
 _NUMBERS = itertools.count()
@@ -205,23 +205,27 @@ _NUMBERS = itertools.count()
 class _Route:
     """From the arguments of a graph to those of a program's."""
 
-    def __init__(self, graph: Lowered, program: Program, found: Match) -> None:
+    def __init__(self, graph: LoweredGraph, program: GraphProgram, found: Match) -> None:
         self.program, self.call = program, program.jitted
         #: Pairs of arguments, by number, that have to be equal.
         self.equal = tuple([(graph.numbered[a], graph.numbered[b]) for a, b in found.equal])
-        given: list[tuple[int | None, Any, Kind]] = [(number, None, kind) for number, kind in graph.kept]
+        given: list[tuple[int | None, Any, ArgumentKind]] = [(number, None, kind) for number, kind in graph.kept]
         for symbol in program.graph.carried:
             size = found.sizes[symbol]
-            given.append((None, size, Kind.INT) if isinstance(size, int) else (graph.numbered[size], None, Kind.INT))
+            given.append(
+                (None, size, ArgumentKind.INT)
+                if isinstance(size, int)
+                else (graph.numbered[size], None, ArgumentKind.INT)
+            )
         #: Each argument of the program: an argument of the graph by its number, or a size, and what it is passed as.
         self.given = tuple(given)
         #: Takes all of them out of the graph's arguments, where they are passed as they are.
         self.chosen: Callable[[Any], Any] | None = None
-        if all(kind is Kind.TENSOR for _, _, kind in given) and len(given) > 1:
+        if all(kind is ArgumentKind.TENSOR for _, _, kind in given) and len(given) > 1:
             self.chosen = operator.itemgetter(*[number for number, _, _ in given])
 
 
-def compiled(graph: torch.fx.GraphModule, label: Label | None = None, options: Options = DEFAULT) -> CompiledGraph:
+def compiled(graph: torch.fx.GraphModule, label: Label | None = None, options: TorchOptions = DEFAULT) -> CompiledGraph:
     """A graph, whose nodes have fake tensors (``meta``), as a compiled function."""
     return CompiledGraph(lowered(graph), Label.of(graph) if label is None else label, options)
 
@@ -231,9 +235,9 @@ class _Programs:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[Hashable, list[weakref.ref[Program]]] = {}
+        self._known: dict[Hashable, list[weakref.ref[GraphProgram]]] = {}
 
-    def find(self, graph: Lowered, options: Options, *, asks: bool = True) -> tuple[Program, Match]:
+    def find(self, graph: LoweredGraph, options: TorchOptions, *, asks: bool = True) -> tuple[GraphProgram, Match]:
         """A program for a graph, and how that is the program's graph: with ``asks`` perhaps for some sizes only."""
         key = None if graph.structure is None else (graph.structure, options)
         with self._lock:
@@ -244,7 +248,7 @@ class _Programs:
             best = min(matches, key=lambda one: len(one[1].equal), default=None)
             if best is not None and (asks or not best[1].equal):
                 return best
-            made = Program(graph, options)
+            made = GraphProgram(graph, options)
             if key is not None:
                 self._known.setdefault(key, []).append(weakref.ref(made))
             return made, Match({symbol: symbol for symbol in graph.carried})
@@ -253,9 +257,9 @@ class _Programs:
 PROGRAMS = _Programs()
 
 
-def _is_tensor(kind: Kind) -> bool:
+def _is_tensor(kind: ArgumentKind) -> bool:
     """Whether an argument is a tensor when it gets to the compiled function."""
-    return kind is not Kind.STATIC
+    return kind is not ArgumentKind.STATIC
 
 
 def _declared(shape: Sequence[Any] | None) -> tuple[Axis, ...] | None:

@@ -24,10 +24,10 @@ from dyn.backends.host_programs import LoadedProgram
 from dyn.call import (
     ABSENT,
     STATIC,
-    Argument,
+    ArgumentResult,
+    CallForm,
     CallTable,
-    Constant,
-    Form,
+    ConstantResult,
     HeldDict,
     HeldTensor,
     LeafForm,
@@ -41,8 +41,8 @@ from dyn.hosts import TORCH
 from dyn.interop.torch.attributes import BACKWARD_HOOKS, FORWARD_HOOKS, TABLES, Watched, own_names, same_values
 from dyn.interop.torch.devices import autocasts
 from dyn.interop.torch.fallback import unsupported
-from dyn.interop.torch.plans import Plain, Plan, Returned, Tensor
-from dyn.interop.torch.results import Outputs
+from dyn.interop.torch.results import TorchOutputs
+from dyn.interop.torch.return_plans import Plain, Returned, ReturnedTensor, ReturnPlan
 from dyn.interop.torch.tensors import dyn_dtype
 from dyn.interop.torch.threads import thread_limit
 from dyn.specialize.version import Version
@@ -237,7 +237,7 @@ class Watch:
             return None
         dicts = [*modules.dicts, *modules.backward]
         around = Surroundings(dicts, [one.held for one in captured])
-        table.add(lambda: Form((), {}, [], 0), _nothing(), Results((), tuple), around=around)
+        table.add(lambda: CallForm((), {}, [], 0), _nothing(), Results((), tuple), around=around)
         flags = [one.requires_grad for one in captured]
         return Watch(modules.modules, tuple([one.held.tensor for one in captured]), flags, table.function)
 
@@ -275,17 +275,19 @@ def accept(
     All tensors lie in rows, and are different ones.
     """
     state = entry_state()
-    outputs: Outputs = unflatten(version.traced.out_tree, list(range(version.traced.out_tree.num_leaves)))
+    outputs: TorchOutputs = unflatten(version.traced.out_tree, list(range(version.traced.out_tree.num_leaves)))
     if state is None or not modules.is_plain:
         return
     around = Surroundings(modules.dicts, [one.held for one in captured], thread_limit())
 
-    def form() -> Form:
+    def form() -> CallForm:
         number = iter(range(len(tensors)))
         numbers = [_numbered(value, number) for value in (*args, *kwargs.values())]
         if next(number, None) is not None:
             raise NoPlanError
-        return Form(args, kwargs, numbers, len(tensors), {n: LeafForm(rows=True) for n in range(len(tensors))}, state)
+        return CallForm(
+            args, kwargs, numbers, len(tensors), {n: LeafForm(rows=True) for n in range(len(tensors))}, state
+        )
 
     with contextlib.suppress(NoPlanError):
         table.add(form, version.loaded, _results(outputs), around=around)
@@ -304,7 +306,7 @@ def _numbered(value: Any, numbers: Iterator[int]) -> Any:
     return kind([_numbered(one, numbers) for one in value]) if kind in (tuple, list) else STATIC
 
 
-def _results(outputs: Outputs) -> Results:
+def _results(outputs: TorchOutputs) -> Results:
     """From the results of a program to what the function returns: a tree of the entry's, or what Python makes.
 
     Raises NoPlanError where tensors are written or have gradients, and where views of arguments are returned.
@@ -316,7 +318,7 @@ def _results(outputs: Outputs) -> Results:
         raise NoPlanError
     each_once = sorted([leaf for leaf in leaves if type(leaf) is int]) == list(range(len(outputs.results)))
     is_plain = each_once and _Odd not in leaves and _has_plain_containers(tree_of_results)
-    if not is_plain and any(isinstance(one, Tensor) and one.kind == "argument" for one in returned):
+    if not is_plain and any(isinstance(one, ReturnedTensor) and one.kind == "argument" for one in returned):
         raise NoPlanError
     tree: Any = tree_unflatten(leaves, tree_of_results) if is_plain else _Odd()
     return Results(tree, lambda results: plan.finish(results, ()), TORCH)
@@ -326,16 +328,16 @@ class _Odd:
     """In the place of what the entry cannot make."""
 
 
-def _leaf(one: Returned, plan: Plan) -> Any:
+def _leaf(one: Returned, plan: ReturnPlan) -> Any:
     match one:
         case Plain(value):
-            return Constant(value)
-        case Tensor("result", base, None, ()):
+            return ConstantResult(value)
+        case ReturnedTensor("result", base, None, ()):
             return base
-        case Tensor("argument", base, None, ()):
-            return Argument(base)
-        case Tensor("captured", base, None, ()):
-            return Constant(plan.captured[base])
+        case ReturnedTensor("argument", base, None, ()):
+            return ArgumentResult(base)
+        case ReturnedTensor("captured", base, None, ()):
+            return ConstantResult(plan.captured[base])
         case _:
             return _Odd
 

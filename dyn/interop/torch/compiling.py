@@ -8,7 +8,7 @@ import torch
 from torch._C._dynamo.guards import set_is_in_mode_without_ignore_compile_internals
 from torch.utils import _python_dispatch
 
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.interop.torch.dynamo import count_frames
 
 

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from dyn.errors import NotYetError
 from dyn.interop.torch.dynamo import SEEN_THROUGH
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tracing import TorchTracing
 from dyn.source import user_loc
 
 #: What is asked of sizes right below is asked by the function that is called here.
@@ -61,12 +61,12 @@ def chosen(function: Function, before: Function) -> Function:
 
 def _is_ours() -> bool:
     """Whether this thread runs a function that dyn traces."""
-    return any(isinstance(mode, Tracing) for mode in _get_current_dispatch_mode_stack())
+    return any(isinstance(mode, TorchTracing) for mode in _get_current_dispatch_mode_stack())
 
 
-def current_tracing() -> Tracing:
+def current_tracing() -> TorchTracing:
     """The trace that this thread is in."""
-    return next(mode for mode in reversed(_get_current_dispatch_mode_stack()) if isinstance(mode, Tracing))
+    return next(mode for mode in reversed(_get_current_dispatch_mode_stack()) if isinstance(mode, TorchTracing))
 
 
 def refuse_second_derivatives(what: str) -> None:

@@ -20,7 +20,7 @@ from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
 if TYPE_CHECKING:
-    from dyn.interop.torch.tracing import Tracing
+    from dyn.interop.torch.tracing import TorchTracing
 
 
 @record()
@@ -29,7 +29,7 @@ class Converter:
     of its results. ``order`` is how they lie in memory, by the arguments' orders: each of them where it is a list.
     """
 
-    run: Callable[[Tracing, tuple[Any, ...], dict[str, Any]], Any]
+    run: Callable[[TorchTracing, tuple[Any, ...], dict[str, Any]], Any]
     order: Callable[[Sequence[Any], dict[str, Any]], Order | list[Order | None] | None] = lambda args, kwargs: None
 
 
@@ -57,7 +57,7 @@ class View:
 CONVERTERS: dict[Any, Converter] = {}
 VIEWS: dict[Any, View] = {}
 #: Operations in place that are more than their functional sibling and a write.
-IN_PLACE: dict[Any, Callable[[Tracing, tuple[Any, ...], dict[str, Any]], Any]] = {}
+IN_PLACE: dict[Any, Callable[[TorchTracing, tuple[Any, ...], dict[str, Any]], Any]] = {}
 #: How an operation of functions is written, ``torch.ops.higher_order.cond``: it takes the call as PyTorch made it.
 HIGHER_ORDER: dict[Any, Callable[..., Any]] = {}
 

@@ -27,14 +27,14 @@ _STATIC = _DimHintType.STATIC
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredShapes:
     """What is declared of the tensors of a call: their axes, where those of ``Dim.STATIC`` are, and the named dims."""
 
     axes: tuple[tuple[Axis, ...] | None, ...]
     static: tuple[tuple[int, int], ...] = ()
     dims: tuple[NamedDim, ...] = ()
 
-    def of(self, tensors: Sequence[torch.Tensor]) -> Declared:
+    def of(self, tensors: Sequence[torch.Tensor]) -> DeclaredShapes:
         """The same with the sizes of these tensors in static axes: part of the key of a program."""
         if not self.static:
             return self
@@ -43,7 +43,7 @@ class Declared:
             row = axes[number]
             assert row is not None, "a static axis is declared"
             row[axis] = tensors[number].shape[axis]
-        return Declared(tuple([None if one is None else tuple(one) for one in axes]), (), self.dims)
+        return DeclaredShapes(tuple([None if one is None else tuple(one) for one in axes]), (), self.dims)
 
 
 class DynamicShapes:
@@ -64,7 +64,7 @@ class DynamicShapes:
         self.rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
         named = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
         self.by_name = self._by_name(tree, [p.name for p in parameters if p.name != named], named is not None)
-        self._found: dict[Any, Declared] = {}
+        self._found: dict[Any, DeclaredShapes] = {}
 
     def __reduce__(self) -> Any:
         return DynamicShapes, self._made_of
@@ -87,14 +87,14 @@ class DynamicShapes:
             return self.positional[number]
         return f"{'args' if self.rest is None else self.rest}[{number - len(self.positional)}]"
 
-    def declared(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any) -> Declared:
+    def declared(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any) -> DeclaredShapes:
         """What is declared of the tensors of a call. ``key`` has its tree and the ranks."""
         found = self._found.get(key)
         if found is None:
             found = self._found[key] = self._spread(args, kwargs)
         return found
 
-    def _spread(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Declared:
+    def _spread(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> DeclaredShapes:
         arguments: dict[str, list[tuple[tuple[KeyEntry, ...], Any]]] = {}
         for path, leaf in tree_flatten_with_path((args, kwargs))[0]:
             first = path[1]
@@ -106,7 +106,7 @@ class DynamicShapes:
         collector = _Collector()
         for name, leaves in arguments.items():
             collector.spread(name, by_name.get(name), leaves)
-        return Declared(tuple(collector.axes), tuple(collector.static), tuple(collector.dims.values()))
+        return DeclaredShapes(tuple(collector.axes), tuple(collector.static), tuple(collector.dims.values()))
 
 
 class _Collector:

@@ -12,9 +12,9 @@ from types import TracebackType
 import torch
 
 from dyn.errors import ArgumentError, DomainError, DynError, ShapeError, problem_of
-from dyn.interop.fallback import Failure, listed_pieces, warn
+from dyn.interop.fallback import FallbackReason, listed_pieces, warn
 from dyn.interop.torch.devices import KINDS
-from dyn.interop.torch.eager import Piece
+from dyn.interop.torch.eager_pieces import EagerPiece
 from dyn.interop.torch.tensors import dyn_dtype
 from dyn.source import UNKNOWN, Loc, is_user_frame, loc_at
 
@@ -26,10 +26,10 @@ class FallbackWarning(UserWarning):
     """A function of PyTorch, or a part of it, runs in eager PyTorch instead of in dyn's code."""
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> FallbackReason:
     """The failure that an error tells of."""
     loc = error.loc if isinstance(error, DynError) else None
-    return Failure(problem_of(error), _raised_at(error.__traceback__) if loc is None else loc)
+    return FallbackReason(problem_of(error), _raised_at(error.__traceback__) if loc is None else loc)
 
 
 def _raised_at(traceback: TracebackType | None) -> Loc:
@@ -56,7 +56,7 @@ def unsupported(tensor: torch.Tensor) -> str | None:
     return f"a tensor of {tensor.dtype}" if dyn_dtype(tensor.dtype) is None else None
 
 
-def pieces_text(pieces: Sequence[Piece]) -> str:
+def pieces_text(pieces: Sequence[EagerPiece]) -> str:
     """The pieces of a program: operations with their lines and reasons, each with how often it is there."""
     rows = [
         (one.operation, count, one.reason.removeprefix(one.operation).strip(), f"at {one.loc.describe()}")
@@ -65,12 +65,12 @@ def pieces_text(pieces: Sequence[Piece]) -> str:
     return listed_pieces(len(pieces), "eager PyTorch", rows)
 
 
-def warn_of_pieces(name: str, pieces: Sequence[Piece]) -> None:
+def warn_of_pieces(name: str, pieces: Sequence[EagerPiece]) -> None:
     """Say that a program has pieces which eager PyTorch runs."""
     _warn(f"{name}: {pieces_text(pieces)}")
 
 
-def warn_of_failure(name: str, failure: Failure) -> None:
+def warn_of_failure(name: str, failure: FallbackReason) -> None:
     """Say that eager PyTorch makes calls of a function."""
     _warn(f"{name} runs in eager PyTorch: {failure}")
 

@@ -3,7 +3,8 @@
 A function that is traced under ``torch.enable_grad()`` leaves a graph of autograd's, as any run of it does. Pulling
 cotangents through it once, on traced tensors, writes the second half of the derivative into the same program: what
 ``torch.no_grad()``, ``detach()``, ``torch.autograd.Function`` and checkpointing mean there is what they mean to
-PyTorch. The half becomes a program of its own (:mod:`dyn.trace.halves`), which is given what the first one keeps.
+PyTorch. The half becomes a program of its own (:mod:`dyn.trace.split_linearization`), which is given what the first one
+keeps.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.second_derivatives import EagerCall
 from dyn.interop.torch.tensors import Origin, inverse, record_of
 from dyn.interop.torch.threads import limited
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tracing import TorchTracing
 from dyn.source import anchored
 from dyn.trace.gradients import Leaves
-from dyn.trace.halves import second_half
 from dyn.trace.partition import Memory
 from dyn.trace.pytree import flatten
+from dyn.trace.split_linearization import second_half
 from dyn.trace.tracer import Tracer
 from dyn.transforms import SecondHalf
 
@@ -46,7 +47,7 @@ class Differentiable:
 
 
 @record(eq=False)
-class Derivative:
+class BackwardProgram:
     """The second half of a program: the cotangents of ``inputs`` from those of ``results`` and the residuals.
 
     There is no ``half`` where PyTorch gives none of them a cotangent, though results depend on them: ``norm(x, 0)``.
@@ -65,7 +66,7 @@ class Derivative:
     first_residual: int
     places: tuple[int, ...]
 
-    def with_half_of(self, other: Derivative) -> Derivative | None:
+    def with_half_of(self, other: BackwardProgram) -> BackwardProgram | None:
         """This derivative by the half and the residuals of another one; None where inputs or results have other places
         there."""
         same = (self.results, self.inputs, self.memory, self.places)
@@ -114,7 +115,7 @@ class Given:
     They are one where it is a leaf for the caller, too: others may be written in place, and what is recorded then.
     """
 
-    def __init__(self, tracing: Tracing, tensor: Any, is_leaf: bool) -> None:
+    def __init__(self, tracing: TorchTracing, tensor: Any, is_leaf: bool) -> None:
         self.leaf = tensor
         self.tensor = tensor if is_leaf else _Inner.apply(tracing, tensor)
         self._history = self.tensor.grad_fn
@@ -129,7 +130,7 @@ class _Inner(torch.autograd.Function):
     """A traced tensor as one that is no leaf, of the same memory."""
 
     @staticmethod
-    def forward(ctx: Any, tracing: Tracing, leaf: Any) -> Any:
+    def forward(ctx: Any, tracing: TorchTracing, leaf: Any) -> Any:
         sizes, strides = leaf.shape, leaf.stride()
         return tracing.maker.made(record_of(leaf), sizes, strides, leaf.dtype, leaf.fake_device)
 
@@ -143,7 +144,7 @@ class _Pull(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, derivative: Derivative, call: EagerCall, results: list[Any], residuals: list[Any], *inputs: Any
+        ctx: Any, derivative: BackwardProgram, call: EagerCall, results: list[Any], residuals: list[Any], *inputs: Any
     ) -> Any:
         ctx.derivative, ctx.call = derivative, call
         ctx.save_for_backward(*residuals)
@@ -196,8 +197,12 @@ def is_spent(tensor: torch.Tensor) -> bool:
 
 
 def differentiated(
-    tracing: Tracing, name: str, arguments: Sequence[Any], outputs: dict[int, Differentiable], results: list[Tracer]
-) -> Derivative | None:
+    tracing: TorchTracing,
+    name: str,
+    arguments: Sequence[Any],
+    outputs: dict[int, Differentiable],
+    results: list[Tracer],
+) -> BackwardProgram | None:
     """The derivative of what was traced, whose residuals join ``results``; None where nothing depends on inputs.
 
     ``outputs`` has the tensors of the results that are differentiable, by the numbers of those.
@@ -228,14 +233,14 @@ def differentiated(
     kept, half = second_half(tracing.trace, run, name, given, "cotangent", tracing.memory)
     own, places = len(results), _places(tracing)
     if not used:
-        empty = Derivative(None, (), tuple(outputs), tuple(origins), (), tracing.memory, own, places)
+        empty = BackwardProgram(None, (), tuple(outputs), tuple(origins), (), tracing.memory, own, places)
         return empty if origins else None
     residuals = _sources(tracing, arguments, results, kept)
     reached = [_reached(one.tensor) for one in outputs.values()]
     edges = [get_gradient_edge(leaves[number]).node for number in used]
     sources = [frozenset([at for at, nodes in enumerate(reached) if edge in nodes]) for edge in edges]
     inputs = [origins[number] for number in used]
-    return Derivative(
+    return BackwardProgram(
         SecondHalf(half), tuple(residuals), tuple(outputs), tuple(inputs), tuple(sources), tracing.memory, own, places
     )
 
@@ -273,20 +278,22 @@ def _is_leaf_input(given: Any, number: int) -> bool:
     return given.requires_grad and record_of(given).storage.origin == ("argument", number)
 
 
-def _cotangent(tracing: Tracing, one: Differentiable, value: Tracer) -> Any:
+def _cotangent(tracing: TorchTracing, one: Differentiable, value: Tracer) -> Any:
     """The traced cotangent of a tensor, from that of its memory."""
     logical = value if one.order is None else dnp.transpose(value, inverse(one.order))
     return tracing.maker.fresh(logical, one.tensor.dtype, one.tensor.device, one.order)
 
 
-def _places(tracing: Tracing) -> tuple[int, ...]:
+def _places(tracing: TorchTracing) -> tuple[int, ...]:
     """The numbers of captured tensors among the arrays that the program captures."""
     numbers = {id(value): number for number, (value, _, _) in enumerate(tracing.trace.hidden)}
     storages = [record_of(made).storage for _, made in tracing.captured.values()]
     return tuple([numbers[id(one.outside.value_in(tracing.trace))] for one in storages if one.outside is not None])
 
 
-def _sources(tracing: Tracing, arguments: Sequence[Any], results: list[Tracer], kept: Sequence[Tracer]) -> list[Source]:
+def _sources(
+    tracing: TorchTracing, arguments: Sequence[Any], results: list[Tracer], kept: Sequence[Tracer]
+) -> list[Source]:
     """Where each residual is found after a call. What is neither given nor a result yet becomes one."""
     trace = tracing.trace
     found: dict[Any, Source] = {}

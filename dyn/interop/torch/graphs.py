@@ -30,7 +30,7 @@ Expression = Any
 Size = Any
 
 
-class Kind(Enum):
+class ArgumentKind(Enum):
     """Kind of an argument of a graph: the form in which the compiled function of tensors gets it."""
 
     TENSOR = "itself"
@@ -40,7 +40,7 @@ class Kind(Enum):
 
 
 @record(eq=False)
-class Lowered:
+class LoweredGraph:
     """A graph as a function of those of its arguments that it needs, and then of ``carried``, each an INT.
 
     ``graph`` takes the same arguments without those carried, and then ``sizes``, which follow from the rest.
@@ -48,7 +48,7 @@ class Lowered:
 
     graph: torch.fx.GraphModule
     #: The arguments of the graph as it came, by number, and what they are passed as.
-    kept: tuple[tuple[int, Kind], ...]
+    kept: tuple[tuple[int, ArgumentKind], ...]
     #: The shapes of those that are tensors; None for others.
     shapes: tuple[tuple[Size, ...] | None, ...]
     #: Where each symbol is read: an axis of an argument, by its number among ``kept``.
@@ -83,34 +83,34 @@ class Lowered:
         return {**fields, "graph": GraphPickler.dumps(bare, Options(ops_filter=None)), "structure": None, "numbers": ()}
 
     @staticmethod
-    def loaded(saved: dict[str, Any]) -> Lowered:
+    def loaded(saved: dict[str, Any]) -> LoweredGraph:
         """The graph of :meth:`saved`."""
         graph: Any = GraphPickler.loads(saved["graph"], FakeTensorMode(shape_env=ShapeEnv()))
         graph.recompile()
-        return Lowered(**{**saved, "graph": graph})
+        return LoweredGraph(**{**saved, "graph": graph})
 
 
-def carrier(kind: Kind, argument: Any) -> Any:
+def carrier(kind: ArgumentKind, argument: Any) -> Any:
     """An argument of a call as one of the compiled function. A tensor of n by 0 takes no memory, and n is its size."""
-    if kind is Kind.INT:
+    if kind is ArgumentKind.INT:
         return torch.empty((max(argument, 0), max(-argument, 0), 0))
-    return torch.tensor(argument, dtype=torch.float64) if kind is Kind.FLOAT else argument
+    return torch.tensor(argument, dtype=torch.float64) if kind is ArgumentKind.FLOAT else argument
 
 
 def _carried_int(given: Any) -> Any:
     return given.shape[0] - given.shape[1]
 
 
-def _argument(kind: Kind, given: Any) -> Any:
-    if kind is Kind.INT:
+def _argument(kind: ArgumentKind, given: Any) -> Any:
+    if kind is ArgumentKind.INT:
         return _carried_int(given)
-    return float_of(given) if kind is Kind.FLOAT else given
+    return float_of(given) if kind is ArgumentKind.FLOAT else given
 
 
 # ---- lowering --------------------------------------------------------------------------------------------------------
 
 
-def lowered(graph: torch.fx.GraphModule) -> Lowered:
+def lowered(graph: torch.fx.GraphModule) -> LoweredGraph:
     """A graph of Dynamo's or AOTAutograd's, whose numbers are known by the fake tensors of its nodes.
 
     What its symbols are known to be, constants among them, PyTorch has checked before each call (*guards*).
@@ -160,7 +160,7 @@ class _Lowering:
         elif isinstance(value, torch.SymInt) and all(s in self.axes or s in self.numbers for s in found.free_symbols):
             self.computed[node] = found
 
-    def lowered(self) -> Lowered:
+    def lowered(self) -> LoweredGraph:
         live = dict.fromkeys([n for n in self.nodes if n not in self.constants and n not in self.computed])
         sizes: dict[Expression, int] = {}
         for node in live:
@@ -187,7 +187,7 @@ class _Lowering:
                 made[node] = new.node_copy(node, made.__getitem__)
         shapes = [_shape(self.values[number]) for number, _ in kept]
         structure = _Structure(self, list(live), kept, shapes)
-        return Lowered(
+        return LoweredGraph(
             torch.fx.GraphModule(self.old, new),
             tuple(kept),
             tuple(shapes),
@@ -212,12 +212,12 @@ def _shape(value: Any) -> tuple[Size, ...] | None:
     return tuple([size if isinstance(size, int) or not size.is_number else int(size) for size in found])
 
 
-def _kind(value: Any) -> Kind:
+def _kind(value: Any) -> ArgumentKind:
     if isinstance(value, torch.Tensor):
-        return Kind.TENSOR
+        return ArgumentKind.TENSOR
     if isinstance(value, torch.SymInt):
-        return Kind.INT
-    return Kind.FLOAT if isinstance(value, torch.SymFloat) else Kind.STATIC
+        return ArgumentKind.INT
+    return ArgumentKind.FLOAT if isinstance(value, torch.SymFloat) else ArgumentKind.STATIC
 
 
 # ---- comparison ------------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class _Structure:
     """Collects all of a graph that is no size as a key, and its sizes."""
 
     def __init__(
-        self, lowering: _Lowering, live: Sequence[Node], kept: Sequence[tuple[int, Kind]], shapes: Any
+        self, lowering: _Lowering, live: Sequence[Node], kept: Sequence[tuple[int, ArgumentKind]], shapes: Any
     ) -> None:
         self.lowering = lowering
         self.numbers: list[Size] = [size for shape in shapes if shape is not None for size in shape]
@@ -235,7 +235,7 @@ class _Structure:
         rows: list[Any] = []
         for number, kind in kept:
             value = lowering.values[number]
-            rows.append((kind, value.dtype, value.ndim, value.device) if kind is Kind.TENSOR else kind)
+            rows.append((kind, value.dtype, value.ndim, value.device) if kind is ArgumentKind.TENSOR else kind)
         for node in live:
             if node.op == "placeholder":
                 continue
@@ -275,7 +275,7 @@ class _At:
 
 
 #: In the place of a size.
-_NUMBER = Kind.INT
+_NUMBER = ArgumentKind.INT
 
 
 def _attribute(graph: torch.fx.GraphModule, target: Any) -> Any:
@@ -291,7 +291,7 @@ class Match:
     equal: tuple[tuple[Symbol, Symbol], ...] = ()
 
 
-def match(known: Lowered, new: Lowered) -> Match | None:
+def match(known: LoweredGraph, new: LoweredGraph) -> Match | None:
     """The case of ``known`` that ``new``, of the same structure, is at certain sizes; None where it is another graph.
 
     Dynamo takes sizes that are equal at its first trace for one size, and for two in a later one: that they are equal

@@ -37,11 +37,11 @@ from dyn.interop.torch.region_gradients import (
     with_others,
     zeros_like,
 )  # fmt: skip
-from dyn.interop.torch.regions import Leaf, Needs, here, in_region, left_by, value_of, write_back, written_out
-from dyn.interop.torch.scopes import Scope
+from dyn.interop.torch.regions import Needs, RegionLeaf, here, in_region, left_by, value_of, write_back, written_out
+from dyn.interop.torch.scopes import RegionScope
 from dyn.interop.torch.sizes import as_dyn
 from dyn.interop.torch.tensors import inverse, record_of
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tracing import TorchTracing
 from dyn.source import user_loc
 from dyn.trace import control
 from dyn.trace.tracer import Tracer
@@ -74,7 +74,7 @@ def higher_order(operation: Any) -> Callable[[Function], Function]:
 
 
 @higher_order(cond_op)
-def cond(tracing: Tracing, pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> Any:
+def cond(tracing: TorchTracing, pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> Any:
     if isinstance(pred, torch.SymBool) and cast(Any, pred.node).can_be_decided():
         pred = bool(pred)
     if not isinstance(pred, torch.Tensor | torch.SymBool):
@@ -86,13 +86,13 @@ def cond(tracing: Tracing, pred: Any, true_fn: Function, false_fn: Function, ope
         return control.switch(here(), flag, ways, (), "cond")
 
     def write(needs: Needs) -> Any:
-        ends: list[tuple[TreeSpec, list[Leaf]]] = []
+        ends: list[tuple[TreeSpec, list[RegionLeaf]]] = []
         read: dict[int, Any] = {}
 
         def branch(function: Function) -> list[Tracer]:
             with in_region(tracing, needs, left_by(needs)) as scope:
                 leaves, tree = tree_flatten(function(*operands))
-                ends.append((tree, [Leaf.of(tracing, leaf, "a branch of cond") for leaf in leaves]))
+                ends.append((tree, [RegionLeaf.of(tracing, leaf, "a branch of cond") for leaf in leaves]))
                 made = [value_of(tracing, leaf) for leaf in leaves if leaf is not None] + left_by(needs)
             read.update(scope.read)
             return made
@@ -132,7 +132,7 @@ def _cond_of_a_batch(
     return tree_map(lambda a, b: None if a is None else torch.where(condition.reshape(()) != 0, a, b), *ways)
 
 
-def _truth(tracing: Tracing, condition: Any) -> Tracer:
+def _truth(tracing: TorchTracing, condition: Any) -> Tracer:
     """A condition, of any form that PyTorch has, as a scalar."""
     if isinstance(condition, torch.SymBool):
         return dnp.asarray(cast(Any, condition.node).scalar())
@@ -146,21 +146,21 @@ def _truth(tracing: Tracing, condition: Any) -> Tracer:
 
 @higher_order(while_loop_op)
 def while_loop(
-    tracing: Tracing, cond_fn: Function, body_fn: Function, carried: Sequence[Any], additional: Sequence[Any],
+    tracing: TorchTracing, cond_fn: Function, body_fn: Function, carried: Sequence[Any], additional: Sequence[Any],
     mutated_arg_indices: str = "",
 ) -> Any:  # fmt: skip
-    starts = [Leaf.of(tracing, one, "while_loop").varying() for one in carried]
+    starts = [RegionLeaf.of(tracing, one, "while_loop").varying() for one in carried]
     count, has_gradients = len(starts), torch.is_grad_enabled()
 
     def write(needs: Needs) -> Any:
-        ends: list[list[Leaf]] = []
+        ends: list[list[RegionLeaf]] = []
         trees: list[TreeSpec] = []
         read: dict[int, Any] = {}
 
         def given(state: Sequence[Tracer]) -> list[Any]:
             return [leaf.made(tracing, value) for leaf, value in zip(starts, state, strict=False)]
 
-        def region(state: Sequence[Tracer]) -> contextlib.AbstractContextManager[Scope]:
+        def region(state: Sequence[Tracer]) -> contextlib.AbstractContextManager[RegionScope]:
             memory = state[count : count + len(needs.written)]
             return in_region(tracing, needs, memory, state[-1] if needs.steps else None, is_loop=True)
 
@@ -180,7 +180,7 @@ def while_loop(
             with region(state) as scope:
                 leaves, tree = tree_flatten(body_fn(*given(state), *additional))
                 trees.append(tree)
-                ends.append([Leaf.of(tracing, leaf, "the body of while_loop") for leaf in leaves])
+                ends.append([RegionLeaf.of(tracing, leaf, "the body of while_loop") for leaf in leaves])
                 made = [value_of(tracing, leaf) for leaf in leaves] + left_by(needs)
             read.update(scope.read)
             return [*made, dnp.add(state[-1], 1)] if needs.steps else made
@@ -203,7 +203,7 @@ def while_loop(
 
 
 @higher_order(scan_op)
-def scan(tracing: Tracing, combine_fn: Function, init: Any, xs: Any, additional_inputs: Sequence[Any] = ()) -> Any:
+def scan(tracing: TorchTracing, combine_fn: Function, init: Any, xs: Any, additional_inputs: Sequence[Any] = ()) -> Any:
     return tuple(_Scan(tracing, combine_fn, init, xs, additional_inputs, "scan").results())
 
 
@@ -223,7 +223,7 @@ def _scan_of_trees(run: Function, combine_fn: Function, init: Sequence[Any], xs:
 
 
 @higher_order(map_impl)
-def map_over(tracing: Tracing, function: Function, xs: Any, pos_args: Sequence[Any]) -> Any:
+def map_over(tracing: TorchTracing, function: Function, xs: Any, pos_args: Sequence[Any]) -> Any:
     trees: list[TreeSpec] = []
 
     def combine(*given: Any) -> list[Any]:
@@ -259,12 +259,12 @@ class _Scan:
     """A loop over rows: ``function(*state, *rows, *more)`` gives the next state, and what is stacked."""
 
     def __init__(
-        self, tracing: Tracing, function: Function, init: Sequence[Any], xs: Sequence[Any], more: Sequence[Any],
+        self, tracing: TorchTracing, function: Function, init: Sequence[Any], xs: Sequence[Any], more: Sequence[Any],
         what: str,
     ) -> None:  # fmt: skip
         self.tracing, self.function, self.what = tracing, function, what
         self.init, self.xs, self.more = tuple(init), tuple(xs), tuple(more)
-        self.starts = [Leaf.of(tracing, one, what) for one in init]
+        self.starts = [RegionLeaf.of(tracing, one, what) for one in init]
         self.count = len(self.starts)
         self.has_gradients = torch.is_grad_enabled()
         self.recorded = Recorded(tracing, tracing.keys.position)
@@ -291,14 +291,14 @@ class _Scan:
 
     def _write(self, needs: Needs) -> list[Any]:
         tracing, count = self.tracing, self.count
-        ends: list[list[Leaf]] = []
+        ends: list[list[RegionLeaf]] = []
         read: dict[int, Any] = {}
 
         def step(state: Sequence[Tracer], row: Sequence[Tracer]) -> Any:
             with in_region(tracing, needs, state[count:], row[-1] if needs.steps else None, is_loop=True) as scope:
                 made = self.function(*self._carried(state), *self._rows(row), *self.more)
                 leaves = tree_leaves(made, is_leaf=lambda one: one is None)
-                ends.append([Leaf.of(tracing, leaf, f"the body of {self.what}") for leaf in leaves])
+                ends.append([RegionLeaf.of(tracing, leaf, f"the body of {self.what}") for leaf in leaves])
                 values = [None if leaf is None else value_of(tracing, leaf) for leaf in leaves]
                 carried = [*values[:count], *left_by(needs)]
             read.update(scope.read)
@@ -368,7 +368,7 @@ class _Scan:
 
 @higher_order(flex_attention)
 def flex(
-    tracing: Tracing, query: Any, key: Any, value: Any, score_mod: Function, block_mask: Any, scale: Any,
+    tracing: TorchTracing, query: Any, key: Any, value: Any, score_mod: Function, block_mask: Any, scale: Any,
     kernel_options: Any, score_mod_other_buffers: Any = (), mask_mod_other_buffers: Any = (),
 ) -> Any:  # fmt: skip
     rest = (score_mod, block_mask, scale, kernel_options, score_mod_other_buffers, mask_mod_other_buffers)
@@ -381,7 +381,7 @@ def flex(
 
 
 @higher_order(invoke_subgraph)
-def called(tracing: Tracing, subgraph: Function, identifier: str, *operands: Any) -> Any:
+def called(tracing: TorchTracing, subgraph: Function, identifier: str, *operands: Any) -> Any:
     return subgraph(*operands)
 
 

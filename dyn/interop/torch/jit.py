@@ -16,28 +16,28 @@ from torch.utils._pytree import SequenceKey, keystr, tree_flatten, tree_flatten_
 
 from dyn.api import CacheInfo
 from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
-from dyn.interop.fallback import Failure
-from dyn.interop.torch.arguments import TensorType, type_of
+from dyn.interop.fallback import FallbackReason
+from dyn.interop.torch.arguments import TensorSignature, type_of
 from dyn.interop.torch.attributes import HooksChanged
 from dyn.interop.torch.calls import accept, entry_state, torch_state, transformation
 from dyn.interop.torch.distributed import DistributedModuleError, compile_parts, gathered
-from dyn.interop.torch.dynamic_shapes import Declared, DynamicShapes
-from dyn.interop.torch.eager import Piece
+from dyn.interop.torch.dynamic_shapes import DeclaredShapes, DynamicShapes
+from dyn.interop.torch.eager_pieces import EagerPiece
 from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.fallback import OF_CALLERS, failure_of, pieces_text, warn_of_failure, warn_of_pieces
-from dyn.interop.torch.hidden import MovingTensor, StateCreated
+from dyn.interop.torch.hidden_arguments import MovingTensor, StateCreated
 from dyn.interop.torch.objects import SIMPLE, ObjectLayout, Opened, reached
-from dyn.interop.torch.options import DEFAULT, Options
-from dyn.interop.torch.plans import OverlapError
+from dyn.interop.torch.options import DEFAULT, TorchOptions
 from dyn.interop.torch.program import ArgumentChanged, TensorProgram
 from dyn.interop.torch.randomness import GeneratorNumber
+from dyn.interop.torch.return_plans import OverlapError
 from dyn.interop.torch.subclasses import WrapperLayout, is_wrapper
 from dyn.interop.torch.threads import limited
 from dyn.native_callable import NativeCallable
 from dyn.source import user_loc
 from dyn.trace.context import current_trace
 from dyn.trace.partition import Memory
-from dyn.trace.static import Static
+from dyn.trace.static_keys import Static
 
 #: What is asked of sizes right below is asked by the function that is called here.
 CALLS_USERS = True
@@ -85,7 +85,7 @@ def jit(
         ShapeError: for arguments that do not fit together, or not what is declared.
         ArgumentError: for arguments that have no hash, and ``dynamic_shapes`` that are not like the arguments.
     """
-    options = Options.of({"strict": strict, "memory": memory}, "dyn.interop.torch.jit")
+    options = TorchOptions.of({"strict": strict, "memory": memory}, "dyn.interop.torch.jit")
     if function is None:
         return functools.partial(jit, dynamic_shapes=dynamic_shapes, strict=strict, memory=memory)
     if isinstance(function, torch.export.ExportedProgram):
@@ -107,7 +107,9 @@ _OWN = frozenset({
 })  # fmt: skip
 
 
-def _jitted(function: Callable[..., Any], shapes: DynamicShapes | Declared | None, options: Options) -> TorchJitted:
+def _jitted(
+    function: Callable[..., Any], shapes: DynamicShapes | DeclaredShapes | None, options: TorchOptions
+) -> TorchJitted:
     kind = JittedModule if isinstance(function, torch.nn.Module) else TorchJitted
     return kind.single()(function, shapes, options)
 
@@ -125,8 +127,8 @@ class TorchJitted(NativeCallable):
     """
 
     def __init__(
-        self, function: Callable[..., Any], shapes: DynamicShapes | Declared | None = None,
-        options: Options = DEFAULT,
+        self, function: Callable[..., Any], shapes: DynamicShapes | DeclaredShapes | None = None,
+        options: TorchOptions = DEFAULT,
     ) -> None:  # fmt: skip
         super().__init__()
         self._function = function
@@ -137,7 +139,7 @@ class TorchJitted(NativeCallable):
         #: The function of tensors alone, for each way to call it that is neither a size nor a state of modules.
         self._programs: dict[Any, tuple[TensorProgram, ...]] = {}
         #: What has been said of calls and operations that are left to eager PyTorch.
-        self._said: set[Failure | Piece] = set()
+        self._said: set[FallbackReason | EagerPiece] = set()
         #: The classes whose objects are trees of tensors among the arguments.
         self._opened = Opened()
         #: The optimizers whose first steps eager PyTorch has made, with the identities of the parameters.
@@ -233,7 +235,7 @@ class TorchJitted(NativeCallable):
         generators: list[torch.Generator] = []
         rest: list[Static | ObjectLayout | WrapperLayout | GeneratorNumber | None] = []
         inside: list[torch.Tensor]
-        types: list[TensorType] = []
+        types: list[TensorSignature] = []
         try:
             _check_place()
             for leaf in leaves:
@@ -348,7 +350,7 @@ class TorchJitted(NativeCallable):
         by_state = sorted(found.items(), key=lambda pair: pair[1] == own)  # those of the same arguments last
         return [one for one, (_, _, *rest) in by_state if rest == [*own[2:]]]
 
-    def _in_parts(self, error: DistributedModuleError, failure: Failure) -> Failure:
+    def _in_parts(self, error: DistributedModuleError, failure: FallbackReason) -> FallbackReason:
         """Compile the parts of the modules that calls of a distributed module lead through; ``failure`` says so."""
         modules = [one for one in reached(self._function) if isinstance(one, torch.nn.Module)]
         parts = compile_parts([*modules, error.module], self._part)
@@ -394,13 +396,13 @@ class TorchJitted(NativeCallable):
         if table is not None:
             accept(table, args, kwargs, tensors, program.version(tensors), program.modules, program.captured)
 
-    def _eagerly(self, failure: Failure, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _eagerly(self, failure: FallbackReason, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the function as it is. What that raises counts, and nothing is said of a failure then."""
         result = self._function(*args, **kwargs)
         self._say(failure)
         return result
 
-    def _say(self, failure: Failure) -> None:
+    def _say(self, failure: FallbackReason) -> None:
         """Say, once, why PyTorch makes a call."""
         if failure not in self._said:
             self._said.add(failure)
@@ -453,7 +455,7 @@ class TorchJitted(NativeCallable):
                 parts.append(str(program.jitted.explain()))
             parts += [pieces_text(pieces) for pieces in program.pieces if pieces]
         parts += [part.explain() for part in self._parts]
-        failures = [said for said in self._said if isinstance(said, Failure)]
+        failures = [said for said in self._said if isinstance(said, FallbackReason)]
         return "\n\n".join([*parts, *[f"calls in eager PyTorch: {failure}" for failure in failures]])
 
     def _in_order(self) -> list[TensorProgram]:

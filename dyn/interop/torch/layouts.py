@@ -24,7 +24,7 @@ Link = Literal["joined", "gap", "repeated"]
 
 
 @record()
-class Layout:
+class TensorLayout:
     """The order of a tensor's axes in memory (None for rows), and how each is linked to the next one.
 
     ``links`` is by axis; None where all are joined, and the elements lie one after the other.
@@ -82,11 +82,14 @@ def order_by_size(strides: Sequence[Dim]) -> Order | None:
     return None if order == tuple(range(len(order))) else order
 
 
-ROWS = Layout()
-_CHANNELS_LAST = {4: (torch.channels_last, Layout((0, 2, 3, 1))), 5: (torch.channels_last_3d, Layout((0, 2, 3, 4, 1)))}
+ROWS = TensorLayout()
+_CHANNELS_LAST = {
+    4: (torch.channels_last, TensorLayout((0, 2, 3, 1))),
+    5: (torch.channels_last_3d, TensorLayout((0, 2, 3, 4, 1))),
+}
 
 
-def layout_of(tensor: torch.Tensor) -> Layout:
+def layout_of(tensor: torch.Tensor) -> TensorLayout:
     """The layout of a tensor. An axis of size 1 may have any stride: it counts as joined, and rows are preferred."""
     if tensor.is_contiguous():
         return ROWS
@@ -109,4 +112,4 @@ def layout_of(tensor: torch.Tensor) -> Layout:
             links[axis] = "gap"
         expected = strides[axis] * sizes[axis]
     order = None if axes == list(range(len(axes))) else tuple(axes)
-    return Layout(order, None if links.count("joined") == len(links) else tuple(links))
+    return TensorLayout(order, None if links.count("joined") == len(links) else tuple(links))

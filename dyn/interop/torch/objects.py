@@ -19,7 +19,7 @@ from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_flatten, tree_un
 
 from dyn.frozen import record
 from dyn.interop.torch.attributes import HOOKS, is_plain, own_names
-from dyn.trace.static import Static
+from dyn.trace.static_keys import Static
 
 #: What leads to what is closed over.
 _LEADING: Any = (FunctionType, MethodType, functools.partial, torch.nn.Module)

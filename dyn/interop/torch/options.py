@@ -13,22 +13,22 @@ from dyn.trace.partition import Memory
 
 
 @record()
-class Options:
+class TorchOptions:
     """``strict``: nothing is left to eager PyTorch. ``memory``: how much gradients compute again."""
 
     strict: bool = False
     memory: Memory = "default"
 
     @staticmethod
-    def of(given: Mapping[str, Any], what: str) -> Options:
+    def of(given: Mapping[str, Any], what: str) -> TorchOptions:
         """The options that ``what`` was given. ArgumentError for others, and for other values."""
-        names = [field.name for field in fields(Options)]
+        names = [field.name for field in fields(TorchOptions)]
         unknown = sorted(given.keys() - set(names))
         if unknown:
             raise ArgumentError(
                 f"{what} has no option {', '.join(unknown)}.", loc=user_loc(), remedy=f"it has {', '.join(names)}."
             )
-        made = Options(**given)
+        made = TorchOptions(**given)
         if not isinstance(made.strict, bool):
             raise ArgumentError(
                 f"the option strict of {what} is {made.strict!r}.", loc=user_loc(), remedy="pass a bool."
@@ -41,4 +41,4 @@ class Options:
         return made
 
 
-DEFAULT = Options()
+DEFAULT = TorchOptions()

@@ -13,18 +13,18 @@ from torch.utils._pytree import tree_unflatten
 from dyn import api
 from dyn.array import OWN
 from dyn.errors import NotYetError, UnsupportedOpError
-from dyn.forking import lock
+from dyn.fork_safety import lock
 from dyn.frozen import record
 from dyn.hosts import TORCH
-from dyn.interop.fallback import Failure
-from dyn.interop.torch.arguments import TensorType, apart, plain, start_at_0, types_of
+from dyn.interop.fallback import FallbackReason
+from dyn.interop.torch.arguments import TensorSignature, apart, plain, start_at_0, types_of
 from dyn.interop.torch.attributes import Changes, HooksChanged, Reads, is_plain, settable
 from dyn.interop.torch.calls import Captured, ModuleConditions, Watch, torch_state
 from dyn.interop.torch.devices import DeviceNeeded, RowsNeeded, autocast, common_device, device_name
-from dyn.interop.torch.dynamic_shapes import Declared, DynamicShapes
-from dyn.interop.torch.eager import Piece, cut
-from dyn.interop.torch.gradients import Derivative, Given, spent
-from dyn.interop.torch.hidden import (
+from dyn.interop.torch.dynamic_shapes import DeclaredShapes, DynamicShapes
+from dyn.interop.torch.eager_pieces import EagerPiece, cut
+from dyn.interop.torch.gradients import BackwardProgram, Given, spent
+from dyn.interop.torch.hidden_arguments import (
     Hidden,
     HiddenNeeded,
     HiddenState,
@@ -34,19 +34,19 @@ from dyn.interop.torch.hidden import (
 from dyn.interop.torch.inference import ordinary_tensors
 from dyn.interop.torch.layouts import ROWS
 from dyn.interop.torch.objects import Copies, ObjectLayout, Opened, closed_over
-from dyn.interop.torch.options import Options
-from dyn.interop.torch.plans import Plan
+from dyn.interop.torch.options import TorchOptions
 from dyn.interop.torch.randomness import GeneratorNumber, Seed, SeedNeeded, Seeds, identity
-from dyn.interop.torch.results import Collector, Outputs
+from dyn.interop.torch.results import Collector, TorchOutputs
+from dyn.interop.torch.return_plans import ReturnPlan
 from dyn.interop.torch.second_derivatives import EagerCall
 from dyn.interop.torch.sizes import SizesNeeded, answers_by_sizes
 from dyn.interop.torch.subclasses import WrapperLayout
 from dyn.interop.torch.tensors import refuse_leaks
-from dyn.interop.torch.tracing import StartsNeeded, Tracing
+from dyn.interop.torch.tracing import StartsNeeded, TorchTracing
 from dyn.source import user_loc
 from dyn.specialize.version import Version
 from dyn.trace.context import current_trace
-from dyn.trace.static import Static
+from dyn.trace.static_keys import Static
 from dyn.trace.tracer import Tracer
 
 #: What is asked of sizes right below is asked by the function that is called here.
@@ -65,11 +65,11 @@ class Owner(Protocol):
     _name: str
     _function: Callable[..., Any]
     _strict: bool
-    _options: Options
-    _shapes: DynamicShapes | Declared | None
+    _options: TorchOptions
+    _shapes: DynamicShapes | DeclaredShapes | None
     _opened: Opened
 
-    def _say(self, failure: Failure) -> None:
+    def _say(self, failure: FallbackReason) -> None:
         """Say, once, why PyTorch makes a call."""
 
     def _forget_calls(self) -> None:
@@ -87,21 +87,21 @@ class _Compiled:
 
     function: Any
     hidden: tuple[Hidden, ...]
-    types: tuple[TensorType | None, ...]
+    types: tuple[TensorSignature | None, ...]
 
 
 class TensorProgram:
     """A function of tensors alone: a compiled one for one tree, layouts, static arguments and state of PyTorch."""
 
     def __init__(
-        self, owner: Owner, tree: Any, rest: Sequence[Any], types: Sequence[TensorType],
-        declared: Declared | None = None,
+        self, owner: Owner, tree: Any, rest: Sequence[Any], types: Sequence[TensorSignature],
+        declared: DeclaredShapes | None = None,
     ) -> None:  # fmt: skip
         self.owner, self.tree, self.rest, self.types = owner, tree, tuple(rest), tuple(types)
         #: Why eager PyTorch makes calls for which nothing is compiled; None as long as dyn makes them all.
-        self.failure: Failure | None = None
+        self.failure: FallbackReason | None = None
         #: The operations of each program that eager PyTorch runs.
-        self.pieces: list[tuple[Piece, ...]] = []
+        self.pieces: list[tuple[EagerPiece, ...]] = []
         #: The tensors that it captures, and what it reads of modules, as far as it was traced.
         self.captured: tuple[Captured, ...] = ()
         self.modules = ModuleConditions.of((), _ignore)
@@ -144,7 +144,7 @@ class TensorProgram:
         values = [one.sample() for one in hidden]
         types = types_of(values)
 
-        def traced(args: tuple[Any, ...], hidden: tuple[Any, ...]) -> Outputs:
+        def traced(args: tuple[Any, ...], hidden: tuple[Any, ...]) -> TorchOutputs:
             return self._trace(args, hidden, compiled)
 
         traced.__name__ = traced.__qualname__ = self.owner._name
@@ -239,7 +239,7 @@ class TensorProgram:
         return Seed(generator if number is None else number)
 
     def _finished(
-        self, outputs: Outputs, tensors: Sequence[torch.Tensor], containers: Callable[[], Sequence[Any]]
+        self, outputs: TorchOutputs, tensors: Sequence[torch.Tensor], containers: Callable[[], Sequence[Any]]
     ) -> Any:
         results, plan = outputs.results, outputs.plan
         if not tensors:  # programs without arguments have NumPy's results
@@ -251,13 +251,13 @@ class TensorProgram:
             results = [spent(one) if number in plan.spent else one for number, one in enumerate(results)]
         return plan.finish(results, tensors, containers)
 
-    def _eager_call(self, plan: Plan, derivative: Derivative, tensors: Sequence[torch.Tensor]) -> EagerCall:
+    def _eager_call(self, plan: ReturnPlan, derivative: BackwardProgram, tensors: Sequence[torch.Tensor]) -> EagerCall:
         """The call as the function as it is would make it, for second derivatives."""
         dtype, autocasts, _ = torch_state()
 
         def again(tensors: Sequence[Any]) -> list[torch.Tensor]:
             self.owner._say(
-                Failure("a second derivative (create_graph=True), for which it is called again.", user_loc())
+                FallbackReason("a second derivative (create_graph=True), for which it is called again.", user_loc())
             )
             args, kwargs = self._arguments(tensors)
             with autocast(autocasts):
@@ -366,11 +366,11 @@ class TensorProgram:
         """The version that makes a call, which it has made before."""
         return self.jitted.version_of(tuple([TORCH.borrow(tensor.detach()) for tensor in tensors]), ())
 
-    def _trace(self, tracers: Sequence[Tracer], hidden: Sequence[Tracer], compiled: _Compiled) -> Outputs:
+    def _trace(self, tracers: Sequence[Tracer], hidden: Sequence[Tracer], compiled: _Compiled) -> TorchOutputs:
         trace = current_trace()
         assert trace is not None, "dyn.jit calls functions in a trace"
         options = self.owner._options
-        tracing = Tracing(trace, None if options.strict else cut, self._has_starts, options.memory, self.device)
+        tracing = TorchTracing(trace, None if options.strict else cut, self._has_starts, options.memory, self.device)
         try:
             outputs = self._collected(tracing, tracers, hidden, compiled)
         except Exception as error:
@@ -391,8 +391,8 @@ class TensorProgram:
         return outputs
 
     def _collected(
-        self, tracing: Tracing, tracers: Sequence[Tracer], hidden: Sequence[Tracer], compiled: _Compiled
-    ) -> Outputs:
+        self, tracing: TorchTracing, tracers: Sequence[Tracer], hidden: Sequence[Tracer], compiled: _Compiled
+    ) -> TorchOutputs:
         """The function's outputs for traced tensors of these values."""
         given: list[Given] = []
         found = [pair for pair in zip(compiled.hidden, compiled.types, strict=True) if pair[1] is not None]
@@ -431,7 +431,7 @@ class TensorProgram:
         return collector.collect(returned, self.owner._name, own.containers, own.changed(), settable(outside), state)
 
     def _run(
-        self, tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], state: AbstractContextManager[None]
+        self, tracing: TorchTracing, args: tuple[Any, ...], kwargs: dict[str, Any], state: AbstractContextManager[None]
     ) -> tuple[Any, Changes]:
         """The function's result, and the attributes of modules that it changes, run in ``state``.
 

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from dyn import random
 from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.frozen import record
-from dyn.interop.torch.replacing import Replacement
+from dyn.interop.torch.patched_names import Replacement
 from dyn.source import user_loc
 from dyn.trace.context import Trace, current_trace, outside_of_regions
 from dyn.trace.tracer import Tracer

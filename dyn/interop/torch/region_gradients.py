@@ -15,7 +15,7 @@ from dyn.interop.torch.converters import HIGHER_ORDER
 from dyn.interop.torch.devices import autocast, autocasts
 from dyn.interop.torch.function_modes import FunctionMode
 from dyn.interop.torch.regions import Needs, here, value_of
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tracing import TorchTracing
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
@@ -37,7 +37,7 @@ class _InPlaceOf(FunctionMode):
 class Recorded:
     """PyTorch's state in the forward pass, under which a region is run once more in the backward pass."""
 
-    def __init__(self, tracing: Tracing, keys: Mapping[Any, int]) -> None:
+    def __init__(self, tracing: TorchTracing, keys: Mapping[Any, int]) -> None:
         self.tracing, self.keys = tracing, keys
         self.autocasts = autocasts()
 
@@ -105,7 +105,10 @@ class _Pull(torch.autograd.Function):
 
 
 def attached(
-    tracing: Tracing, results: list[Any], pull: Callable[[Sequence[Any]], Mapping[int, Tracer]], inputs: dict[int, Any]
+    tracing: TorchTracing,
+    results: list[Any],
+    pull: Callable[[Sequence[Any]], Mapping[int, Tracer]],
+    inputs: dict[int, Any],
 ) -> list[Any]:
     """Results that know what they depend on.
 

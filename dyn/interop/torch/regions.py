@@ -12,12 +12,12 @@ import torch
 import dyn.numpy as dnp
 from dyn.errors import TraceError
 from dyn.frozen import record
+from dyn.interop.torch.data_dependent_numbers import number_of
 from dyn.interop.torch.layouts import Order
-from dyn.interop.torch.numbers import number_of
-from dyn.interop.torch.scopes import RunAgain, Scope
+from dyn.interop.torch.scopes import RegionScope, RunAgain
 from dyn.interop.torch.sizes import as_dyn
 from dyn.interop.torch.tensors import Storage, record_of
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tracing import TorchTracing
 from dyn.source import user_loc
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.tracer import Tracer
@@ -33,7 +33,7 @@ def here() -> Trace:
 
 
 @record()
-class Leaf:
+class RegionLeaf:
     """A leaf of what a region gives: a tensor, whose axes lie in memory in ``order``, an integer, or nothing."""
 
     kind: type
@@ -44,37 +44,39 @@ class Leaf:
     number: int | None = None
 
     @staticmethod
-    def of(tracing: Tracing, leaf: Any, what: str) -> Leaf:
+    def of(tracing: TorchTracing, leaf: Any, what: str) -> RegionLeaf:
         """The leaf of a tensor, an integer or None; TraceError for anything else."""
         if isinstance(leaf, torch.Tensor):
             record = record_of(tracing.taken(leaf))
-            return Leaf(torch.Tensor, leaf.dtype, leaf.device, record.order)
+            return RegionLeaf(torch.Tensor, leaf.dtype, leaf.device, record.order)
         if isinstance(leaf, torch.SymInt) or (isinstance(leaf, int) and not isinstance(leaf, bool)):
-            return Leaf(int, number=leaf if isinstance(leaf, int) else None)
+            return RegionLeaf(int, number=leaf if isinstance(leaf, int) else None)
         if leaf is not None:
             raise TraceError(
                 f"{what} gives a {type(leaf).__name__}.", loc=user_loc(), remedy="return tensors and integers."
             )
-        return Leaf(type(None))
+        return RegionLeaf(type(None))
 
-    def varying(self) -> Leaf:
+    def varying(self) -> RegionLeaf:
         """The leaf as it is at any step: an integer of which no value is known."""
         return replace(self, number=None)
 
-    def in_rows(self) -> Leaf:
+    def in_rows(self) -> RegionLeaf:
         """The leaf of what is stacked of it."""
         return replace(self, order=None)
 
-    def beside(self, other: Leaf, what: str) -> Leaf:
+    def beside(self, other: RegionLeaf, what: str) -> RegionLeaf:
         """The leaf that may be either."""
         if self.kind is not other.kind:
             raise TraceError(
                 f"{what} gives {self.kind.__name__} one way and {other.kind.__name__} another.", loc=user_loc()
             )
         order = self.order if self.order == other.order else None
-        return Leaf(self.kind, self.dtype, self.device, order, self.number if self.number == other.number else None)
+        return RegionLeaf(
+            self.kind, self.dtype, self.device, order, self.number if self.number == other.number else None
+        )
 
-    def made(self, tracing: Tracing, value: Any) -> Any:
+    def made(self, tracing: TorchTracing, value: Any) -> Any:
         """The PyTorch side of a value."""
         if self.kind is int:
             return number_of(tracing.env, value) if self.number is None else self.number
@@ -85,7 +87,7 @@ class Leaf:
         return tracing.maker.fresh(value, self.dtype, self.device, self.order)
 
 
-def value_of(tracing: Tracing, leaf: Any) -> Any:
+def value_of(tracing: TorchTracing, leaf: Any) -> Any:
     """The value of a tensor or an integer."""
     if isinstance(leaf, torch.Tensor):
         tracing.note_read(leaf)
@@ -109,7 +111,7 @@ class Needs:
         raise RunAgain
 
 
-def written_out(tracing: Tracing, write: Callable[[Needs], Any]) -> Any:
+def written_out(tracing: TorchTracing, write: Callable[[Needs], Any]) -> Any:
     """An operation as ``write`` writes it, with all that its regions need."""
     needs = Needs()
     pieces, count = len(tracing.pieces), tracing.keys.position
@@ -123,8 +125,8 @@ def written_out(tracing: Tracing, write: Callable[[Needs], Any]) -> Any:
 
 @contextlib.contextmanager
 def in_region(
-    tracing: Tracing, needs: Needs, memory: Sequence[Tracer], step: Any = None, *, is_loop: bool = False
-) -> Iterator[Scope]:
+    tracing: TorchTracing, needs: Needs, memory: Sequence[Tracer], step: Any = None, *, is_loop: bool = False
+) -> Iterator[RegionScope]:
     """Run PyTorch's code in the region that is being traced, in which the memory that it writes has these elements."""
     with tracing.scope() as scope, tracing.keys.drawing_in(here(), step), torch.no_grad():
         for storage, value in zip(needs.written, memory, strict=True):
@@ -143,7 +145,7 @@ def left_by(needs: Needs) -> list[Tracer]:
     return [storage.value for storage in needs.written]
 
 
-def write_back(tracing: Tracing, needs: Needs, values: Sequence[Tracer]) -> None:
+def write_back(tracing: TorchTracing, needs: Needs, values: Sequence[Tracer]) -> None:
     """Have the memory that regions write be as they left it."""
     for storage, value in zip(needs.written, values, strict=True):
         for scope in tracing.scopes:

@@ -14,7 +14,7 @@ import torch
 from torch._guards import CompileContext
 
 from dyn.errors import ArgumentError
-from dyn.explain.words import counted
+from dyn.explain.words import pluralized
 from dyn.interop.torch.jit import TorchJitted
 from dyn.source import Loc, user_loc
 
@@ -59,7 +59,7 @@ def _asking() -> Any:
     return None if frame is None else frame.f_locals["self"]
 
 
-class Graph(Protocol):
+class GraphReport(Protocol):
     """A compiled graph, as it is reported on; ``number`` counts those of the process."""
 
     number: int
@@ -72,7 +72,7 @@ class Graph(Protocol):
 
 
 #: The graphs that Dynamo, or anybody, still has.
-GRAPHS: weakref.WeakSet[Graph] = weakref.WeakSet()
+GRAPHS: weakref.WeakSet[GraphReport] = weakref.WeakSet()
 
 
 def explain(compiled: Any = None) -> str:
@@ -99,13 +99,12 @@ def explain(compiled: Any = None) -> str:
     for graph in graphs:
         for jitted in graph.jitted:
             by_program.setdefault(id(jitted), (jitted, []))[1].append(str(graph.label))
-    head = f"{counted(len(graphs), 'graph')} of torch.compile, {counted(len(by_program), 'program')}"
+    head = f"{pluralized(len(graphs), 'graph')} of torch.compile, {pluralized(len(by_program), 'program')}"
     parts = [head if graphs else f"{head}: nothing has been compiled."]
     for jitted, labels in by_program.values():
         info = jitted.cache_info()
-        text = (
-            f"compiled {counted(info.compiles, 'time')} in {info.compile_seconds:.2f} s, then called {info.hits} times"
-        )
+        times = pluralized(info.compiles, "time")
+        text = f"compiled {times} in {info.compile_seconds:.2f} s, then called {info.hits} times"
         parts.append("\n".join([*labels, f"  {text}", "", jitted.explain()]).rstrip())
     return "\n\n".join(parts)
 

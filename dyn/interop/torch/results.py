@@ -16,40 +16,40 @@ import dyn.numpy as dnp
 from dyn.errors import NotYetError
 from dyn.interop.torch.attributes import is_plain, own_names
 from dyn.interop.torch.gradients import Differentiable, Given, differentiated, is_spent
-from dyn.interop.torch.hidden import Gradient, Hidden, HiddenState
+from dyn.interop.torch.hidden_arguments import ClosureGradient, Hidden, HiddenState
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.objects import SIMPLE, content, holds
-from dyn.interop.torch.plans import (
+from dyn.interop.torch.return_plans import (
     Again,
     Change,
     Container,
-    Made,
+    MadeObject,
     Number,
     Plain,
-    Plan,
     Returned,
-    Sizes,
-    Tensor,
+    ReturnedSize,
+    ReturnedTensor,
+    ReturnPlan,
+    TensorWrite,
     Tree,
-    Write,
 )
 from dyn.interop.torch.sizes import SYMBOLIC, ValueNode, as_dyn
 from dyn.interop.torch.subclasses import is_wrapper, parts_of
-from dyn.interop.torch.tensors import Record, Storage, ViewCall, record_of
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tensors import Storage, TensorRecord, ViewCall, record_of
+from dyn.interop.torch.tracing import TorchTracing
 from dyn.source import user_loc
-from dyn.trace.halves import Half
-from dyn.trace.joint import FirstHalf
+from dyn.trace.joint_function import FirstHalf
 from dyn.trace.pytree import register_node
+from dyn.trace.split_linearization import Half
 from dyn.trace.tracer import Tracer
 
 
-class Outputs(FirstHalf):
+class TorchOutputs(FirstHalf):
     """The results of a program with the plan for them: a tree of dyn's, whose structure the plan is part of."""
 
     __slots__ = ("plan", "results")
 
-    def __init__(self, plan: Plan, results: Sequence[Any]) -> None:
+    def __init__(self, plan: ReturnPlan, results: Sequence[Any]) -> None:
         self.plan, self.results = plan, results
 
     @property
@@ -61,21 +61,23 @@ class Outputs(FirstHalf):
         derivative = self.plan.derivative
         return self.results if derivative is None else self.results[: derivative.first_residual]
 
-    def with_half_of(self, other: Any) -> Outputs | None:
+    def with_half_of(self, other: Any) -> TorchOutputs | None:
         own, its = self.plan.derivative, other.plan.derivative
         if own is None or its is None or self.plan.writes != other.plan.writes:
             return None
         derivative = own.with_half_of(its)
-        return None if derivative is None else Outputs(replace(self.plan, derivative=derivative), other.results)
+        return None if derivative is None else TorchOutputs(replace(self.plan, derivative=derivative), other.results)
 
 
-register_node(Outputs, lambda node: (node.results, node.plan), lambda plan, results: Outputs(plan, list(results)))
+register_node(
+    TorchOutputs, lambda node: (node.results, node.plan), lambda plan, results: TorchOutputs(plan, list(results))
+)
 
 
 class Collector:
     """Collects the results of a trace, each once, and makes the plan for them."""
 
-    def __init__(self, tracing: Tracing, arguments: Sequence[Given]) -> None:
+    def __init__(self, tracing: TorchTracing, arguments: Sequence[Given]) -> None:
         self.tracing, self.arguments = tracing, arguments
         self.results: list[Tracer] = []
         self._numbers: dict[Any, int] = {}
@@ -92,7 +94,7 @@ class Collector:
     def collect(
         self, returned: Any, name: str, containers: Sequence[Any] = (), changed: Sequence[int] = (),
         outside: Sequence[tuple[Any, dict[str, Any]]] = (), hidden: HiddenState | None = None,
-    ) -> Outputs:  # fmt: skip
+    ) -> TorchOutputs:  # fmt: skip
         """The results and the plan for what the function of that name returned, and for what it ``changed``: of
         ``containers``, those of its arguments, these numbers, attributes of objects ``outside``, and gradients, which
         with the rest of ``hidden`` state are its last arguments."""
@@ -113,7 +115,7 @@ class Collector:
         writes = [self._write(one.tensor, one.is_recorded) for one in self.arguments]
         writes += [self._write(made, False) for _, made in self.tracing.captured.values()]
         spent: list[int] = []
-        if any(isinstance(one, Gradient) for one in hidden.hidden):  # it may have called backward()
+        if any(isinstance(one, ClosureGradient) for one in hidden.hidden):  # it may have called backward()
             spent += [number for number, one in self._differentiable.items() if is_spent(one.tensor)]
         for number in spent:
             del self._differentiable[number]
@@ -121,8 +123,10 @@ class Collector:
         derivative = differentiated(self.tracing, name, leaves, self._differentiable, self.results)
         captured = tuple([tensor for tensor, _ in self.tracing.captured.values()])
         written = {(one.kind, one.number): one for one in writes if one is not None}
-        plan = Plan(result, tuple(changes), captured, tuple(written.values()), derivative, tuple(spent), hidden.count)
-        return Outputs(plan, self.results)
+        plan = ReturnPlan(
+            result, tuple(changes), captured, tuple(written.values()), derivative, tuple(spent), hidden.count
+        )
+        return TorchOutputs(plan, self.results)
 
     @staticmethod
     def _content(container: Any) -> Any:
@@ -168,7 +172,7 @@ class Collector:
         leaves, spec = tree_flatten(tree, is_leaf=self._is_leaf)
         return Tree(spec, tuple([self._returned(leaf, where, root) for leaf in leaves]))
 
-    def _write(self, tensor: FakeTensor, is_recorded: bool) -> Write | None:
+    def _write(self, tensor: FakeTensor, is_recorded: bool) -> TensorWrite | None:
         """The write to a tensor from outside; None where there is none."""
         record = record_of(tensor).root
         storage = record.storage
@@ -177,7 +181,7 @@ class Collector:
         number = self._result(record.value, id(storage) if is_recorded else None)
         if is_recorded:
             self._differentiable[number] = Differentiable(tensor, None)
-        return Write(*storage.origin, number, is_recorded)
+        return TensorWrite(*storage.origin, number, is_recorded)
 
     def _result(self, value: Tracer, memory: int | None = None) -> int:
         key = value.value_in(self.tracing.trace), memory
@@ -194,7 +198,7 @@ class Collector:
         if number is not None:
             return Container(number)
         if isinstance(leaf, torch.Size):
-            return Sizes(tuple([self._number(size) for size in leaf]))
+            return ReturnedSize(tuple([self._number(size) for size in leaf]))
         if isinstance(leaf, SYMBOLIC):
             return self._number(leaf)
         if isinstance(leaf, torch.Tensor) and is_wrapper(leaf) and any(map(self.tracing.is_own, parts_of(leaf))):
@@ -209,7 +213,7 @@ class Collector:
             return Again(self._numbered[id(leaf)])
         if self._is_made(leaf):
             number = self._numbered[id(leaf)] = len(self._numbered)
-            return Made(number, type(leaf), self._tree(dict(own_names(leaf)), where, root))
+            return MadeObject(number, type(leaf), self._tree(dict(own_names(leaf)), where, root))
         if holds(leaf, self._is_own):
             paths = [path for path, one in tree_flatten_with_path(root)[0] if one is leaf]
             at = f"[...]{keystr(paths[0])}" if paths else "part of it"
@@ -220,14 +224,14 @@ class Collector:
             )
         return Plain(leaf)
 
-    def _tensor(self, leaf: Any, record: Record) -> Tensor:
+    def _tensor(self, leaf: Any, record: TensorRecord) -> ReturnedTensor:
         storage = record.storage
         if storage.origin is not None:
-            return Tensor(*storage.origin, None, self._calls(record))
+            return ReturnedTensor(*storage.origin, None, self._calls(record))
         if self._shared[id(storage)] > 1:
             whole = leaf if leaf._base is None else leaf._base
             number = self._memory(whole, storage.value, storage.order, storage)
-            return Tensor("result", number, storage.order, self._calls(record))
+            return ReturnedTensor("result", number, storage.order, self._calls(record))
         if leaf.fake_device != self.tracing.device:
             raise NotYetError(
                 f"{self.name}() returns or leaves a tensor on {leaf.fake_device} that it has computed on "
@@ -238,7 +242,7 @@ class Collector:
         # It alone is returned of its memory: no more is computed than it needs.
         value, order = record.value, record.order
         memory = value if order is None else dnp.transpose(value, order)
-        return Tensor("result", self._memory(leaf, memory, order, storage), order)
+        return ReturnedTensor("result", self._memory(leaf, memory, order, storage), order)
 
     def _memory(self, tensor: Any, value: Tracer, order: Order | None, storage: Storage) -> int:
         """The number of the result that is a tensor's memory. What has other memory is another result."""
@@ -247,7 +251,7 @@ class Collector:
             self._differentiable[number] = Differentiable(tensor, order)
         return number
 
-    def _calls(self, record: Record) -> tuple[ViewCall, ...]:
+    def _calls(self, record: TensorRecord) -> tuple[ViewCall, ...]:
         """The operations that lead from the memory of a tensor to it; the sizes that they take are results."""
         if record.parent is None or record.call is None:
             return ()

@@ -22,7 +22,7 @@ class RunAgain(BaseException):
     so it is no ``Exception``."""
 
 
-class Scope:
+class RegionScope:
     """A region's uses of the outside: tensors with gradients that it reads, and memory that it writes."""
 
     def __init__(self) -> None:

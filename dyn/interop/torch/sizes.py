@@ -27,8 +27,8 @@ from dyn.interop.conditions import Condition
 from dyn.shapes import Dim, RelKind, dim_max, dim_min, evaluate, floordiv, format_dim, mod, product
 from dyn.source import is_user_frame, user_loc
 from dyn.trace.context import Trace
+from dyn.trace.data_dependent import dim_from_value
 from dyn.trace.dims import SymbolicDim, unwrap_dim, wrap_dim
-from dyn.trace.measured import measure
 
 ASKS_FOR_OTHERS = True
 
@@ -94,7 +94,7 @@ class Environment:
     def ignore_fresh_unbacked_symbols(self) -> Iterator[None]:
         yield
 
-    def evaluate_sym_node(self, node: Node, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
+    def evaluate_sym_node(self, node: SymNode, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
         """``guard_or_false`` and ``guard_or_true``."""
         if fallback_value is None:
             return cast(BoolNode, node).guard_bool()
@@ -140,7 +140,7 @@ class Environment:
         return holds
 
     def _maybe_evaluate_static(self, expr: Any, **options: Any) -> bool | int | None:
-        """``statically_known_true``. ``expr`` is a node's :attr:`Node.expr`."""
+        """``statically_known_true``. ``expr`` is a node's :attr:`SymNode.expr`."""
         if isinstance(expr, BoolNode):
             return conditions.known(expr.value, self.trace)
         return None
@@ -153,7 +153,7 @@ class Environment:
         return cast(BoolNode, expr).expect_true()
 
 
-class Node:
+class SymNode:
     """What the three kinds of nodes have in common. PyTorch takes any object with these methods."""
 
     pytype: type
@@ -168,7 +168,7 @@ class Node:
         return self.shape_env.trace
 
     @property
-    def expr(self) -> Node:
+    def expr(self) -> SymNode:
         return self
 
     @property
@@ -203,7 +203,7 @@ class Node:
 
     maybe_as_bool = maybe_as_float = constant_int = constant_bool = maybe_as_int
 
-    def clone(self) -> Node:
+    def clone(self) -> SymNode:
         return self
 
     def str(self) -> str:
@@ -272,7 +272,7 @@ def _orders(rank: int) -> list[Sequence[int]]:
     return [rows, *[[axis for axis in rows if axis != last] + [last] for last in rows[:-1]]]
 
 
-class IntNode(Node):
+class IntNode(SymNode):
     """The node of a ``torch.SymInt``: a dim."""
 
     pytype = int
@@ -425,7 +425,7 @@ class IntNode(Node):
         return self.ge(self.wrap_int(0)).expect_true(file, line)
 
 
-class BoolNode(Node):
+class BoolNode(SymNode):
     """The node of a ``torch.SymBool``: a condition."""
 
     pytype = bool
@@ -475,7 +475,7 @@ class BoolNode(Node):
     def ne(self, other: BoolNode) -> BoolNode:
         return self.eq(other).sym_not()
 
-    def sym_ite(self, then: Node, otherwise: Node) -> Node:
+    def sym_ite(self, then: SymNode, otherwise: SymNode) -> SymNode:
         return then if self.guard_bool() else otherwise
 
     def guard_bool(self, file: str = "", line: int = 0) -> bool:
@@ -511,7 +511,7 @@ class ValueNode(BoolNode):
 
     def __init__(self, env: Environment, truth: Any) -> None:
         self.truth = truth
-        super().__init__(env, conditions.equal(measured(env.trace, truth, "the truth value of a tensor"), 1))
+        super().__init__(env, conditions.equal(size_from_value(env.trace, truth, "the truth value of a tensor"), 1))
 
     def scalar(self) -> Any:
         return self.truth
@@ -544,12 +544,12 @@ def _scalar(trace: Trace, condition: Condition | bool) -> Any:
     return getattr(namespace, compare)(left, right)
 
 
-def measured(trace: Trace, count: Any, origin: str) -> Dim:
+def size_from_value(trace: Trace, count: Any, origin: str) -> Dim:
     """An integer scalar of the program, which is not negative, as a dim. ``origin`` says what it is."""
-    return measure(trace.here, count.astype("int64")._value, "item", origin)
+    return dim_from_value(trace.here, count.astype("int64")._value, "item", origin)
 
 
-class FloatNode(Node):
+class FloatNode(SymNode):
     """The node of a ``torch.SymFloat``: a size as a float, or what was computed of one.
 
     It is a dim over a small number, rounded (``n / 3``); a dim by a float, rounded (``n * 0.7``); or a scalar of the
@@ -805,12 +805,16 @@ def integer(trace: Trace, scalar: Any, origin: str) -> Dim:
     if kind == "f":
         most = 2.0**63
         fits = trace.namespace.logical_and(scalar >= -most, scalar < most)
-        trace.demand(RelKind.EQ, measured(trace, fits, f"whether {origin}, has 64 bits"), 1, f"{origin}, has 64 bits")
+        trace.demand(
+            RelKind.EQ, size_from_value(trace, fits, f"whether {origin}, has 64 bits"), 1, f"{origin}, has 64 bits"
+        )
         scalar = scalar.astype("int64")
     if kind == "u":
-        return measured(trace, scalar, origin)
-    above = measured(trace, trace.namespace.maximum(scalar, 0), f"{origin}, where it is positive")
-    below = measured(trace, trace.namespace.maximum(-scalar, 0), f"{origin}, where it is less than 0, without its sign")
+        return size_from_value(trace, scalar, origin)
+    above = size_from_value(trace, trace.namespace.maximum(scalar, 0), f"{origin}, where it is positive")
+    below = size_from_value(
+        trace, trace.namespace.maximum(-scalar, 0), f"{origin}, where it is less than 0, without its sign"
+    )
     return above - below
 
 

@@ -18,7 +18,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflat
 from dyn.errors import UnsupportedOpError
 from dyn.frozen import record
 from dyn.source import user_loc
-from dyn.trace.static import Static
+from dyn.trace.static_keys import Static
 
 
 def is_wrapper(value: Any) -> bool:

@@ -25,7 +25,7 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.frozen import record
-from dyn.interop.torch.layouts import Layout, Order
+from dyn.interop.torch.layouts import Order, TensorLayout
 from dyn.interop.torch.sizes import Environment, FloatNode, SizesNeeded, as_torch
 from dyn.shapes import Dim, Facts
 from dyn.source import user_loc
@@ -68,7 +68,7 @@ def torch_dtype(dtype: DType) -> torch.dtype | None:
 
 
 @record()
-class Step:
+class ViewStep:
     """From a tensor to a view of it: ``read`` gives the view's value, ``write`` the tensor's when the view is written.
 
     ``write`` is None for what PyTorch lets nobody write to.
@@ -139,7 +139,7 @@ class Storage:
         other._maybe_same.append(self)
 
 
-class Record:
+class TensorRecord:
     """Value of a traced tensor: a view of a storage, or all of it.
 
     ``order`` has its axes by their strides, greatest first; None for rows. Whether the elements lie one after the
@@ -150,8 +150,8 @@ class Record:
     __slots__ = ("_value", "_version", "call", "home", "is_dense", "order", "parent", "step", "storage")
 
     def __init__(
-        self, storage: Storage, parent: Record | None = None, step: Step | None = None, order: Order | None = None,
-        is_dense: bool = True, call: ViewCall | None = None,
+        self, storage: Storage, parent: TensorRecord | None = None, step: ViewStep | None = None,
+        order: Order | None = None, is_dense: bool = True, call: ViewCall | None = None,
     ) -> None:  # fmt: skip
         self.storage, self.parent, self.step, self.order, self.is_dense = storage, parent, step, order, is_dense
         self.call, self.home = call, current_trace()
@@ -159,27 +159,29 @@ class Record:
         self._version = -1
 
     @staticmethod
-    def of_memory(logical: Tracer, order: Order | None, origin: Origin | None = None, is_dense: bool = True) -> Record:
+    def of_memory(
+        logical: Tracer, order: Order | None, origin: Origin | None = None, is_dense: bool = True
+    ) -> TensorRecord:
         """The record of a tensor that has a storage of its own, of its value."""
         if order is None or not is_dense:
-            return Record(Storage(logical, None, origin), order=order, is_dense=is_dense)
+            return TensorRecord(Storage(logical, None, origin), order=order, is_dense=is_dense)
         storage = Storage(dnp.transpose(logical, order), order, origin)
         back = inverse(order)
-        step = Step(lambda memory: dnp.transpose(memory, back), lambda memory, new: dnp.transpose(new, order))
-        record = Record(storage, None, step, order)
+        step = ViewStep(lambda memory: dnp.transpose(memory, back), lambda memory, new: dnp.transpose(new, order))
+        record = TensorRecord(storage, None, step, order)
         record._value, record._version = logical, storage.version
         return record
 
     @property
-    def root(self) -> Record:
+    def root(self) -> TensorRecord:
         """The record of the tensor that has all of the memory."""
         return self if self.parent is None else self.parent.root
 
-    def of(self, other: Record) -> Record:
+    def of(self, other: TensorRecord) -> TensorRecord:
         """The same view of another tensor that has all of its memory."""
         if self.parent is None:
             return other
-        return Record(other.storage, self.parent.of(other), self.step, self.order, self.is_dense, self.call)
+        return TensorRecord(other.storage, self.parent.of(other), self.step, self.order, self.is_dense, self.call)
 
     @property
     def value(self) -> Tracer:
@@ -223,7 +225,7 @@ def inverse(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(axes)), key=lambda i: axes[i]))
 
 
-def record_of(tensor: Any) -> Record:
+def record_of(tensor: Any) -> TensorRecord:
     """What dyn keeps of a traced tensor."""
     return tensor._dyn
 
@@ -241,7 +243,7 @@ def float_of(tensor: torch.Tensor) -> Any:
     return torch.SymFloat(cast(Any, FloatNode(env, record_of(tensor).value)))
 
 
-class Maker:
+class TensorMaker:
     """Makes the traced tensors of one trace."""
 
     def __init__(self, env: Environment) -> None:
@@ -269,13 +271,13 @@ class Maker:
                 sizes, strides = self.rows(dims, order)
                 meta = self._metas[dims, order, dtype] = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
             fake = self._fake(meta.data, device)  # which counts the writes to it alone
-        return self.given_to(fake, Record.of_memory(value, order))
+        return self.given_to(fake, TensorRecord.of_memory(value, order))
 
     def given(
-        self, value: Tracer, layout: Layout, dtype: torch.dtype, device: torch.device, origin: Origin
+        self, value: Tracer, layout: TensorLayout, dtype: torch.dtype, device: torch.device, origin: Origin
     ) -> FakeTensor:
         """A tensor from outside of the function, of whose memory ``value`` is read."""
-        record = Record.of_memory(value, layout.order, origin, is_dense=layout.is_dense)
+        record = TensorRecord.of_memory(value, layout.order, origin, is_dense=layout.is_dense)
         record.storage.outside = value
         sizes = [as_torch(self.env, dim) for dim in value.dims]
         strides = [as_torch(self.env, stride) for stride in layout.strides(value.dims)]
@@ -286,10 +288,12 @@ class Maker:
         key = tuple(dims), order
         strides = self._strides.get(key)
         if strides is None:
-            strides = self._strides[key] = Layout(order).strides(dims)
+            strides = self._strides[key] = TensorLayout(order).strides(dims)
         return [as_torch(self.env, dim) for dim in dims], [as_torch(self.env, stride) for stride in strides]
 
-    def made(self, record: Record, sizes: Any, strides: Any, dtype: torch.dtype, device: torch.device) -> FakeTensor:
+    def made(
+        self, record: TensorRecord, sizes: Any, strides: Any, dtype: torch.dtype, device: torch.device
+    ) -> FakeTensor:
         """A tensor of a record."""
         with _disable_current_modes(), self.env.making():
             fake = self._fake(torch.empty_strided(sizes, strides, dtype=dtype, device="meta"), device)
@@ -301,13 +305,13 @@ class Maker:
         torch._C._set_throw_on_mutable_data_ptr(fake)  # it has no address to compute with
         return fake
 
-    def given_to(self, fake: Any, record: Record) -> Any:
+    def given_to(self, fake: Any, record: TensorRecord) -> Any:
         """A tensor of PyTorch's that has a record from now on."""
         fake._dyn = record
         self.tensors.append(weakref.ref(fake))
         return fake
 
-    def view(self, record: Record, whole: Any, sizes: Any, strides: Any, offset: Any) -> FakeTensor:
+    def view(self, record: TensorRecord, whole: Any, sizes: Any, strides: Any, offset: Any) -> FakeTensor:
         """A tensor of a record, which lies in the memory of another one."""
         with in_kernel_invocation_manager(self.mode):  # the way to what it is to PyTorch, without asking Python
             meta = torch.as_strided(whole, sizes, strides, offset)

@@ -1,7 +1,7 @@
 """A PyTorch function that is run once, on tensors without elements, and leaves a program of dyn's.
 
-:class:`Tracing` is a mode of PyTorch's dispatcher: each ATen operation that the function comes to, below autograd and
-below composite operations, arrives here, and is one of these:
+:class:`TorchTracing` is a mode of PyTorch's dispatcher: each ATen operation that the function comes to, below autograd
+and below composite operations, arrives here, and is one of these:
 
 - an operation with a converter (:mod:`dyn.interop.torch.aten`), which writes it as ops of dyn's;
 - a view, of which the storage is kept in mind (:mod:`dyn.interop.torch.tensors`);
@@ -47,12 +47,21 @@ from dyn.interop.torch.dynamo import leave_dynamo, without_dynamo
 from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.functions import Functions
 from dyn.interop.torch.inference import ordinary_tensors
-from dyn.interop.torch.layouts import ROWS, Layout, Order, layout_of, order_by_size
+from dyn.interop.torch.layouts import ROWS, Order, TensorLayout, layout_of, order_by_size
 from dyn.interop.torch.randomness import GeneratorError, Keys
-from dyn.interop.torch.scopes import Scope
+from dyn.interop.torch.scopes import RegionScope
 from dyn.interop.torch.sizes import Environment, as_dim, as_dyn, as_torch
 from dyn.interop.torch.subclasses import check_wrapper, wrappers_in
-from dyn.interop.torch.tensors import Maker, Record, Step, ViewCall, is_traced, known_dtype, record_of, torch_dtype
+from dyn.interop.torch.tensors import (
+    TensorMaker,
+    TensorRecord,
+    ViewCall,
+    ViewStep,
+    is_traced,
+    known_dtype,
+    record_of,
+    torch_dtype,
+)
 from dyn.shapes import Dim, RelKind
 from dyn.source import anchored, user_loc
 from dyn.trace.context import Trace, outside_of_regions
@@ -77,7 +86,7 @@ _OF_THE_TENSOR: dict[Any, Callable[[Any], Any]] = {
 }
 
 
-class Tracing(TorchDispatchMode):
+class TorchTracing(TorchDispatchMode):
     """The trace of a PyTorch function, in ``trace``.
 
     ``otherwise(tracing, func, args, kwargs, reason)`` takes the operations that dyn cannot; without, they raise.
@@ -103,9 +112,9 @@ class Tracing(TorchDispatchMode):
         #: What ``otherwise`` has taken.
         self.pieces: list[Any] = []
         self.env = Environment(trace)
-        self.maker = Maker(self.env)
+        self.maker = TensorMaker(self.env)
         #: The views that were made of whole memories, by the geometry of both.
-        self._views: dict[Any, Record] = {}
+        self._views: dict[Any, TensorRecord] = {}
         #: The tensors that the function closes over, by identity, with the traced tensors that stand for them.
         self.captured: dict[int, tuple[torch.Tensor, Any]] = {}
         #: Those that are arguments of the program, likewise.
@@ -115,7 +124,7 @@ class Tracing(TorchDispatchMode):
         #: Is told of tensors that wrap others, of which an operation is.
         self.on_wrapper: Callable[[torch.Tensor], None] = check_wrapper
         #: The regions that are being traced, each in the one before it.
-        self.scopes: list[Scope] = []
+        self.scopes: list[RegionScope] = []
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
@@ -127,9 +136,9 @@ class Tracing(TorchDispatchMode):
             yield
 
     @contextlib.contextmanager
-    def scope(self) -> Iterator[Scope]:
+    def scope(self) -> Iterator[RegionScope]:
         """Note what is read and written of the traces around the region that is being traced."""
-        scope = Scope()
+        scope = RegionScope()
         self.scopes.append(scope)
         try:
             yield scope
@@ -144,7 +153,9 @@ class Tracing(TorchDispatchMode):
 
     # Tensors from outside -----------------------------------------------------------------------------------------
 
-    def argument(self, value: Tracer, layout: Layout, dtype: torch.dtype, device: torch.device, number: int) -> Any:
+    def argument(
+        self, value: Tracer, layout: TensorLayout, dtype: torch.dtype, device: torch.device, number: int
+    ) -> Any:
         """The traced tensor of an argument."""
         if layout is not ROWS:
             for axis, size in enumerate(value.dims):  # a tensor without elements lies in rows: known by the key
@@ -174,7 +185,7 @@ class Tracing(TorchDispatchMode):
         if self.memory == "low" and self.pulls_from is not None:
             recompute_from(self.trace, self.pulls_from)
 
-    def start_of(self, whole: Record) -> int:
+    def start_of(self, whole: TensorRecord) -> int:
         """The place in its memory where a tensor starts that is not a view in the trace.
 
         Raises StartsNeeded of an argument, unless it is known to start where its memory does.
@@ -403,7 +414,7 @@ class Tracing(TorchDispatchMode):
     def _view(
         self, func: Any, view: View, args: tuple[Any, ...], kwargs: dict[str, Any], number: int | None = None,
         sizes: Any = None,
-    ) -> Record:  # fmt: skip
+    ) -> TensorRecord:  # fmt: skip
         """The record of a view, or of view ``number`` of several, whose ``sizes`` their rules take."""
         parent = record_of(args[0])
         rest = [self.value(arg) for arg in args[1:]]
@@ -411,16 +422,16 @@ class Tracing(TorchDispatchMode):
         if number is not None:
             rest += [sizes, number]
         read, write = view.read, view.write
-        step = Step(
+        step = ViewStep(
             lambda whole: read(whole, *rest, **named),
             None if write is None else lambda whole, new: write(whole, new, *rest, **named),
         )
         order = None if view.order is None else view.order(parent, *rest, **named)
         is_dense = parent.is_dense and (view.is_dense or (view.in_rows and parent.order is None))
         call = ViewCall(func, tuple(args[1:]), kwargs, number)
-        return Record(parent.storage, parent, step, order, is_dense, call)
+        return TensorRecord(parent.storage, parent, step, order, is_dense, call)
 
-    def strided(self, whole: Any, record: Record, sizes: Any, strides: Any, offset: Any) -> Any:
+    def strided(self, whole: Any, record: TensorRecord, sizes: Any, strides: Any, offset: Any) -> Any:
         """The traced tensor of a view whose geometry is known: PyTorch has nothing to ask."""
         made = self.maker.view(record, whole, sizes, strides, offset)
         self._note(made)
@@ -433,7 +444,7 @@ class Tracing(TorchDispatchMode):
         return any(conditions.is_measured(as_dim(size), self.trace) for size in args[0].shape)
 
     def _placed(
-        self, whole: Any, record: Record, sizes: Any, place: Callable[..., Any], args: tuple[Any, ...],
+        self, whole: Any, record: TensorRecord, sizes: Any, place: Callable[..., Any], args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:  # fmt: skip
         """A view whose strides and offset are found as dims."""
@@ -451,7 +462,9 @@ class Tracing(TorchDispatchMode):
             key = _geometry(made._dyn.root, made.shape, made.stride(), made.storage_offset())
             self._views.setdefault(key, made._dyn)
 
-    def known_view(self, root: Record, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Record | None:
+    def known_view(
+        self, root: TensorRecord, sizes: Sequence[Any], strides: Sequence[Any], offset: Any
+    ) -> TensorRecord | None:
         """The record of a view of a whole memory as another memory like it was viewed before."""
         known = self._views.get(_geometry(root, sizes, strides, offset)) if root.is_dense else None
         return None if known is None else known.of(root)
@@ -505,7 +518,7 @@ class Tracing(TorchDispatchMode):
         record.write(value)
 
 
-def _geometry(root: Record, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Any:
+def _geometry(root: TensorRecord, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Any:
     """A view of a whole memory as a key."""
     view = (tuple(map(as_dim, sizes)), tuple(map(as_dim, strides)), as_dim(offset))
     return root.storage.value.dims, root.storage.order, view

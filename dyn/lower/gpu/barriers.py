@@ -39,7 +39,7 @@ from dyn.schedule.kernel import (
 from dyn.shapes import Dim, Symbol, free_symbols, linear_in
 
 
-class Point(Enum):
+class BarrierPoint(Enum):
     """A place in the code of a statement where a barrier may stand."""
 
     #: In front of it.
@@ -51,7 +51,7 @@ class Point(Enum):
 
 
 @record()
-class Access:
+class SharedAccess:
     """A touch of the shared memory that ``place`` names (a buffer's or a loop's id).
 
     ``owner`` is None, or tells which thread touches which element: accesses of one owner never meet another thread's.
@@ -61,13 +61,13 @@ class Access:
     stores: bool
     owner: tuple[Dim, Dim] | tuple[str, int] | str | None = None
 
-    def conflicts(self, other: Access) -> bool:
+    def conflicts(self, other: SharedAccess) -> bool:
         if self.place != other.place or not (self.stores or other.stores):
             return False
         return self.owner is None or self.owner != other.owner
 
 
-State = frozenset[Access]
+State = frozenset[SharedAccess]
 _NOTHING: State = frozenset()
 
 
@@ -78,7 +78,7 @@ class Barriers:
     """
 
     def __init__(self, kernel: Kernel, *, exchanges: bool) -> None:
-        self.needed: set[tuple[int, Point]] = set()
+        self.needed: set[tuple[int, BarrierPoint]] = set()
         updated = {id(stmt.buffer) for stmt in walk_stmts(kernel.body) if isinstance(stmt, Update)}
         self._scratch = {id(buffer) for buffer in kernel.scratch}
         #: Places that threads may meet at.
@@ -110,8 +110,8 @@ class Barriers:
             if isinstance(stmt, Store | Update):
                 accesses = [replace(load, owner="first thread") for load in self._loads(stmt_exprs(stmt), None)]
                 if id(stmt.buffer) in self._places:
-                    accesses.append(Access(id(stmt.buffer), True, "first thread"))
-                state = self._touch(state, stmt, Point.BEFORE, accesses)
+                    accesses.append(SharedAccess(id(stmt.buffer), True, "first thread"))
+                state = self._touch(state, stmt, BarrierPoint.BEFORE, accesses)
             elif isinstance(stmt, Loop) and stmt.role is Role.TEAM:
                 state = self._team_loop(stmt, state)
             elif isinstance(stmt, Loop) and stmt.role is Role.LANE:
@@ -124,7 +124,7 @@ class Barriers:
         values = self._loads(stmt_exprs(loop), None)
 
         def walk(state: State) -> State:
-            return self._touch(self._block(loop.body, state), loop, Point.FOLDS, values)
+            return self._touch(self._block(loop.body, state), loop, BarrierPoint.FOLDS, values)
 
         known = set(self.needed)
         alone = self._repeat(walk, _NOTHING)
@@ -134,12 +134,12 @@ class Barriers:
         if self.needed == known:
             return after
         # Its iterations meet nothing but what came before the loop: one barrier in front of it is enough.
-        self.needed = known | {(id(loop), Point.BEFORE)}
+        self.needed = known | {(id(loop), BarrierPoint.BEFORE)}
         return alone
 
     def _team_loop(self, loop: Loop, state: State) -> State:
         accesses = [replace(access, owner=self._team_of(loop)) for access in self._accesses(loop, None)]
-        state = self._touch(state, loop, Point.BEFORE, accesses)
+        state = self._touch(state, loop, BarrierPoint.BEFORE, accesses)
         dims, self._dims, self._team = self._dims, self._dims | {loop.var}, loop
         self._repeat(lambda own: self._block(loop.body, own), _NOTHING)
         self._dims, self._team = dims, None
@@ -160,25 +160,25 @@ class Barriers:
     def _meets(self, buffer: Buffer) -> bool:
         return id(buffer) in self._places
 
-    def _accesses(self, loop: Loop, lane: Symbol | None) -> list[Access]:
+    def _accesses(self, loop: Loop, lane: Symbol | None) -> list[SharedAccess]:
         """The accesses of a loop to buffers."""
-        accesses: list[Access] = []
+        accesses: list[SharedAccess] = []
         for stmt in walk_stmts((loop,)):
             accesses += self._loads(stmt_exprs(stmt), lane)
             if isinstance(stmt, Store | Update) and self._meets(stmt.buffer):
-                accesses.append(Access(id(stmt.buffer), True, self._owner(stmt.index, lane)))
+                accesses.append(SharedAccess(id(stmt.buffer), True, self._owner(stmt.index, lane)))
         return accesses
 
     def _lane_loop(self, loop: Loop, state: State) -> State:
-        state = self._touch(state, loop, Point.BEFORE, self._accesses(loop, loop.var))
+        state = self._touch(state, loop, BarrierPoint.BEFORE, self._accesses(loop, loop.var))
         if loop.folds and self._exchanges and self._team is None:
-            self._touch(state, loop, Point.SLOTS, [Access(id(loop), True)])
-            return frozenset([Access(id(loop), False)])  # behind the barrier that always stands between the two
+            self._touch(state, loop, BarrierPoint.SLOTS, [SharedAccess(id(loop), True)])
+            return frozenset([SharedAccess(id(loop), False)])  # behind the barrier that always stands between the two
         return state
 
-    def _loads(self, roots: tuple[Expr, ...], lane: Symbol | None) -> list[Access]:
+    def _loads(self, roots: tuple[Expr, ...], lane: Symbol | None) -> list[SharedAccess]:
         loads = [e for e in walk_exprs(roots) if isinstance(e, Load) and id(e.buffer) in self._scratch]
-        return [Access(id(load.buffer), False, self._owner(load.index, lane)) for load in loads]
+        return [SharedAccess(id(load.buffer), False, self._owner(load.index, lane)) for load in loads]
 
     def _owner(self, index: Dim, lane: Symbol | None) -> tuple[Dim, Dim] | None:
         """Thread ``i mod block`` alone touches element ``step*i + rest``, if ``rest`` has one value in the kernel."""
@@ -192,7 +192,7 @@ class Barriers:
             return None
         return linear
 
-    def _touch(self, state: State, stmt: Stmt, point: Point, accesses: Iterable[Access]) -> State:
+    def _touch(self, state: State, stmt: Stmt, point: BarrierPoint, accesses: Iterable[SharedAccess]) -> State:
         accesses = frozenset(accesses)
         if any(a.conflicts(p) for a in accesses for p in state):
             self.needed.add((id(stmt), point))

@@ -28,7 +28,7 @@ from dyn.frozen import record
 from dyn.lower.gpu.memory import SHARED, aligned
 from dyn.lower.gpu.operands import Digested, StagedOperand, sum_type, word_bytes
 from dyn.lower.gpu.scalars import c_type
-from dyn.schedule.gpu.contractions import Blocking, blocking
+from dyn.schedule.gpu.contractions import ThreadBlocking, blocking
 from dyn.schedule.kernel import Kernel, Loop, Role, TileContract, most_iterations, walk_stmts
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _ACCESS = 16
 
 
-def blocking_of(kernel: Kernel) -> Blocking | None:
+def blocking_of(kernel: Kernel) -> ThreadBlocking | None:
     """The block's tile of a kernel that contracts; None for others."""
     return next((_blocking(s) for s in walk_stmts(kernel.body) if isinstance(s, TileContract)), None)
 
@@ -49,7 +49,7 @@ def emit_contraction(em: Emitter, tile: TileContract) -> None:
         _Contraction(em, tile).emit()
 
 
-def _blocking(tile: TileContract) -> Blocking:
+def _blocking(tile: TileContract) -> ThreadBlocking:
     """The block's tile, which has room for all results of a GRID iteration."""
     found = blocking(tile.acc.dtype, tile.tile)
     if found is None:
@@ -70,7 +70,7 @@ class Cores:
     whole lines.
     """
 
-    of: Blocking
+    of: ThreadBlocking
     dtype: DType
 
     @property

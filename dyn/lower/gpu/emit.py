@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dyn.frozen import record
-from dyn.lower.gpu.barriers import Barriers, Point
+from dyn.lower.gpu.barriers import BarrierPoint, Barriers
 from dyn.lower.gpu.contract import blocking_of, emit_contraction
 from dyn.lower.gpu.dialect import Dialect, dialect_of
 from dyn.lower.gpu.folds import combine, join_lanes, state_of
@@ -30,7 +30,7 @@ from dyn.lower.gpu.indices import call_text, calls_to_name, dim_text
 from dyn.lower.gpu.memory import SHARED, aligned, unroll_loop, update
 from dyn.lower.gpu.prelude import prelude
 from dyn.lower.gpu.scalars import apply, c_type, literal, memory_type
-from dyn.lower.routine import Routine
+from dyn.lower.shared_functions import Routine
 from dyn.schedule.kernel import (
     Apply,
     Const,
@@ -58,7 +58,7 @@ BLOCK = 256
 
 
 @record()
-class KernelText:
+class GpuKernelText:
     """A kernel as C++: ``extern "C" void symbol(pointers of the buffers..., long long dims...)``.
 
     Texts for one target can be put one after the other into one translation unit. A launch has ``threads`` threads in
@@ -74,7 +74,7 @@ class KernelText:
     routines: tuple[Routine, ...] = ()
 
 
-def emit_kernel(kernel: Kernel, target: Target, *, block: int | None = None) -> KernelText:
+def emit_kernel(kernel: Kernel, target: Target, *, block: int | None = None) -> GpuKernelText:
     """The C++ text of a kernel in the target's dialect, for blocks of ``block`` threads.
 
     Unless given, a block has as many as its loops keep busy: a single warp where there is no LANE loop. A contraction's
@@ -162,13 +162,13 @@ class Emitter:
             own[atom] = name
         return dim_text(dim, names)
 
-    def barrier(self, stmt: Stmt, point: Point) -> None:
+    def barrier(self, stmt: Stmt, point: BarrierPoint) -> None:
         if (id(stmt), point) in self.barriers.needed:
             self.line(self.dialect.barrier if self.team is None else self.dialect.team_barrier)
 
     # --- the kernel --------------------------------------------------------------------------------------------
 
-    def emit(self) -> KernelText:
+    def emit(self) -> GpuKernelText:
         symbol = re.sub(r"\W", "_", self.kernel.name)
         grid, body = self.kernel.grid()
         self.grid_loops(grid, body)
@@ -179,7 +179,7 @@ class Emitter:
         parameters = ",\n    ".join(self.parameters())
         text = "\n".join([f"{head}(\n    {parameters}) {{", *self.lines, *inside, "}", ""])
         note = f"// {self.kernel.note}\n" if self.kernel.note else ""
-        return KernelText(prelude(self.dialect, text) + note + text, symbol, shared_bytes, self.block)
+        return GpuKernelText(prelude(self.dialect, text) + note + text, symbol, shared_bytes, self.block)
 
     def bounds(self) -> str:
         """What launches are bounded by."""
@@ -241,7 +241,7 @@ class Emitter:
                 emit_contraction(self, stmt)
 
     def store(self, stmt: Store | Update) -> None:
-        self.barrier(stmt, Point.BEFORE)
+        self.barrier(stmt, BarrierPoint.BEFORE)
         if self.lane_loop is not None:
             self.assign(stmt)
         else:  # one thread is enough, for the value too
@@ -272,7 +272,7 @@ class Emitter:
     def team_loop(self, loop: Loop) -> None:
         """The iterations of this thread's team, in as many rounds as any team's."""
         self.forget_scratch()
-        self.barrier(loop, Point.BEFORE)
+        self.barrier(loop, BarrierPoint.BEFORE)
         thread, teams = self.dialect.thread, self.block // loop.width
         first, extent, self.lane, self.active = (self.fresh(prefix) for prefix in ("t", "n", "l", "a"))
         var = self.symbols[loop.var] = self.fresh("t")
@@ -292,7 +292,7 @@ class Emitter:
         stores = any(isinstance(s, Store) and id(s.buffer) in self.scratch for s in walk_stmts(loop.body))
         if stores:  # what was read before is not what later iterations would read
             self.forget_scratch()
-        self.barrier(loop, Point.BEFORE)
+        self.barrier(loop, BarrierPoint.BEFORE)
         for fold in loop.folds:
             for ref, init in zip(fold.refs, fold.monoid.init, strict=True):
                 name = self.refs[id(ref)] = self.fresh("r")
@@ -310,7 +310,7 @@ class Emitter:
             if lane:
                 self.lane_loop = loop
             self.block_of(loop.body)
-            self.barrier(loop, Point.FOLDS)
+            self.barrier(loop, BarrierPoint.FOLDS)
             states = [[self.eval(value) for value in fold.values] for fold in loop.folds]
             for fold, state in zip(loop.folds, states, strict=True):
                 combine(self, fold, state_of(self, fold), state)

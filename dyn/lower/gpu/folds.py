@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dyn.lower.gpu.barriers import Point
+from dyn.lower.gpu.barriers import BarrierPoint
 from dyn.lower.gpu.memory import SHARED, aligned
 from dyn.lower.gpu.scalars import c_type, literal
 from dyn.schedule.kernel import Const, Fold, Loop, Ref, walk_exprs
@@ -52,7 +52,7 @@ def join_lanes(em: Emitter, loop: Loop) -> None:
         return
     thread = em.dialect.thread
     slots = [(ref, _slot(em, ref)) for fold in loop.folds for ref in fold.refs]
-    em.barrier(loop, Point.SLOTS)
+    em.barrier(loop, BarrierPoint.SLOTS)
     for ref, slot in slots:
         name = em.refs[id(ref)]
         em.line(f"if ({thread} % {em.warp} == 0) {slot}[{thread} / {em.warp}] = {name};")

@@ -22,10 +22,10 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.lower.gpu.contract import Cores, blocking_of
-from dyn.lower.gpu.emit import KernelText
+from dyn.lower.gpu.emit import GpuKernelText
 from dyn.ops.scalar import Scalar
 from dyn.schedule.cost import traffic
-from dyn.schedule.gpu.contractions import Blocking
+from dyn.schedule.gpu.contractions import ThreadBlocking
 from dyn.schedule.kernel import (
     Apply,
     Expr,
@@ -47,7 +47,7 @@ from dyn.shapes import Dim, Symbol, evaluate, free_symbols, substitute
 
 
 @record()
-class Device:
+class GpuModel:
     """A GPU by its vendor's figures: per multiprocessor, unless it says otherwise.
 
     ``clock`` is in Hz, ``memory`` in bytes a second, ``latency`` in seconds from a load to its value. ``lanes`` are
@@ -75,9 +75,9 @@ class Device:
 #: Vendors' figures; latencies are those of published microbenchmarks. An MI300X has 163 TFLOP/s in float32 where two
 #: multiply-adds are one instruction; counted here is one.
 DEVICES = {
-    "H100": Device("H100 SXM", 132, 1.98e9, 3.35e12, 600e-9, 32, (128, 64), 4, 65536, 227 << 10, 2048, 32),
-    "MI300X": Device("MI300X", 304, 2.1e9, 5.3e12, 800e-9, 64, (64, 64), 1, 131072, 64 << 10, 2048, 32),
-    "RTX 5090": Device("RTX 5090", 170, 2.41e9, 1.79e12, 550e-9, 32, (128, 2), 4, 65536, 100 << 10, 1536, 24),
+    "H100": GpuModel("H100 SXM", 132, 1.98e9, 3.35e12, 600e-9, 32, (128, 64), 4, 65536, 227 << 10, 2048, 32),
+    "MI300X": GpuModel("MI300X", 304, 2.1e9, 5.3e12, 800e-9, 64, (64, 64), 1, 131072, 64 << 10, 2048, 32),
+    "RTX 5090": GpuModel("RTX 5090", 170, 2.41e9, 1.79e12, 550e-9, 32, (128, 2), 4, 65536, 100 << 10, 1536, 24),
 }
 
 #: Instructions of functions in float32 that are more than one.
@@ -97,7 +97,7 @@ _WAIT = 80
 
 
 @record()
-class Estimate:
+class LaunchEstimate:
     """What a launch should take on a device.
 
     ``bytes`` are those that have to pass through memory, ``resident`` the blocks on a multiprocessor, ``occupancy`` the
@@ -117,8 +117,8 @@ class Estimate:
 
 
 def estimate(
-    kernel: Kernel, text: KernelText, sizes: Mapping[Symbol, int], held: int, registers: int, device: Device
-) -> Estimate:
+    kernel: Kernel, text: GpuKernelText, sizes: Mapping[Symbol, int], held: int, registers: int, device: GpuModel
+) -> LaunchEstimate:
     """The estimate of a launch at sizes of ``kernel.dims``; its buffers have ``held`` bytes, a thread ``registers``."""
     work = _Work(sizes, text.threads)
     tile = next((s for s in walk_stmts(kernel.body) if isinstance(s, TileContract)), None)
@@ -143,20 +143,20 @@ def estimate(
     seconds = device.latency + max(bytes_ / pace, most * cycles / device.clock)
     least = {"memory": bytes_ / device.memory, "arithmetic": products / rate}
     limit = max(least, key=lambda name: least[name])
-    return Estimate(
+    return LaunchEstimate(
         bytes_, products, resident, resident * text.threads / device.threads,
         blocks / (device.multiprocessors * resident), seconds, limit, (device.latency + least[limit]) / seconds,
     )  # fmt: skip
 
 
-def _resident(device: Device, threads: int, registers: int, shared: int) -> int:
+def _resident(device: GpuModel, threads: int, registers: int, shared: int) -> int:
     """Blocks on a multiprocessor at once. Registers are given out by 8 a thread."""
     by_registers = device.registers // (max(-(-registers // 8) * 8, 16) * threads)
     by_shared = device.shared_bytes // (shared + 1024)
     return max(min(by_registers, by_shared, device.threads // threads, device.blocks), 1)
 
 
-def _blocking(kernel: Kernel) -> Blocking:
+def _blocking(kernel: Kernel) -> ThreadBlocking:
     found = blocking_of(kernel)
     assert found is not None
     return found
@@ -167,7 +167,7 @@ def _narrowest(tile: TileContract) -> int:
     return min((e.dtype.itemsize for e in walk_exprs((tile.lhs, tile.rhs)) if isinstance(e, Load)), default=0)
 
 
-def _tile_cycles(of: Blocking, tile: TileContract, work: _Work, device: Device, *, alone: bool) -> float:
+def _tile_cycles(of: ThreadBlocking, tile: TileContract, work: _Work, device: GpuModel, *, alone: bool) -> float:
     """Cycles of a block: what its warps issue, what arithmetic units and shared memory take, whichever is most."""
     dtype = tile.acc.dtype
     cores, steps, warps = Cores(of, dtype), of.depth // of.parts, of.threads / device.warp

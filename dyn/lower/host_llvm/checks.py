@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from dyn.ir.binding import AxisCheck
 from dyn.lower.host import Fault, HostProgram, InRegion
-from dyn.lower.host_llvm.sizes import Sizes
+from dyn.lower.host_llvm.sizes import SizeEmitter
 from dyn.lower.host_llvm.text import TENSOR, HostText
 from dyn.schedule.launch import Body, Condition
 from dyn.shapes import Declaration, Relation, RelKind, Symbol, free_symbols
@@ -16,7 +16,7 @@ from dyn.shapes.expr import atom_dim
 class Checks:
     """Binds symbols to sizes, and computes i1s that are true where something is not as it has to be."""
 
-    def __init__(self, program: HostProgram, text: HostText, sizes: Sizes) -> None:
+    def __init__(self, program: HostProgram, text: HostText, sizes: SizeEmitter) -> None:
         self.program, self.text, self.sizes = program, text, sizes
 
     def bind(self, *, keep: bool) -> None:

@@ -64,7 +64,7 @@ from dyn.lower.host_llvm.launches import Launches
 from dyn.lower.host_llvm.memory import Memory
 from dyn.lower.host_llvm.red_zones import RedZones
 from dyn.lower.host_llvm.regions import Kernels, Regions
-from dyn.lower.host_llvm.sizes import Sizes
+from dyn.lower.host_llvm.sizes import SizeEmitter
 from dyn.lower.host_llvm.text import BLOCKS, DECLARATIONS, HostText
 from dyn.schedule.launch import Launch, walk_launches
 from dyn.shapes import Dim, Symbol, free_symbols
@@ -90,7 +90,7 @@ class HostEmitter:
     ) -> None:
         self.program, self.outside = program, outside
         self.text = HostText()
-        self.sizes = Sizes(self.text)
+        self.sizes = SizeEmitter(self.text)
         self.checks = Checks(program, self.text, self.sizes)
         # For each launch, those in loops and choices too, its kernels.
         numbered = dict(zip(walk_launches(program.launches), kernels, strict=True))
@@ -244,7 +244,7 @@ def emit_guards(program: HostProgram, symbol: str) -> str:
     whoever asks knows a slower way, which computes exactly.
     """
     text = HostText()
-    sizes = Sizes(text)
+    sizes = SizeEmitter(text)
     checks = Checks(program, text, sizes)
     checks.bind(keep=False)
     failed = [checks.check(guard) for guard in program.guards]

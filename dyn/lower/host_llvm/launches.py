@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dyn.ir.core import Op, Value
 from dyn.lower.abi import CALL, FETCH, LAUNCH, LIBRARY, STAGE, WANT, KernelSlot
-from dyn.lower.host import Fault, HostProgram, Space
+from dyn.lower.host import Fault, HostProgram, MemorySpace
 from dyn.lower.host_llvm.checks import Checks
 from dyn.lower.host_llvm.memory import Memory
 from dyn.lower.host_llvm.regions import Kernels, Regions
 from dyn.lower.host_llvm.text import TENSOR, HostText
-from dyn.lower.layout import LoopPlaces, Row
+from dyn.lower.layout import LoopPlaces, RowPointer
 from dyn.lower.native_call import NO_MEMORY, TOO_LONG
 from dyn.schedule.launch import Body, Condition, Launch, Variant, dispatches, scaled, walk_launches
 from dyn.shapes import Dim
@@ -282,7 +282,7 @@ class Launches:
     def _call(self, launch: Launch, call: Op, function: str, context: str) -> str:
         """Call native code with the tensors of an op; gives its answer."""
         text = self.text
-        if self.program.space is Space.DEVICE:
+        if self.program.space is MemorySpace.DEVICE:
             counts = f"i64 {len(call.operands)}, i64 {len(call.results)}"
             staged = f"ptr %rt, ptr {function}, ptr {context}, ptr %tensors, {counts}"
             return text.value(f"call i32 {text.runtime(STAGE)}({staged})")
@@ -315,7 +315,7 @@ class Launches:
 
     def _read(self, type: str, at: str, bytes: int) -> str:
         """A number in a buffer: fetched, once what computes it is done, where that is in a device's memory."""
-        if self.program.space is Space.HOST:
+        if self.program.space is MemorySpace.HOST:
             return self.text.value(f"load {type}, ptr {at}, align {bytes}")
         text = self.text
         status = text.value(f"call i32 {text.runtime(FETCH)}(ptr %rt, ptr %fetched, ptr {at}, i64 {bytes})")
@@ -452,7 +452,7 @@ class Launches:
         taken = text.value(f"load i64, ptr %steps{number}, align 8")
         text.emit(f"store i64 {text.value(f'add i64 {taken}, 1')}, ptr %steps{number}, align 8")
 
-    def _first_row(self, row: Row, loop: LoopPlaces) -> str:
+    def _first_row(self, row: RowPointer, loop: LoopPlaces) -> str:
         start = self.memory.pointer(row.array)
         if not loop.reverse:
             return start

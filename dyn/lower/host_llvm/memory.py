@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dyn.lower.abi import ALLOC, ALLOC_OUTPUT, FREE
-from dyn.lower.host import Fault, HostProgram, Space
+from dyn.lower.host import Fault, HostProgram, MemorySpace
 from dyn.lower.host_llvm.red_zones import RedZones
 from dyn.lower.host_llvm.regions import Regions
-from dyn.lower.host_llvm.sizes import Sizes
+from dyn.lower.host_llvm.sizes import SizeEmitter
 from dyn.lower.host_llvm.text import TENSOR, HostText
-from dyn.lower.layout import ALIGNMENT, Place
+from dyn.lower.layout import ALIGNMENT, StoragePlace
 from dyn.shapes import free_symbols
 
 #: So many bytes of a segment lie on the stack: asking for memory, and giving it back, takes as long as a small kernel.
@@ -27,10 +27,10 @@ class Memory:
     def __init__(self, program: HostProgram, text: HostText, regions: Regions, zones: RedZones, constants: int) -> None:
         self.program, self.text, self.regions, self.zones = program, text, regions, zones
         self.first_constant = constants
-        self.sizes: Sizes = regions.sizes
+        self.sizes: SizeEmitter = regions.sizes
         self.taken: dict[int, str] = {}
         #: The failure of a launch: for want of scratch, or whatever a device's driver says.
-        self.failed = Fault.NO_MEMORY if program.space is Space.HOST else Fault.DEVICE
+        self.failed = Fault.NO_MEMORY if program.space is MemorySpace.HOST else Fault.DEVICE
 
     def segments(self) -> list[int]:
         """The segments that have slots."""
@@ -42,7 +42,7 @@ class Memory:
         inputs = {reuse.output: reuse.input for reuse in self.program.reuses}
         scope = self.sizes.scope
         for number, result in enumerate(self.program.function.results):
-            place = Place("output", number)
+            place = StoragePlace("output", number)
             if place in scope.pointers or not all(scope.bound.issuperset(free_symbols(d)) for d in result.shape):
                 continue
             allocate = self._describe(number)
@@ -126,12 +126,12 @@ class Memory:
 
     @property
     def _may_be_on_stack(self) -> bool:
-        return self.program.space is Space.HOST and not self.zones.bytes
+        return self.program.space is MemorySpace.HOST and not self.zones.bytes
 
     def _take(self, output: int, input: int, allocate: str) -> str:
         """The memory of an output: the input's where the caller says so, else what ``allocate`` gives."""
         text = self.text
-        given = self.pointer(Place("input", input))
+        given = self.pointer(StoragePlace("input", input))
         field = text.value(f"getelementptr {TENSOR}, ptr %in, i64 {input}, i32 1")
         flag = text.value(f"load i32, ptr {field}, align 8")
         taken = text.value(f"icmp ne i32 {flag}, 0")
@@ -152,7 +152,7 @@ class Memory:
         text.label(placed)
         return text.value(f"phi ptr [ {given}, %{before} ], [ {data}, %{allocated} ]")
 
-    def pointer(self, place: Place) -> str:
+    def pointer(self, place: StoragePlace) -> str:
         """The address of a value's memory."""
         if place.kind == "variable":
             return self.text.value(f"load ptr, ptr %variable{place.number}, align 8")

@@ -8,7 +8,7 @@ from dyn.frozen import record
 from dyn.lower.host import Fault, HostProgram
 from dyn.lower.host_llvm.checks import Checks
 from dyn.lower.host_llvm.scope import Values
-from dyn.lower.host_llvm.sizes import Sizes
+from dyn.lower.host_llvm.sizes import SizeEmitter
 from dyn.lower.host_llvm.text import HostText
 from dyn.schedule.launch import Body, Launch
 from dyn.shapes import Dim, free_symbols
@@ -37,7 +37,7 @@ class Regions:
 
     def __init__(self, program: HostProgram, text: HostText, checks: Checks, kernels: Mapping[Launch, Kernels]) -> None:
         self.program, self.text, self.checks, self.kernels = program, text, checks, kernels
-        self.sizes: Sizes = checks.sizes
+        self.sizes: SizeEmitter = checks.sizes
         self.failing: dict[Body, Failing] = {}
         #: Of these regions those that are being written, from the outside in.
         self.inside: list[Body] = []

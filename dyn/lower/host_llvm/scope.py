@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dyn.frozen import record
-from dyn.lower.layout import Place
+from dyn.lower.layout import StoragePlace
 from dyn.shapes import Dim, Monomial, Symbol
 
 #: A sum's terms; or the value of all of them but the last, and that one.
@@ -33,7 +33,7 @@ class Values:
 
 
 @record()
-class Estimate:
+class UncheckedSize:
     """The name of a value that may be nonsense, since nobody looks whether it passed 64 bits: no size."""
 
     name: str
@@ -52,10 +52,10 @@ class HostScope:
 
     known: Values = field(default_factory=Values)
     pending: Values = field(default_factory=Values)
-    estimates: dict[Dim, Estimate] = field(default_factory=dict[Dim, Estimate])
+    estimates: dict[Dim, UncheckedSize] = field(default_factory=dict[Dim, UncheckedSize])
     #: The symbols that have their values.
     bound: set[Symbol] = field(default_factory=set[Symbol])
-    pointers: dict[Place, str] = field(default_factory=dict[Place, str])
+    pointers: dict[StoragePlace, str] = field(default_factory=dict[StoragePlace, str])
     #: The segments of the arena that are there, with their bytes.
     arenas: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
     slot_offsets: dict[int, str] = field(default_factory=dict[int, str])
@@ -94,4 +94,4 @@ class HostScope:
 
     def is_late(self, symbols: Collection[Symbol]) -> bool:
         """Whether what is about these symbols can be computed, and could not before one of them was measured."""
-        return self.is_due(symbols, None) and any(s.measured for s in symbols)
+        return self.is_due(symbols, None) and any(s.data_dependent for s in symbols)

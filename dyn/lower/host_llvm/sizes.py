@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from dyn.lower.host import Fault
-from dyn.lower.host_llvm.scope import Estimate, HostScope, SumKey
+from dyn.lower.host_llvm.scope import HostScope, SumKey, UncheckedSize
 from dyn.lower.host_llvm.text import HostText
 from dyn.shapes import Dim, Monomial, Opaque, OpaqueKind, Symbol, SymExpr
 from dyn.shapes.expr import atom_dim
 from dyn.shapes.walk import opaques_below
 
 
-class Sizes:
+class SizeEmitter:
     """Computes dims into a scope, each once.
 
     ``compute`` writes code, whose flags wait for ``refuse_nonsense``; ``dim`` writes none, and gives what has been
@@ -67,7 +67,7 @@ class Sizes:
     def estimates(self, dims: Iterable[Dim]) -> None:
         """Estimate dims: where they are nonsense, for want of bits or of a divisor, the call is good all the same."""
         with self.within(self.scope.inner()):
-            made = {dim: Estimate(self.compute(dim)) for dim in dims}
+            made = {dim: UncheckedSize(self.compute(dim)) for dim in dims}
         self.scope.estimates |= made
 
     def estimate(self, dim: Dim) -> str:

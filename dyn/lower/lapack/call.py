@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from dyn.dtypes import DType, Kind
 from dyn.ir.core import Op
-from dyn.lower.native import Function
+from dyn.lower.native import FunctionBuilder
 from dyn.lower.native_call import TOO_LONG, NativeCall
 
 _MOST = str(2**31 - 1)
@@ -132,7 +132,7 @@ class LibraryCall(NativeCall):
 
 
 @contextmanager
-def steps(f: Function, start: str, stop: str, by: int = 1) -> Iterator[str]:
+def steps(f: FunctionBuilder, start: str, stop: str, by: int = 1) -> Iterator[str]:
     """``for i in range(start, stop, by)``; gives i."""
     i = f.var("i64", start)
     with f.loop() as loop:
@@ -142,7 +142,7 @@ def steps(f: Function, start: str, stop: str, by: int = 1) -> Iterator[str]:
         i.set(f.add(now, str(by)))
 
 
-def function(call: LibraryCall, name: str, params: Sequence[tuple[str, str]], result: str = "void") -> Function:
+def function(call: LibraryCall, name: str, params: Sequence[tuple[str, str]], result: str = "void") -> FunctionBuilder:
     """A function that the call's own text may call, ``@name``: made once."""
     call.parts.add(name)
     return call.module.function(name, result, params, exported=False)

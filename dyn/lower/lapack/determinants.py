@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dyn.lower.lapack.call import LibraryCall
-from dyn.lower.native import Function, Var
+from dyn.lower.native import FunctionBuilder, Var
 
 _LN2 = "0x3FE62E42FEFA39EF"
 _ROOT8 = "0x4006A09E667F3BCD"  # 2 sqrt(2)
 _TWO54 = "0x4350000000000000"
 
 
-class Product:
+class ScaledProduct:
     """A product as a number whose greater part is in [2, 4), or is 0, inf or NaN, and a power of 2."""
 
     def __init__(self, call: LibraryCall) -> None:
@@ -97,7 +97,7 @@ class Product:
             part.set(_binary(self.f, "fmul", part.get(), factor))
 
 
-def _binary(f: Function, op: str, a: str, b: str) -> str:
+def _binary(f: FunctionBuilder, op: str, a: str, b: str) -> str:
     return f.binary(op, a, b, "double")
 
 
@@ -106,7 +106,7 @@ def _absolute(call: LibraryCall) -> str:
     return "llvm.fabs.f64"
 
 
-def _direction(f: Function, number: str) -> str:
+def _direction(f: FunctionBuilder, number: str) -> str:
     """1, -1 or 0; NaN of NaN."""
     below = f.select(f.value(f"fcmp olt double {number}, 0.0"), "-1.0", number, "double")
     return f.select(f.value(f"fcmp ogt double {number}, 0.0"), "1.0", below, "double")

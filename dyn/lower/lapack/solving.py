@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dyn.lower.lapack.call import LibraryCall
-from dyn.lower.lapack.determinants import Product
+from dyn.lower.lapack.determinants import ScaledProduct
 from dyn.lower.lapack.matrices import clear_triangle, fill_nan, turn, unit, upper
 
 
@@ -138,7 +138,7 @@ def _each_determinant(call: LibraryCall, *, logarithm: bool) -> None:
     with call.each() as (a, *results):
         turn(call, factors, a, n, n)
         call.routine("lapack", "getrf", size, size, factors, leading, pivots, call.info)
-        product = Product(call)
+        product = ScaledProduct(call)
         with f.count(n) as i:
             product.multiply(f.at(factors, f.mul(f.mul(i, f.add(n, "1")), str(call.item))))
             pivot = f.load("i32", f.at(pivots, f.mul(i, "4")))

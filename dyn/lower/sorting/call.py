@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dyn.ir.core import Op
-from dyn.lower.abi import ALLOC, FREE, PARALLEL_FOR, Tensor
-from dyn.lower.native import Function, Var
+from dyn.lower.abi import ALLOC, FREE, PARALLEL_FOR, TensorOffsets
+from dyn.lower.native import FunctionBuilder, Var
 from dyn.lower.native_call import DONE, NO_MEMORY, TOO_LONG, NativeCall
-from dyn.lower.sorting.keys import PLACES, SORTED, Kind, Lanes, element_of, key_of, word_of
+from dyn.lower.sorting.keys import PLACES, SORTED, KeyKind, LaneBuilder, element_of, key_of, word_of
 from dyn.lower.sorting.networks import FEW_ROWS, MOST_ROWS, Networks
 
 #: Elements that a thread is given at least.
@@ -52,10 +52,10 @@ class SortCall(NativeCall):
             ]
             self.passes = digits[::-1]
 
-    def _kind(self, operand: int) -> Kind:
+    def _kind(self, operand: int) -> KeyKind:
         return SORTED[self.op.operands[operand].dtype.name]
 
-    def _function(self, name: str, params: tuple[tuple[str, str], ...], result: str = "void") -> Function:
+    def _function(self, name: str, params: tuple[tuple[str, str], ...], result: str = "void") -> FunctionBuilder:
         attributes = self.networks.attributes
         return self.module.function(f"sort.{name}", result, params, exported=False, attributes=attributes)
 
@@ -104,7 +104,7 @@ class SortCall(NativeCall):
         failed = f.icmp("ne", f.load("i64", call, _FAILED), "0")
         f.ret("i32", f.select(failed, str(NO_MEMORY), str(DONE), "i32"))
 
-    def _parallel(self, f: Function, rt: str, function: str, record: str, count: str, grain: str) -> None:
+    def _parallel(self, f: FunctionBuilder, rt: str, function: str, record: str, count: str, grain: str) -> None:
         parallel = f.load("ptr", rt, 8 * PARALLEL_FOR)
         what = [("ptr", rt), ("ptr", function), ("ptr", record), ("i64", count), ("i64", grain)]
         f.call("i32", parallel, what)
@@ -154,7 +154,7 @@ class SortCall(NativeCall):
             count = f.sub(end, first)
             rows = f.call("i64", "@sort.fit", [("i64", count)])
             # What is no key comes last.
-            many = Lanes(f, self.lanes)
+            many = LaneBuilder(f, self.lanes)
             most = many.constant((1 << (self.bits - 1)) - 1, self.bits)
             with self.networks.each(f, f.binary("udiv", count, str(self.lanes)), rows) as vector:
                 many.store(most, self.bits, keys, f.add(first, f.mul(vector, str(self.lanes))))
@@ -216,14 +216,14 @@ class SortCall(NativeCall):
         if number == 0:
             with f.if_(f.icmp("eq", inner, "1")):
                 with self._vectors(f, begin, "%end") as place:
-                    many = Lanes(f, self.lanes)
+                    many = LaneBuilder(f, self.lanes)
                     raw = many.load(bits, x, place)
                     if not self.places and self._kind(operand).infinity:
                         zeros = many.icmp("eq", raw, 1 << (bits - 1), bits)
                         mask = f.cast("bitcast", zeros, f"<{self.lanes} x i1>", f"i{self.lanes}")
                         found.set(f.or_(found.get(), f.icmp("ne", mask, "0", f"i{self.lanes}"), "i1"))
                     many.store(self._key(many, raw, number, place), self.bits, keys, place)
-        one = Lanes(f, 1)
+        one = LaneBuilder(f, 1)
         with self.networks.each(f, begin.get(), "%end") as place:
             source = one.load(64, f.load("ptr", "%row", _ORDER), place) if number else place
             raw = one.load(bits, x, f.mul(source, inner))
@@ -235,7 +235,7 @@ class SortCall(NativeCall):
                 f.store_atomic("i64", "1", f.at("%row", _ZERO), "monotonic")
         f.ret()
 
-    def _key(self, v: Lanes, raw: str, number: int, place: str) -> str:
+    def _key(self, v: LaneBuilder, raw: str, number: int, place: str) -> str:
         """The key in a pass of elements, the first of them at ``place``."""
         operand, digit = self.passes[number]
         kind, descending = self._kind(operand), self.descending
@@ -245,7 +245,7 @@ class SortCall(NativeCall):
 
     # Rows -------------------------------------------------------------------------------------------------------------
 
-    def _row(self) -> tuple[Function, str, str, str]:
+    def _row(self) -> tuple[FunctionBuilder, str, str, str]:
         """A function for a row, which begins at an element; its record, and its two memories for keys."""
         f = self._function("row", (("ptr", "call"), ("i64", "first"), ("ptr", "scratch")))
         row = f.stack(f"[{_ROW_WORDS} x i64]")
@@ -257,11 +257,14 @@ class SortCall(NativeCall):
         f.store("ptr", other, row, _OTHER)
         return f, row, keys, other
 
-    def _tensor(self, f: Function, number: int) -> str:
+    def _tensor(self, f: FunctionBuilder, number: int) -> str:
         """The address at which the row begins in a tensor."""
         dtype = self.values[number].dtype
         tensors = f.load("ptr", "%call", _TENSORS)
-        return f.at(f.load("ptr", tensors, number * Tensor.BYTES + Tensor.DATA), f.mul("%first", str(dtype.itemsize)))
+        return f.at(
+            f.load("ptr", tensors, number * TensorOffsets.BYTES + TensorOffsets.DATA),
+            f.mul("%first", str(dtype.itemsize)),
+        )
 
     def _value_row(self) -> None:
         """Sort a row of one operand."""
@@ -280,7 +283,7 @@ class SortCall(NativeCall):
         self._over(f, "@sort.give", row, n)
         f.ret()
 
-    def _over(self, f: Function, function: str, row: str, n: str) -> None:
+    def _over(self, f: FunctionBuilder, function: str, row: str, n: str) -> None:
         """Call a function for all elements of a row: at once for few."""
         branch = f.if_else(f.icmp("ule", n, str(_GRAIN)))
         with branch.then():
@@ -288,9 +291,9 @@ class SortCall(NativeCall):
         with branch.otherwise():
             self._parallel(f, f.load("ptr", "%call", _RT), function, row, n, str(_GRAIN))
 
-    def _zeros(self, f: Function, row: str, made: str, spare: str, n: str) -> None:
+    def _zeros(self, f: FunctionBuilder, row: str, made: str, spare: str, n: str) -> None:
         """Keys of zeros in the order in which they came: they are 0 and -1, one after the other."""
-        kind, one, inner = self._kind(0), Lanes(f, 1), f.load("i64", "%call", _INNER)
+        kind, one, inner = self._kind(0), LaneBuilder(f, 1), f.load("i64", "%call", _INNER)
         x, count = f.load("ptr", row, _X), f.var("i64", "0")
         with self.networks.each(f, "0", n) as place:
             raw = one.load(kind.bits, x, f.mul(place, inner))
@@ -315,14 +318,14 @@ class SortCall(NativeCall):
         inner, begin = f.load("i64", f.load("ptr", "%row", _CALL), _INNER), f.var("i64", "%begin")
         with f.if_(f.icmp("eq", inner, "1")):
             with self._vectors(f, begin, "%end") as place:
-                many = Lanes(f, self.lanes)
+                many = LaneBuilder(f, self.lanes)
                 many.store(self._element(many, keys, place), kind.bits, out, place)
-        one = Lanes(f, 1)
+        one = LaneBuilder(f, 1)
         with self.networks.each(f, begin.get(), "%end") as place:
             one.store(self._element(one, keys, place), kind.bits, out, f.mul(place, inner))
         f.ret()
 
-    def _element(self, v: Lanes, keys: str, place: str) -> str:
+    def _element(self, v: LaneBuilder, keys: str, place: str) -> str:
         key = v.load(self.bits, keys, place)
         return element_of(v, key, self._kind(0), self.bits, descending=self.descending)
 
@@ -365,9 +368,9 @@ class SortCall(NativeCall):
         begin = f.var("i64", "%begin")
         if first:
             with self._vectors(f, begin, "%end") as place:
-                many = Lanes(f, self.lanes)
+                many = LaneBuilder(f, self.lanes)
                 many.store(many.op("and", many.load(64, keys, place), PLACES, 64), 64, out, place)
-        one = Lanes(f, 1)
+        one = LaneBuilder(f, 1)
         with self.networks.each(f, begin.get(), "%end") as place:
             found = one.op("and", one.load(64, keys, place), PLACES, 64)
             if not first:
@@ -378,7 +381,7 @@ class SortCall(NativeCall):
     def _take(self, bits: int) -> None:
         """Elements of an operand in the order found."""
         f = self._function(f"take{bits}", _RANGE)
-        one = Lanes(f, 1)
+        one = LaneBuilder(f, 1)
         x, out, order = f.load("ptr", "%row", _X), f.load("ptr", "%row", _OUT), f.load("ptr", "%row", _ORDER)
         inner = f.load("i64", f.load("ptr", "%row", _CALL), _INNER)
         with self.networks.each(f, "%begin", "%end") as place:
@@ -389,7 +392,7 @@ class SortCall(NativeCall):
     # Loops ------------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _vectors(self, f: Function, place: Var, end: str) -> Iterator[str]:
+    def _vectors(self, f: FunctionBuilder, place: Var, end: str) -> Iterator[str]:
         """Code for whole vectors from a place to an end, if there is one: the last one may begin in the one before."""
         begin = place.get()
         last = f.sub(end, str(self.lanes))

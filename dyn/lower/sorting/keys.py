@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dyn.frozen import record
-from dyn.lower.native import Function
+from dyn.lower.native import FunctionBuilder
 
 #: Bits of a place in a word, and those of all of them.
 _PLACE = 32
@@ -11,7 +11,7 @@ PLACES = (1 << _PLACE) - 1
 
 
 @record()
-class Kind:
+class KeyKind:
     """Elements that become keys: of how many bits, whether they are unsigned, and of floats the bits of infinity."""
 
     bits: int
@@ -26,21 +26,21 @@ class Kind:
 
 #: What is sorted here.
 SORTED = {
-    "bool": Kind(8, unsigned=True),
-    **{f"int{bits}": Kind(bits) for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": Kind(bits, unsigned=True) for bits in (8, 16, 32, 64)},
-    "float16": Kind(16, infinity=0x7C00),
-    "bfloat16": Kind(16, infinity=0x7F80),
-    "float32": Kind(32, infinity=0x7F800000),
-    "float64": Kind(64, infinity=0x7FF0000000000000),
+    "bool": KeyKind(8, unsigned=True),
+    **{f"int{bits}": KeyKind(bits) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": KeyKind(bits, unsigned=True) for bits in (8, 16, 32, 64)},
+    "float16": KeyKind(16, infinity=0x7C00),
+    "bfloat16": KeyKind(16, infinity=0x7F80),
+    "float32": KeyKind(32, infinity=0x7F800000),
+    "float64": KeyKind(64, infinity=0x7FF0000000000000),
 }
 
 
 @record()
-class Lanes:
+class LaneBuilder:
     """Instructions on so many lanes at once; on one, on scalars."""
 
-    f: Function
+    f: FunctionBuilder
     lanes: int
 
     def type(self, bits: int) -> str:
@@ -80,7 +80,7 @@ class Lanes:
         self.f.emit(f"store {self.type(bits)} {value}, ptr {self.f.at(base, place, f'i{bits}')}, align {bits // 8}")
 
 
-def key_of(v: Lanes, raw: str, kind: Kind, *, descending: bool, zeros: bool) -> str:
+def key_of(v: LaneBuilder, raw: str, kind: KeyKind, *, descending: bool, zeros: bool) -> str:
     """The keys of elements, of 64 bits where these have as many, else of 32: all NaN are alike, and more than others.
 
     With ``zeros`` -0.0 is less than 0.0, else alike.
@@ -100,7 +100,7 @@ def key_of(v: Lanes, raw: str, kind: Kind, *, descending: bool, zeros: bool) -> 
     return v.op("xor", key, -1, width) if descending else key
 
 
-def element_of(v: Lanes, key: str, kind: Kind, width: int, *, descending: bool) -> str:
+def element_of(v: LaneBuilder, key: str, kind: KeyKind, width: int, *, descending: bool) -> str:
     """The elements that keys of ``width`` bits stand for."""
     bits, sign = kind.bits, 1 << (kind.bits - 1)
     if descending:
@@ -111,7 +111,7 @@ def element_of(v: Lanes, key: str, kind: Kind, width: int, *, descending: bool) 
     return v.op("xor", key, sign, bits) if kind.unsigned and bits == width else key
 
 
-def word_of(v: Lanes, raw: str, kind: Kind, digit: int, place: str, *, descending: bool) -> str:
+def word_of(v: LaneBuilder, raw: str, kind: KeyKind, digit: int, place: str, *, descending: bool) -> str:
     """The keys of elements, or their lower or upper halves (``digit`` 0 or 1), above their places from ``place`` on."""
     key = key_of(v, raw, kind, descending=descending, zeros=False)
     if kind.width == 32:

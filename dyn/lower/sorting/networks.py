@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from dyn.lower.native import Function, Module, Var
+from dyn.lower.native import FunctionBuilder, Module, Var
 
 #: Rows of the blocks that are sorted in registers from beginning to end: longer ones take long to compile.
 FEW_ROWS = (1, 4)
@@ -60,22 +60,22 @@ class Networks:
 
     # Parts of functions -----------------------------------------------------------------------------------------------
 
-    def function(self, name: str, params: Sequence[tuple[str, str]]) -> Function:
+    def function(self, name: str, params: Sequence[tuple[str, str]]) -> FunctionBuilder:
         return self.module.function(f"keys.{name}", "void", params, exported=False, attributes=self.attributes)
 
-    def load(self, f: Function, base: str, row: str | int = 0) -> str:
+    def load(self, f: FunctionBuilder, base: str, row: str | int = 0) -> str:
         return f.value(f"load {self.vector}, ptr {f.at(base, row, self.vector)}, align {self.item}")
 
-    def store(self, f: Function, value: str, base: str, row: str | int = 0) -> None:
+    def store(self, f: FunctionBuilder, value: str, base: str, row: str | int = 0) -> None:
         f.emit(f"store {self.vector} {value}, ptr {f.at(base, row, self.vector)}, align {self.item}")
 
-    def comparator(self, f: Function, a: str, b: str) -> tuple[str, str]:
+    def comparator(self, f: FunctionBuilder, a: str, b: str) -> tuple[str, str]:
         """The lesser keys of two vectors, and the greater ones."""
         arguments = [(self.vector, a), (self.vector, b)]
         lesser, greater = (f"@llvm.{name}.v{self.lanes}{self.key}" for name in ("smin", "smax"))
         return f.call(self.vector, lesser, arguments), f.call(self.vector, greater, arguments)
 
-    def across(self, f: Function, value: str, flip: int, bit: int, opposite: str | None = None) -> str:
+    def across(self, f: FunctionBuilder, value: str, flip: int, bit: int, opposite: str | None = None) -> str:
         """Comparators between lanes ``l`` and ``l ^ flip``, of the same vector or of another one: the lesser key goes
         where ``bit`` is not set in ``l``."""
         other = value if opposite is None else opposite
@@ -84,12 +84,12 @@ class Networks:
         mask = ", ".join(f"i1 {'false' if lane & bit else 'true'}" for lane in range(self.lanes))
         return f.value(f"select <{self.lanes} x i1> <{mask}>, {self.vector} {lesser}, {self.vector} {greater}")
 
-    def shuffled(self, f: Function, a: str, b: str, places: Sequence[int]) -> str:
+    def shuffled(self, f: FunctionBuilder, a: str, b: str, places: Sequence[int]) -> str:
         mask = ", ".join(f"i32 {place}" for place in places)
         return f.value(f"shufflevector {self.vector} {a}, {self.vector} {b}, <{len(places)} x i32> <{mask}>")
 
     @contextmanager
-    def each(self, f: Function, begin: str, end: str) -> Iterator[str]:
+    def each(self, f: FunctionBuilder, begin: str, end: str) -> Iterator[str]:
         """``for i in range(begin, end)``; gives i."""
         i = f.var("i64", begin)
         with f.loop() as loop:
@@ -99,7 +99,7 @@ class Networks:
             i.set(f.add(now, "1"))
 
     @contextmanager
-    def steps(self, f: Function, stop: str, by: str) -> Iterator[str]:
+    def steps(self, f: FunctionBuilder, stop: str, by: str) -> Iterator[str]:
         """``for i in range(0, stop, by)``, at least once; gives i."""
         i = f.var("i64", "0")
         with f.loop() as loop:
@@ -122,7 +122,7 @@ class Networks:
                     self.store(f, value, "%at", row)
                 f.ret()
 
-    def _apply(self, f: Function, values: list[str], comparators: Sequence[tuple[int, int]]) -> None:
+    def _apply(self, f: FunctionBuilder, values: list[str], comparators: Sequence[tuple[int, int]]) -> None:
         for i, j in comparators:
             values[i], values[j] = self.comparator(f, values[i], values[j])
 
@@ -166,7 +166,7 @@ class Networks:
                 self._compare(f, here, f.at("%at", last, self.vector), range(_UNROLL - 1, -1, -1))
         f.ret()
 
-    def _compare(self, f: Function, here: str, there: str, rows: Sequence[int]) -> None:
+    def _compare(self, f: FunctionBuilder, here: str, there: str, rows: Sequence[int]) -> None:
         """Comparators between the first rows here, and so many there."""
         a, b = [self.load(f, here, row) for row in range(_UNROLL)], [self.load(f, there, row) for row in rows]
         made = [self.comparator(f, x, y) for x, y in zip(a, b, strict=True)]
@@ -186,14 +186,14 @@ class Networks:
                 self.store(f, value, place)
         f.ret()
 
-    def joined(self, f: Function, value: str, opposite: str, step: int) -> str:
+    def joined(self, f: FunctionBuilder, value: str, opposite: str, step: int) -> str:
         """A row after the comparators across lanes of a merge; ``opposite`` is the row as far from the other end."""
         value = self.across(f, value, (2 << step) - 1, 1 << step, opposite)
         for down in range(step - 1, -1, -1):
             value = self.across(f, value, 1 << down, 1 << down)
         return value
 
-    def turned(self, f: Function, values: Sequence[str]) -> list[str]:
+    def turned(self, f: FunctionBuilder, values: Sequence[str]) -> list[str]:
         """Vectors with the rows' keys in the order of columns."""
         half, w = len(values) // 2, self.lanes
         for _ in range(len(values).bit_length() - 1):
@@ -279,13 +279,13 @@ class Networks:
             front.step()
         f.ret()
 
-    def distance(self, f: Function, a: str, b: str) -> str:
+    def distance(self, f: FunctionBuilder, a: str, b: str) -> str:
         return f.sub(*(f.cast("ptrtoint", place, "ptr", "i64") for place in (b, a)))
 
-    def _before(self, f: Function, place: str) -> str:
+    def _before(self, f: FunctionBuilder, place: str) -> str:
         return f.at(place, -1, self.vector)
 
-    def _copy(self, f: Function, source: str, end: str, to: str) -> None:
+    def _copy(self, f: FunctionBuilder, source: str, end: str, to: str) -> None:
         self.module.declare("llvm.memcpy.p0.p0.i64", "void", ["ptr", "ptr", "i64", "i1"])
         bytes = self.distance(f, source, end)
         f.call("void", "@llvm.memcpy.p0.p0.i64", [("ptr", to), ("ptr", source), ("i64", bytes), ("i1", "false")])
@@ -298,7 +298,9 @@ class _End:
     ``ends`` are where there are no more; ``way`` is 1 at the front and -1 at the back.
     """
 
-    def __init__(self, f: Function, keys: Networks, a: Var, b: Var, ends: tuple[str, str], to: Var, way: int) -> None:
+    def __init__(
+        self, f: FunctionBuilder, keys: Networks, a: Var, b: Var, ends: tuple[str, str], to: Var, way: int
+    ) -> None:
         self.f, self.keys, self.a, self.b, self.ends, self.to, self.way = f, keys, a, b, ends, to, way
         self.carried = f.var(keys.vector)
 

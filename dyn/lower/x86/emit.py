@@ -19,7 +19,7 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import NotYetError
 from dyn.frozen import record
-from dyn.lower.routine import Routine
+from dyn.lower.shared_functions import Routine
 from dyn.lower.x86 import loops, memory
 from dyn.lower.x86.ahead import first_sweeps
 from dyn.lower.x86.casts import cast
@@ -27,7 +27,7 @@ from dyn.lower.x86.indices import I64, Indices
 from dyn.lower.x86.llvm_text import Chunk, FunctionText, VType, constant, iota, render, vtype
 from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.scalars import apply
-from dyn.lower.x86.scopes import Lanes, Scopes, Value
+from dyn.lower.x86.scopes import Lanes, LaneValue, Scopes
 from dyn.lower.x86.squares import Squares
 from dyn.lower.x86.tile import emit_tile
 from dyn.lower.x86.varying import Varying
@@ -62,7 +62,7 @@ _REGISTER = {
 
 
 @record()
-class KernelText:
+class X86KernelText:
     """A kernel as LLVM IR: ``void symbol(ptr dims, ptr buffers, ptr scratch, i64 begin, i64 end)``.
 
     ``dims`` are the kernel's dims as i64, ``buffers`` the addresses of its global buffers, ``scratch`` is 64-byte
@@ -87,7 +87,7 @@ class KernelText:
         return link([self])
 
 
-def link(kernels: Sequence[KernelText]) -> str:
+def link(kernels: Sequence[X86KernelText]) -> str:
     """Put several kernels into one module; what they refer to in common stands in it once."""
     externals = dict.fromkeys([external for kernel in kernels for external in kernel.externals])
     return "\n".join([*externals, *[kernel.definition for kernel in kernels], ""])
@@ -150,7 +150,7 @@ class KernelEmitter:
         """Give a reference its value in this scope: ``unroll`` vectors when varying, else one scalar."""
         lanes = self.scopes.top.lanes
         width = lanes.width if varying and lanes is not None else 1
-        self.scopes.keep(id(ref), Value(self.register(ref.dtype, width), parts, self.scopes.top.depth, varying))
+        self.scopes.keep(id(ref), LaneValue(self.register(ref.dtype, width), parts, self.scopes.top.depth, varying))
 
     @property
     def lanes(self) -> Lanes:
@@ -211,7 +211,7 @@ class KernelEmitter:
 
     # --- expressions -------------------------------------------------------------------------------------------
 
-    def eval(self, expr: Expr) -> Value:
+    def eval(self, expr: Expr) -> LaneValue:
         """The value of an expression in the open scope: what was computed before is reused."""
         found = self.scopes.find(id(expr))
         if found is not None:
@@ -242,14 +242,14 @@ class KernelEmitter:
         assert not value.varying, "a uniform value is needed"
         return value.parts[0]
 
-    def spread(self, value: Value) -> Value:
+    def spread(self, value: LaneValue) -> LaneValue:
         """A value as varying."""
         return value if value.varying else self.indices.splat(value, self.lanes)
 
-    def _node(self, expr: Expr) -> Value:
+    def _node(self, expr: Expr) -> LaneValue:
         if isinstance(expr, Const):
             ty = self.register(expr.dtype)
-            return Value(ty, (self.literal(expr),), 0)
+            return LaneValue(ty, (self.literal(expr),), 0)
         if isinstance(expr, Apply):
             return self._apply(expr)
         if isinstance(expr, Load):
@@ -264,7 +264,7 @@ class KernelEmitter:
             return str(int(np.asarray(const.value).astype(const.dtype.np).view(f"i{const.dtype.itemsize}")))
         return constant(const.value, self.register(const.dtype))
 
-    def _apply(self, expr: Apply) -> Value:
+    def _apply(self, expr: Apply) -> LaneValue:
         args = [self.eval(arg) for arg in expr.args]
         varying = any(arg.varying for arg in args)
         volatile = any(arg.volatile for arg in args)
@@ -285,7 +285,7 @@ class KernelEmitter:
         for turn in zip(*lines, strict=True):
             place.extend(turn)
         fn.here = saved
-        return Value(self.register(expr.dtype, width), tuple(parts), depth, varying, volatile)
+        return LaneValue(self.register(expr.dtype, width), tuple(parts), depth, varying, volatile)
 
     def function(self, expr: Apply, width: int, operands: Sequence[str]) -> str:
         """A function of vectors of ``width`` lanes that have its arguments' dtypes, written where ``fn`` is."""
@@ -297,7 +297,7 @@ class KernelEmitter:
             return self.fn.cast("bitcast", ty, operands[0], result)
         return apply(self.machine, expr.fn, of, ty, tuple(operands))
 
-    def _index(self, expr: Index) -> Value:
+    def _index(self, expr: Index) -> LaneValue:
         """An index as a number. Linear ones are computed in the result's own width, which wraps as the cast would."""
         indices, fn = self.indices, self.fn
         ty = self.register(expr.dtype)
@@ -308,7 +308,7 @@ class KernelEmitter:
             saved, fn.here = fn.here, self.scopes.chunk(value.depth)
             name = fn.cast("trunc", I64, value.parts[0], ty)
             fn.here = saved
-            return Value(ty, (name,), value.depth)
+            return LaneValue(ty, (name,), value.depth)
         lanes = self.lanes
         wide = vtype(ty.elem, lanes.width)
         linear = linear_in(expr.expr, lanes.symbol)
@@ -323,12 +323,12 @@ class KernelEmitter:
                 for u in range(lanes.unroll)
             ]
             fn.here = saved
-            return Value(wide, tuple(parts), depth, True)
+            return LaneValue(wide, tuple(parts), depth, True)
         value = indices.vector(expr.expr)
         saved, fn.here = fn.here, self.scopes.chunk(value.depth)
         parts = [fn.cast("trunc", value.ty, part, wide) for part in value.parts]
         fn.here = saved
-        return Value(wide, tuple(parts), value.depth, True, value.volatile)
+        return LaneValue(wide, tuple(parts), value.depth, True, value.volatile)
 
     # --- statements --------------------------------------------------------------------------------------------
 
@@ -353,7 +353,7 @@ class KernelEmitter:
 
     # --- the function ------------------------------------------------------------------------------------------
 
-    def emit(self, symbol: str) -> KernelText:
+    def emit(self, symbol: str) -> X86KernelText:
         """The kernel's text, with this name."""
         fn, kernel = self.fn, self.kernel
         for i, dim in enumerate(kernel.dims):
@@ -370,10 +370,10 @@ class KernelEmitter:
         header = f"define void @{symbol}({parameters}) {self.machine.attributes()} {{"
         definition = "\n".join([header, "entry:", render(fn.body), "}"])
         externals = (*fn.declarations, *self.machine.helpers.values())
-        return KernelText(symbol, self.scratch_bytes, externals, definition, tuple(self.machine.routines))
+        return X86KernelText(symbol, self.scratch_bytes, externals, definition, tuple(self.machine.routines))
 
 
-def emit_kernel(kernel: Kernel, target: Target) -> KernelText:
+def emit_kernel(kernel: Kernel, target: Target) -> X86KernelText:
     """The LLVM IR of a kernel, with one exported function that has the kernel's name."""
     return KernelEmitter(kernel, target).emit(kernel.name)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dyn.lower.x86.llvm_text import FunctionText, iota, vtype
-from dyn.lower.x86.scopes import Lanes, Scopes, Value
+from dyn.lower.x86.scopes import Lanes, LaneValue, Scopes
 from dyn.shapes import Atom, Dim, Monomial, Opaque, OpaqueKind, Symbol, SymExpr
 from dyn.shapes.expr import atom_dim, polynomial
 from dyn.shapes.walk import opaques_below
@@ -26,12 +26,12 @@ class Indices:
     def __init__(self, fn: FunctionText, scopes: Scopes) -> None:
         self.fn, self.scopes = fn, scopes
         #: Symbols that stand for computed vectors (the rows of a gather) while a load is emitted.
-        self.vectors: dict[Symbol, Value] = {}
+        self.vectors: dict[Symbol, LaneValue] = {}
         #: Symbols that are bound for one load, and what is remembered of values that mention them: until it is over.
         self._fleeting: set[Symbol] = set()
         self._passing: list[object] = []
 
-    def bind(self, symbol: Symbol, value: Value) -> None:
+    def bind(self, symbol: Symbol, value: LaneValue) -> None:
         """Let a symbol stand for a computed value while a load is emitted."""
         self._fleeting.add(symbol)
         if value.varying:
@@ -75,7 +75,7 @@ class Indices:
             groups.setdefault(depth, []).append(term)
         return [(depth, tuple(groups[depth])) for depth in sorted(groups)]
 
-    def _keep(self, key: object, value: Value, what: SymExpr | Opaque) -> Value:
+    def _keep(self, key: object, value: LaneValue, what: SymExpr | Opaque) -> LaneValue:
         """Remember the value of an expression, as long as it has one."""
         if not self._fleeting.isdisjoint(what.symbols):
             self._passing.append(key)
@@ -83,10 +83,10 @@ class Indices:
 
     # --- uniform values ----------------------------------------------------------------------------------------
 
-    def uniform(self, dim: Dim) -> Value:
+    def uniform(self, dim: Dim) -> LaneValue:
         """The value as an i64. A lane symbol counts as its value in the first lane."""
         if isinstance(dim, int):
-            return Value(I64, (str(int(dim)),), 0)
+            return LaneValue(I64, (str(int(dim)),), 0)
         found = self.scopes.find(dim)
         if found is not None:
             return found
@@ -95,11 +95,11 @@ class Indices:
             self.atom(atom)
         return self._uniform(dim)
 
-    def _uniform(self, dim: SymExpr) -> Value:
+    def _uniform(self, dim: SymExpr) -> LaneValue:
         symbol = dim.is_symbol
         if symbol is not None:
             depth, name = self.scopes.symbols[symbol]
-            return Value(I64, (name,), depth)
+            return LaneValue(I64, (name,), depth)
         total, depth, prefix = "", 0, ()
         for depth, terms in self.by_depth(dim.terms):
             prefix += terms
@@ -110,8 +110,8 @@ class Indices:
                 continue
             part = self.sum(depth, terms, total if total else str(dim.constant))
             total = part
-            self._keep(key, Value(I64, (total,), depth), dim)
-        return self._keep(dim, Value(I64, (total,), depth), dim)
+            self._keep(key, LaneValue(I64, (total,), depth), dim)
+        return self._keep(dim, LaneValue(I64, (total,), depth), dim)
 
     def sum(self, depth: int, terms: Terms, start: str) -> str:
         """``start`` plus terms that are all known at ``depth``, written there. ``start`` may be ``"0"``."""
@@ -146,13 +146,13 @@ class Indices:
             saved, fn.here = fn.here, self.scopes.chunk(at)
             product = fn.op("mul nsw", I64, name, product)
             fn.here = saved
-            self.scopes.keep(key, Value(I64, (product,), at))
+            self.scopes.keep(key, LaneValue(I64, (product,), at))
         return product
 
-    def atom(self, atom: Atom) -> Value:
+    def atom(self, atom: Atom) -> LaneValue:
         if isinstance(atom, Symbol):
             depth, name = self.scopes.symbols[atom]
-            return Value(I64, (name,), depth)
+            return LaneValue(I64, (name,), depth)
         found = self.scopes.find(atom)
         if found is not None:
             return found
@@ -162,7 +162,7 @@ class Indices:
         saved, fn.here = fn.here, self.scopes.chunk(depth)
         name = self.opaque(atom, [arg.parts[0] for arg in args])
         fn.here = saved
-        return self._keep(atom, Value(I64, (name,), depth), atom)
+        return self._keep(atom, LaneValue(I64, (name,), depth), atom)
 
     def opaque(self, atom: Opaque, args: list[str]) -> str:
         fn = self.fn
@@ -202,11 +202,11 @@ class Indices:
 
     # --- addresses ---------------------------------------------------------------------------------------------
 
-    def address(self, pointer: str, elem: str, dim: Dim) -> Value:
+    def address(self, pointer: str, elem: str, dim: Dim) -> LaneValue:
         """``pointer + dim`` elements of type ``elem``; a lane symbol counts as its value in the first lane."""
         if isinstance(dim, int):
             if dim == 0:
-                return Value(PTR, (pointer,), 0)
+                return LaneValue(PTR, (pointer,), 0)
             terms, constant = (), dim
         else:
             terms, constant = dim.terms, dim.constant
@@ -225,9 +225,9 @@ class Indices:
             saved, fn.here = fn.here, scopes.chunk(depth)
             current = fn.gep(elem, current, offset)
             fn.here = saved
-            value = Value(PTR, (current,), depth)
+            value = LaneValue(PTR, (current,), depth)
             scopes.keep(key, value) if isinstance(dim, int) else self._keep(key, value, dim)
-        return Value(PTR, (current,), depth)
+        return LaneValue(PTR, (current,), depth)
 
     # --- vectors -----------------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class Indices:
                 varying = varying + part
         return dim - varying, varying
 
-    def vector(self, dim: Dim) -> Value:
+    def vector(self, dim: Dim) -> LaneValue:
         """The value in each lane, as ``unroll`` vectors of i64."""
         lanes = self.scopes.top.lanes
         assert lanes is not None
@@ -257,9 +257,9 @@ class Indices:
                 self.vector_atom(atom, lanes)
         uniform, varying = self.split(dim)
         assert isinstance(varying, SymExpr)
-        total: Value | None = self.splat(self.uniform(uniform), lanes) if uniform != 0 else None
+        total: LaneValue | None = self.splat(self.uniform(uniform), lanes) if uniform != 0 else None
         for mono, coefficient in varying.terms:
-            product: Value | None = None
+            product: LaneValue | None = None
             outside: Dim = coefficient
             for atom, power in mono.factors:
                 for _ in range(power):
@@ -280,11 +280,11 @@ class Indices:
         """Whether there is a vector for a function, if it needs one."""
         return self.scopes.find(("vector", atom)) is not None or not self.varies(atom_dim(atom))
 
-    def splat(self, value: Value, lanes: Lanes) -> Value:
+    def splat(self, value: LaneValue, lanes: Lanes) -> LaneValue:
         ty = vtype(value.ty.elem, lanes.width)
         name = value.parts[0]
         if not name.startswith("%"):
-            return Value(ty, (self.fn.splat(ty, name),) * lanes.unroll, 0, True)
+            return LaneValue(ty, (self.fn.splat(ty, name),) * lanes.unroll, 0, True)
         key = ("splat", name, lanes.width)
         found = self.scopes.find(key)
         if found is None:
@@ -293,17 +293,17 @@ class Indices:
             saved, self.fn.here = self.fn.here, self.scopes.chunk(depth)
             vector = self.fn.splat(ty, name)
             self.fn.here = saved
-            found = self.scopes.keep(key, Value(ty, (vector,), depth, True, value.volatile))
-        return Value(ty, found.parts[:1] * lanes.unroll, found.depth, True, value.volatile)
+            found = self.scopes.keep(key, LaneValue(ty, (vector,), depth, True, value.volatile))
+        return LaneValue(ty, found.parts[:1] * lanes.unroll, found.depth, True, value.volatile)
 
-    def combine(self, opcode: str, a: Value, b: Value) -> Value:
+    def combine(self, opcode: str, a: LaneValue, b: LaneValue) -> LaneValue:
         depth = max(a.depth, b.depth)
         saved, self.fn.here = self.fn.here, self.scopes.chunk(depth)
         parts = tuple([self.fn.op(opcode, a.ty, x, y) for x, y in zip(a.parts, b.parts, strict=True)])
         self.fn.here = saved
-        return Value(a.ty, parts, depth, True, a.volatile or b.volatile)
+        return LaneValue(a.ty, parts, depth, True, a.volatile or b.volatile)
 
-    def vector_atom(self, atom: Atom, lanes: Lanes) -> Value:
+    def vector_atom(self, atom: Atom, lanes: Lanes) -> LaneValue:
         if isinstance(atom, Symbol):
             bound = self.vectors.get(atom)
             return bound if bound is not None else self.lane_numbers(lanes)
@@ -316,10 +316,10 @@ class Indices:
         ty = args[0].ty
         parts = [self.vector_opaque(atom, [arg.parts[u] for arg in args]) for u in range(lanes.unroll)]
         self.fn.here = saved
-        value = Value(ty, tuple(parts), depth, True, any(arg.volatile for arg in args))
+        value = LaneValue(ty, tuple(parts), depth, True, any(arg.volatile for arg in args))
         return self._keep(("vector", atom), value, atom)
 
-    def lane_numbers(self, lanes: Lanes) -> Value:
+    def lane_numbers(self, lanes: Lanes) -> LaneValue:
         """The lane symbol itself."""
         found = self.scopes.find(("lanes", lanes))
         if found is not None:
@@ -330,7 +330,7 @@ class Indices:
         base = self.fn.splat(ty, lanes.base)
         parts = [self.fn.op("add", ty, base, iota("i64", lanes.width, u * lanes.width)) for u in range(lanes.unroll)]
         self.fn.here = saved
-        return self.scopes.keep(("lanes", lanes), Value(ty, tuple(parts), depth, True))
+        return self.scopes.keep(("lanes", lanes), LaneValue(ty, tuple(parts), depth, True))
 
     def vector_opaque(self, atom: Opaque, args: list[str]) -> str:
         """MIN, MAX, BROADCAST as for scalars; division through float64, exact for indices, which are below 2**52."""

@@ -14,7 +14,7 @@ from dyn.lower.x86.ahead import Ahead
 from dyn.lower.x86.folds import Accumulator
 from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.plan import lane_plan
-from dyn.lower.x86.scopes import Lanes, Value
+from dyn.lower.x86.scopes import Lanes, LaneValue
 from dyn.lower.x86.squares import Squares
 from dyn.schedule.kernel import Carry, Loop, Ref
 
@@ -106,13 +106,13 @@ def serial_loop(em: KernelEmitter, loop: Loop) -> None:
     em.scopes.clobber()
 
 
-def _initial(em: KernelEmitter, carry: Carry) -> Value:
+def _initial(em: KernelEmitter, carry: Carry) -> LaneValue:
     """Initial value of a loop's carry: vectors where some state will differ between lanes."""
     value = em.eval(carry.init)
     return em.spread(value) if em.varying(carry.state) else value
 
 
-def _bind_carried(em: KernelEmitter, refs: list[Ref], states: list[Value], names: list[str]) -> None:
+def _bind_carried(em: KernelEmitter, refs: list[Ref], states: list[LaneValue], names: list[str]) -> None:
     """Give carried values their names, which are the last of ``names``."""
     end = len(names) - sum(len(state.parts) for state in states)
     for ref, state in zip(refs, states, strict=True):
@@ -167,7 +167,7 @@ def lane_loop(em: KernelEmitter, loop: Loop) -> None:
     em.scopes.clobber()
 
 
-def _multiple(em: KernelEmitter, extent: Value, step: int) -> str:
+def _multiple(em: KernelEmitter, extent: LaneValue, step: int) -> str:
     """The largest multiple of a power of two that is at most ``extent``."""
     name = extent.parts[0]
     if not name.startswith("%"):
@@ -176,7 +176,7 @@ def _multiple(em: KernelEmitter, extent: Value, step: int) -> str:
     found = em.scopes.find(key)
     if found is None:
         saved, em.fn.here = em.fn.here, em.scopes.chunk(extent.depth)
-        found = Value(I64, (em.fn.op("and", I64, name, str(-step)),), extent.depth)
+        found = LaneValue(I64, (em.fn.op("and", I64, name, str(-step)),), extent.depth)
         em.fn.here = saved
         em.scopes.keep(key, found)
     return found.parts[0]

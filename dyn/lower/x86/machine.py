@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dyn.lower.routine import Routine
+from dyn.lower.shared_functions import Routine
 from dyn.lower.x86.llvm_text import FunctionText, VType, render
 from dyn.schedule.target import Target
 

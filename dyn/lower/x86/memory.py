@@ -10,7 +10,7 @@ from dyn.lower.x86.casts import cast
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, vtype
 from dyn.lower.x86.plan import stretched_factor
 from dyn.lower.x86.scalars import apply
-from dyn.lower.x86.scopes import Lanes, Value
+from dyn.lower.x86.scopes import Lanes, LaneValue
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import Expr, Load, Store, Update
 from dyn.shapes import Dim, Symbol, as_dim, linear_in
@@ -22,11 +22,11 @@ PTR = vtype("ptr")
 I1, I64 = vtype("i1"), vtype("i64")
 
 
-def load(em: KernelEmitter, expr: Load) -> Value:
+def load(em: KernelEmitter, expr: Load) -> LaneValue:
     """The value of a load whose operands have been evaluated."""
     if em.squares is not None and expr in em.squares:
         vector = from_memory(em.fn, expr.dtype, em.memory(expr.dtype, em.lanes.width), em.squares.load(expr))
-        return Value(em.register(expr.dtype, em.lanes.width), (vector,), em.scopes.top.depth, True)
+        return LaneValue(em.register(expr.dtype, em.lanes.width), (vector,), em.scopes.top.depth, True)
     _bind(em, expr.bound)
     volatile = em.is_scratch(expr.buffer) or any(em.eval(bound).volatile for _, bound in expr.bound)
     mask = em.eval(expr.mask) if expr.mask is not None else None
@@ -48,7 +48,7 @@ def _unbind(em: KernelEmitter, bound: tuple[tuple[Symbol, Expr], ...]) -> None:
     em.indices.unbind([symbol for symbol, _ in bound])
 
 
-def _uniform(em: KernelEmitter, expr: Load, mask: Value | None, volatile: bool) -> Value:
+def _uniform(em: KernelEmitter, expr: Load, mask: LaneValue | None, volatile: bool) -> LaneValue:
     fn = em.fn
     dtype = expr.dtype
     elem = em.memory(dtype)
@@ -63,7 +63,7 @@ def _uniform(em: KernelEmitter, expr: Load, mask: Value | None, volatile: bool) 
     if mask is not None:  # read something that is surely there, and drop it
         pointer = fn.value(f"select i1 {mask.parts[0]}, ptr {pointer}, ptr %buffers")
     name = from_memory(fn, dtype, elem, fn.load(elem, pointer, dtype.itemsize))
-    result = Value(em.register(dtype), (name,), depth, False, volatile)
+    result = LaneValue(em.register(dtype), (name,), depth, False, volatile)
     if mask is not None and other is not None:
         if other.varying:
             fn.here = saved
@@ -73,15 +73,15 @@ def _uniform(em: KernelEmitter, expr: Load, mask: Value | None, volatile: bool) 
                 fn.value(f"select i1 {mask.parts[0]}, {wide.ty} {a}, {wide.ty} {b}")
                 for a, b in zip(wide.parts, other.parts, strict=True)
             ]
-            result = Value(wide.ty, tuple(parts), depth, True, volatile)
+            result = LaneValue(wide.ty, tuple(parts), depth, True, volatile)
         else:
             name = fn.select(mask.parts[0], result.ty, name, other.parts[0])
-            result = Value(result.ty, (name,), depth, False, volatile)
+            result = LaneValue(result.ty, (name,), depth, False, volatile)
     fn.here = saved
     return result
 
 
-def _varying(em: KernelEmitter, expr: Load, mask: Value | None, volatile: bool) -> Value:
+def _varying(em: KernelEmitter, expr: Load, mask: LaneValue | None, volatile: bool) -> LaneValue:
     fn, lanes, dtype = em.fn, em.lanes, expr.dtype
     register, elem = em.register(dtype, lanes.width), em.memory(dtype, lanes.width)
     masks: tuple[str, ...] | None = None
@@ -110,7 +110,7 @@ def _varying(em: KernelEmitter, expr: Load, mask: Value | None, volatile: bool) 
         part = where.load(u, elem, m, passthrough)
         parts.append(from_memory(fn, dtype, elem, part))
     fn.here = saved
-    return Value(register, tuple(parts), depth, True, volatile)
+    return LaneValue(register, tuple(parts), depth, True, volatile)
 
 
 def store(em: KernelEmitter, stmt: Store) -> None:
@@ -166,7 +166,7 @@ def update(em: KernelEmitter, stmt: Update) -> None:
             fn.start(skip)
 
 
-def _update_one(em: KernelEmitter, stmt: Update, value: Value | None) -> None:
+def _update_one(em: KernelEmitter, stmt: Update, value: LaneValue | None) -> None:
     """The value is None where it is a function of what is there."""
     fn, dtype = em.fn, stmt.buffer.dtype
     elem = em.memory(dtype)
@@ -183,7 +183,7 @@ def _update_one(em: KernelEmitter, stmt: Update, value: Value | None) -> None:
     fn.store(elem, to_memory(fn, dtype, value.ty, new, elem), pointer, dtype.itemsize)
 
 
-def _update_lanes(em: KernelEmitter, stmt: Update, value: Value | None, masks: tuple[str, ...] | None) -> None:
+def _update_lanes(em: KernelEmitter, stmt: Update, value: LaneValue | None, masks: tuple[str, ...] | None) -> None:
     """Update the places of all lanes. All are read first: the lanes' places are distinct."""
     fn, dtype, lanes = em.fn, stmt.buffer.dtype, em.lanes
     elem = em.memory(dtype, lanes.width)
@@ -254,7 +254,7 @@ def _stretched(em: KernelEmitter, expr: Load) -> _Place | None:
         dense = fn.op("icmp eq", I64, indices.uniform(as_dim(factor)).parts[0], "1")
         name = fn.value(f"select i1 {dense}, ptr {first.parts[0]}, ptr {spread}")
         fn.here = saved
-        found = em.scopes.keep(key, Value(PTR, (name,), depth))
+        found = em.scopes.keep(key, LaneValue(PTR, (name,), depth))
     offset = indices.uniform(as_dim(factor) * as_dim(lanes.symbol))
     depth = max(found.depth, offset.depth)
     saved, fn.here = fn.here, em.scopes.chunk(depth)

@@ -1,7 +1,7 @@
 """Nested scopes of values, and code that is put into the outermost one possible.
 
-A :class:`Scope` is a stretch of structured code, such as the body of a loop. Each has an ``entry`` chunk that lies in
-its parent's code just before it: code for the parent that is wanted only once inside is written there. So a value
+A :class:`LoopScope` is a stretch of structured code, such as the body of a loop. Each has an ``entry`` chunk that lies
+in its parent's code just before it: code for the parent that is wanted only once inside is written there. So a value
 whose operands are known at depth ``d`` is computed at depth ``d``, in front of whatever encloses its use, and no
 optimiser has to hoist it.
 
@@ -19,7 +19,7 @@ from dyn.shapes import Symbol
 
 
 @record()
-class Value:
+class LaneValue:
     """A computed value: one scalar when uniform, ``Lanes.unroll`` vectors when varying.
 
     ``depth`` is that of the scope it is known in. A *volatile* value read memory that the kernel also writes.
@@ -51,7 +51,7 @@ class Lanes:
 
 
 @dataclass(slots=True, eq=False)
-class Scope:
+class LoopScope:
     """One level of nesting. ``floor`` is the depth of the innermost guarded scope: loads stay at or below it."""
 
     depth: int
@@ -60,9 +60,9 @@ class Scope:
     lanes: Lanes | None
     #: The depth at which ``lanes`` was bound; varying values are never shallower.
     lanes_depth: int
-    values: dict[object, Value] = field(default_factory=dict[object, Value])
+    values: dict[object, LaneValue] = field(default_factory=dict[object, LaneValue])
     #: Values that a store may change; forgotten at each store to scratch.
-    volatile: dict[object, Value] = field(default_factory=dict[object, Value])
+    volatile: dict[object, LaneValue] = field(default_factory=dict[object, LaneValue])
     symbols: list[Symbol] = field(default_factory=list[Symbol])
 
 
@@ -71,16 +71,16 @@ class Scopes:
 
     def __init__(self, fn: FunctionText) -> None:
         self.fn = fn
-        self.stack = [Scope(0, [], 0, None, 0)]
+        self.stack = [LoopScope(0, [], 0, None, 0)]
         self.top = self.stack[0]
         #: What each symbol in scope is: the depth, and its value as an i64 (in the first lane, for a lane symbol).
         self.symbols: dict[Symbol, tuple[int, str]] = {}
 
-    def push(self, *, guarded: bool = False) -> Scope:
+    def push(self, *, guarded: bool = False) -> LoopScope:
         """Open a scope at the current point."""
         top = self.top
         depth = top.depth + 1
-        self.top = Scope(depth, self.fn.chunk(), depth if guarded else top.floor, top.lanes, top.lanes_depth)
+        self.top = LoopScope(depth, self.fn.chunk(), depth if guarded else top.floor, top.lanes, top.lanes_depth)
         self.stack.append(self.top)
         return self.top
 
@@ -105,7 +105,7 @@ class Scopes:
         self.bind(lanes.symbol, lanes.base)
         self.top.lanes, self.top.lanes_depth = lanes, self.top.depth
 
-    def find(self, key: object) -> Value | None:
+    def find(self, key: object) -> LaneValue | None:
         """The value that was computed before under a key; None if it is not known here."""
         for scope in reversed(self.stack):
             found = scope.values.get(key)
@@ -117,7 +117,7 @@ class Scopes:
                     return found
         return None
 
-    def keep(self, key: object, value: Value) -> Value:
+    def keep(self, key: object, value: LaneValue) -> LaneValue:
         """Remember a value under a key, in the scope it was computed in."""
         scope = self.stack[value.depth]
         (scope.volatile if value.volatile else scope.values)[key] = value

@@ -19,9 +19,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dyn.dtypes import DType
-from dyn.lower.x86.leaves import Leaf, define, finish_leaf
+from dyn.lower.x86.leaf_functions import LeafFunction, define, finish_leaf
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, vtype
-from dyn.lower.x86.scopes import Value
+from dyn.lower.x86.scopes import LaneValue
 from dyn.schedule.kernel import Load, Loop, Store, most_iterations, stmt_exprs, walk_exprs
 from dyn.shapes import Dim, Symbol, as_dim, linear_in
 
@@ -84,7 +84,7 @@ class Squares:
             elem = em.memory(access.buffer.dtype)
             name = em.fn.value(f"alloca [{self.most * em.lanes.width} x {elem}], align 64")
             em.fn.here = saved
-            found = em.scopes.keep(key, Value(PTR, (name,), 0))
+            found = em.scopes.keep(key, LaneValue(PTR, (name,), 0))
         return found.parts[0]
 
     def load(self, access: Load) -> str:
@@ -142,7 +142,7 @@ def _power_of_two_from(number: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def load_leaf(ty: VType, most: int, masks: bool) -> Leaf:
+def load_leaf(ty: VType, most: int, masks: bool) -> LeafFunction:
     """``vectors[i, j] = rows[i + j*step]`` for i < copies, at most ``most``, and j < lanes, at most those of ``ty``.
 
     What the vectors hold beyond is nothing in particular. ``most`` is a power of two.
@@ -179,7 +179,7 @@ def load_leaf(ty: VType, most: int, masks: bool) -> Leaf:
 
 
 @lru_cache(maxsize=64)
-def store_leaf(ty: VType, most: int, masks: bool) -> Leaf:
+def store_leaf(ty: VType, most: int, masks: bool) -> LeafFunction:
     """``rows[i + j*step] = vectors[i, j]`` for i < copies, at most ``most``, and j < lanes, at most those of ``ty``."""
     fn, size = FunctionText(), ty.bits // 8
     _all_there(fn, ty, most)

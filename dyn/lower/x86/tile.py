@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING
 from dyn.lower.x86.tile_dot import Dot
 from dyn.lower.x86.tile_ints import Ints, known_factor
 from dyn.lower.x86.tile_kernels import Micro, Rhs, can_transpose
-from dyn.lower.x86.tile_pack import Block, Packer, define, strided
-from dyn.lower.x86.tile_parts import Cut, Epilogue, Panel, Part, Rows
+from dyn.lower.x86.tile_pack import PackedBlock, Packer, define, strided
+from dyn.lower.x86.tile_parts import Cut, Epilogue, Panel, Rows, TilePart
 from dyn.schedule.kernel import Operand, TileContract
 from dyn.schedule.x86.blocking import IN_PLACE, blocking
 
@@ -227,10 +227,10 @@ class _Tile:
                         first = ints.test("eq", reds.index, "0")
                         last = ints.test("eq", ints.add(reds.index, "1"), blocks)
                         size = ints.least(ints.sub(red, k0), depth)
-                        self._block(j0, width, Part(i0, k0, size, first, last))
+                        self._block(j0, width, TilePart(i0, k0, size, first, last))
                         reds.close()
                     else:
-                        self._block(j0, width, Part(i0, "0", red, "true", "true"))
+                        self._block(j0, width, TilePart(i0, "0", red, "true", "true"))
                 if across is not None:
                     across.close()
             if down is not None:
@@ -247,11 +247,11 @@ class _Tile:
             self.row_tiles = ints.least(self.row_tiles, tiles)  # none where there are no rows
         self.first_low = ints.div(ints.add(rows, str(self.height - self.half - 1)), str(self.height))
 
-    def _block(self, j0: str, width: str, part: Part) -> None:
+    def _block(self, j0: str, width: str, part: TilePart) -> None:
         """One block of rows × columns × reduced dimension."""
         em, ints = self.em, self.ints
         if self.lhs is None:
-            self.lhs_packer.pack(Block(part.i0, part.k0, self.rows, part.depth, self.lhs_block, self.lhs_step))
+            self.lhs_packer.pack(PackedBlock(part.i0, part.k0, self.rows, part.depth, self.lhs_block, self.lhs_step))
         narrow_width = str(self.narrow * self.w if self.has_narrow else self.width)
         whole = ints.div(width, str(self.width))
         covered = ints.mul(whole, str(self.width))
@@ -284,7 +284,7 @@ class _Tile:
             size = ints.pick(is_wide, size, cut.narrow_width)
         return Panel(number, is_wide, ints.add(cut.j0, at), ints.least(ints.sub(cut.width, at), size))
 
-    def _shared(self, cut: Cut, first: str, count: str, part: Part) -> None:
+    def _shared(self, cut: Cut, first: str, count: str, part: TilePart) -> None:
         """``count`` panels from number ``first`` on, which take every tile of rows while it is near."""
         em, ints = self.em, self.ints
 
@@ -319,10 +319,10 @@ class _Tile:
             tile(loop.index)
             loop.close()
 
-    def _pack(self, panel: Panel, part: Part, place: str) -> None:
-        self.rhs_packer.pack(Block(part.k0, panel.j, part.depth, panel.cols, place, self.width))
+    def _pack(self, panel: Panel, part: TilePart, place: str) -> None:
+        self.rhs_packer.pack(PackedBlock(part.k0, panel.j, part.depth, panel.cols, place, self.width))
 
-    def _source(self, panel: Panel, part: Part, place: str, *, pack: bool) -> tuple[str, str]:
+    def _source(self, panel: Panel, part: TilePart, place: str, *, pack: bool) -> tuple[str, str]:
         """Pointer to the right operand's panel, and the distance of its rows: in ``place``, if it has to be packed
         beforehand."""
         em, tile = self.em, self.tile
@@ -336,7 +336,7 @@ class _Tile:
             source = em.address(self.rhs.buffer, self.rhs.index)
         return source, em.dim(self.rhs.fast if self.dots else self.rhs.slow)
 
-    def _tile(self, number: str, panel: Panel, part: Part, place: str, source: tuple[str, str]) -> None:
+    def _tile(self, number: str, panel: Panel, part: TilePart, place: str, source: tuple[str, str]) -> None:
         """A tile of rows of a panel, which is packed in ``place``, or to be packed there by the first tile."""
         ints = self.ints
         main = ints.choose(panel.is_wide, self.main, self.main_narrow)
@@ -354,7 +354,7 @@ class _Tile:
         rows = Rows(ints.most(at, "0") if self.shift else at, end, self._acc(panel, number), stride)
         self._call(kernel, rows, panel, part, source, place)
 
-    def _left(self, part: Part, row: str) -> tuple[str, str]:
+    def _left(self, part: TilePart, row: str) -> tuple[str, str]:
         """Pointer to the left operand's row, from the block of the reduced dimension on, and the distance of rows."""
         em, ints, tile = self.em, self.ints, self.tile
         if self.lhs is None:
@@ -372,7 +372,7 @@ class _Tile:
         slot = self.ints.add(self.ints.mul(panel.number, str(self.tiles)), number)
         return self.fn.gep(self.vec.elem, self.acc, self.ints.mul(slot, self.slot))
 
-    def _call(self, kernel: str, rows: Rows, panel: Panel, part: Part, source: tuple[str, str], place: str) -> None:
+    def _call(self, kernel: str, rows: Rows, panel: Panel, part: TilePart, source: tuple[str, str], place: str) -> None:
         """A micro-kernel, and the epilogue for what it has finished."""
         ints = self.ints
         a, lda = self._left(part, rows.begin)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from dyn.frozen import record
-from dyn.lower.x86.leaves import Leaf, finish_leaf
+from dyn.lower.x86.leaf_functions import LeafFunction, finish_leaf
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, vtype
 from dyn.lower.x86.squares import interleave
 from dyn.lower.x86.tile_kernels import (
@@ -41,7 +41,7 @@ class Dot:
         return f"dyn.tile.dot.{self.vec.mangled}.{self.rows}.s{self.stride}"
 
     @lru_cache(maxsize=64)  # noqa: B019  (of frozen records, bounded)
-    def leaf(self) -> Leaf:
+    def leaf(self) -> LeafFunction:
         fn = FunctionText()
         vec, elem, size = self.vec, self.vec.elem, self.vec.bits // 8
         group = 16 // size

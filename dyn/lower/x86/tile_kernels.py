@@ -12,7 +12,7 @@ from enum import Enum
 from functools import lru_cache
 
 from dyn.frozen import record
-from dyn.lower.x86.leaves import Leaf, finish_leaf
+from dyn.lower.x86.leaf_functions import LeafFunction, finish_leaf
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, iota, vtype
 from dyn.lower.x86.squares import transposed
 
@@ -74,7 +74,7 @@ class Micro:
         return name if self.ragged else name + ".even"
 
     @lru_cache(maxsize=256)  # noqa: B019  (of frozen records, bounded)
-    def leaf(self) -> Leaf:
+    def leaf(self) -> LeafFunction:
         fn = FunctionText()
         vec, elem, size = self.vec, self.vec.elem, self.vec.bits // 8
         masks = [column_mask(fn, vec, "%cols", v) for v in range(self.vectors)] if self.rhs is not Rhs.PACKED else []
@@ -191,7 +191,7 @@ def column_mask(fn: FunctionText, vec: VType, extent: str, vector: int) -> str:
 
 
 @lru_cache(maxsize=64)
-def gather_leaf(vec: VType) -> Leaf:
+def gather_leaf(vec: VType) -> LeafFunction:
     """``dst[i, j] = src[i*si + j*sj]`` for i < m, j < n, zeros up to a multiple of W columns; element by element."""
     fn = FunctionText()
     elem, size = vec.elem, vec.bits // 8
@@ -215,7 +215,7 @@ def can_transpose(vec: VType) -> bool:
 
 
 @lru_cache(maxsize=64)
-def transpose_leaf(vec: VType) -> Leaf:
+def transpose_leaf(vec: VType) -> LeafFunction:
     """``dst[i, j] = src[i + j*sj]`` for i < m, j < n, by blocks in registers.
 
     A block is W values of ``i`` by as many of ``j`` as 16 bytes hold: 4 vectors of floats that are transposed within

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dyn.frozen import record
-from dyn.lower.x86.leaves import Leaf, define
+from dyn.lower.x86.leaf_functions import LeafFunction, define
 from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.scopes import Lanes
 from dyn.lower.x86.tile_ints import Ints
@@ -83,7 +83,7 @@ def contiguous(expr: Expr, symbol: Symbol, steps: tuple[int, ...] = (0, 1)) -> b
 
 
 @record()
-class Block:
+class PackedBlock:
     """Part of an operand that is packed to ``dst``: ``i`` from ``i0`` for ``m`` steps, ``j`` from ``j0`` for ``n``.
 
     ``dst`` has rows of ``ldd`` elements, a multiple of W, and room for the next multiple of W of rows.
@@ -142,7 +142,7 @@ class Packer:
         digits = self.digits[symbol]
         return symbol if digits is None else digits.parts[-1][0]
 
-    def _leaf(self) -> Leaf | None:
+    def _leaf(self) -> LeafFunction | None:
         plain = self.plain
         if plain is None:
             return None
@@ -150,7 +150,7 @@ class Packer:
             return transpose_leaf(self.vec)
         return gather_leaf(self.vec)
 
-    def pack(self, block: Block) -> None:
+    def pack(self, block: PackedBlock) -> None:
         """Emit the packing of a block, in the open scope."""
         em, plain = self.em, self.plain
         if plain is not None:
@@ -165,14 +165,14 @@ class Packer:
         else:
             self._computed(block, self.i, self.j)
 
-    def _call(self, src: str, slow: str, fast: str, b: Block) -> None:
+    def _call(self, src: str, slow: str, fast: str, b: PackedBlock) -> None:
         assert self.leaf is not None
         self.em.fn.emit(
             f"call void @{self.leaf.name}(ptr {src}, i64 {slow}, i64 {fast}, i64 {b.m}, i64 {b.n}, "
             f"ptr {b.dst}, i64 {b.ldd})"
         )
 
-    def _computed(self, block: Block, i: Symbol, j: Symbol) -> None:
+    def _computed(self, block: PackedBlock, i: Symbol, j: Symbol) -> None:
         """``dst[i, j] = expr``, in vectors along ``j``. What is past the last column is computed from masked loads.
 
         Vectors are stored whole: what one has too much is written again by the next, or never looked at.
@@ -223,7 +223,7 @@ class Packer:
     def _positive(self, extent: Dim) -> str:
         return str(max(extent, 1)) if isinstance(extent, int) else self.ints.most(self.em.dim(extent), "1")
 
-    def _walk(self, digits: Digits, j: Symbol, block: Block) -> _Walk:
+    def _walk(self, digits: Digits, j: Symbol, block: PackedBlock) -> _Walk:
         """Cut of a block's lines into runs."""
         em, ints = self.em, self.ints
         size = self._positive(digits.parts[-1][1])
@@ -248,7 +248,7 @@ class Packer:
             self._vectors(walk.digits.parts[-1][0], "0", start, stop, place)
             runs.close()
 
-    def _staged(self, block: Block) -> None:
+    def _staged(self, block: PackedBlock) -> None:
         em, fn = self.em, self.em.fn
         with em.scope(guarded=True):
             down = fn.loop("0", block.m, STAGE, hint="stage")
@@ -259,8 +259,8 @@ class Packer:
                 across = fn.loop("0", block.n, self.stage_width, hint="stage")
                 n = fn.intrinsic("smin", I64, fn.op("sub nsw", I64, block.n, across.index), str(self.stage_width))
                 j0 = fn.op("add nsw", I64, block.j0, across.index)
-                self._computed(Block(j0, i0, n, m, self.stage, STAGE), self.j, self.i)
+                self._computed(PackedBlock(j0, i0, n, m, self.stage, STAGE), self.j, self.i)
                 dst = fn.gep(self.vec.elem, line, across.index)
-                self._call(self.stage, "1", str(STAGE), Block("0", "0", m, n, dst, block.ldd))
+                self._call(self.stage, "1", str(STAGE), PackedBlock("0", "0", m, n, dst, block.ldd))
                 across.close()
             down.close()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @record()
-class Part:
+class TilePart:
     """Rows from ``i0`` on, ``depth`` steps of the reduced dimension from ``k0``; whether these are the first and the
     last of them."""
 
@@ -65,7 +65,7 @@ class Epilogue:
         self.em, self.fn, self.tile, self.vec, self.w = em, em.fn, tile, vec, vec.lanes
         self.ints = Ints(em.fn)
 
-    def emit(self, part: Part, panel: Panel, rows: Rows) -> None:
+    def emit(self, part: TilePart, panel: Panel, rows: Rows) -> None:
         """Emit it for a tile's rows, after the last block of the reduced dimension.
 
         Columns outside, rows inside: what depends on the column alone, such as a bias, is loaded once a tile.
@@ -89,7 +89,7 @@ class Epilogue:
                 fn.branch(done)
                 fn.start(done)
 
-    def _vectors(self, lower: str, upper: str, part: Part, panel: Panel, tiled: Rows, *, masked: bool) -> None:
+    def _vectors(self, lower: str, upper: str, part: TilePart, panel: Panel, tiled: Rows, *, masked: bool) -> None:
         """The epilogue for the panel's columns in ``range(lower, upper)``, a vector at a time."""
         em, fn, ints, tile, vec = self.em, self.fn, self.ints, self.tile, self.vec
         with em.scope(guarded=True):

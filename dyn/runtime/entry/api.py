@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dyn.lower.native import Function, Module
+from dyn.lower.native import FunctionBuilder, Module
 from dyn.runtime.entry.layout import API, PyObjects
 
 _TABLE = f"[{len(API)} x ptr]"
@@ -26,17 +26,17 @@ def declare_api(module: Module) -> str:
     return f.name
 
 
-def address(f: Function, name: str) -> str:
+def address(f: FunctionBuilder, name: str) -> str:
     """A function or an object of the process."""
     return f.load("ptr", "@api", 8 * API.index(name))
 
 
-def call(f: Function, result: str, name: str, arguments: Sequence[tuple[str, str]]) -> str:
+def call(f: FunctionBuilder, result: str, name: str, arguments: Sequence[tuple[str, str]]) -> str:
     """Call a function of the process."""
     return f.call(result, address(f, name), arguments)
 
 
-def call_method(f: Function, object: str, name: str) -> str:
+def call_method(f: FunctionBuilder, object: str, name: str) -> str:
     """Call a method without arguments; ``name`` is that of an object of the table."""
     arguments = f.stack("[2 x ptr]")
     f.store("ptr", object, arguments, 8)
@@ -44,20 +44,20 @@ def call_method(f: Function, object: str, name: str) -> str:
     return call(f, "ptr", "PyObject_VectorcallMethod", given)
 
 
-def hold(f: Function, object: str) -> None:
+def hold(f: FunctionBuilder, object: str) -> None:
     """Take one more reference of an object."""
     call(f, "void", "Py_IncRef", [("ptr", object)])
 
 
-def drop(f: Function, object: str) -> None:
+def drop(f: FunctionBuilder, object: str) -> None:
     """Give back a reference of an object; nothing for null."""
     call(f, "void", "Py_DecRef", [("ptr", object)])
 
 
-def type_of(f: Function, object: str) -> str:
+def type_of(f: FunctionBuilder, object: str) -> str:
     return f.load("ptr", object, PyObjects.TYPE)
 
 
-def is_type(f: Function, object: str, name: str) -> str:
+def is_type(f: FunctionBuilder, object: str, name: str) -> str:
     """Whether an object is of a type itself, and of no subclass."""
     return f.icmp("eq", type_of(f, object), address(f, name), "ptr")

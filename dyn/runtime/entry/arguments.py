@@ -7,21 +7,21 @@ borrowed references stay good.
 
 from __future__ import annotations
 
-from dyn.lower.abi import Tensor
-from dyn.lower.native import Function, Loop, Module, Var
+from dyn.lower.abi import TensorOffsets
+from dyn.lower.native import EndlessLoop, FunctionBuilder, Module, Var
 from dyn.runtime.entry.api import address, call, is_type, type_of
 from dyn.runtime.entry.layout import (
     ANY,
     DENSE,
     DEPTH,
     NOT_ZERO,
-    Frame,
+    ArrayReader,
+    EntryFrame,
+    EntryPlan,
     HostRecord,
-    Node,
     NodeRecord,
-    Plan,
+    PlanNode,
     PyObjects,
-    Reader,
     StaticRecord,
     Tag,
 )
@@ -47,8 +47,8 @@ def define_statics(module: Module) -> None:
     slow path meets it again.
     """
     f = module.function("statics", "i1", [("ptr", "args"), ("ptr", "plan")], exported=False)
-    records = f.load("ptr", "%plan", Plan.STATICS)
-    with f.count(f.load("i64", "%plan", Plan.STATIC_COUNT)) as number:
+    records = f.load("ptr", "%plan", EntryPlan.STATICS)
+    with f.count(f.load("i64", "%plan", EntryPlan.STATIC_COUNT)) as number:
         record = f.at(records, f.mul(number, str(StaticRecord.BYTES)))
         argument = f.load("i64", record, StaticRecord.ARGUMENT)
         given = f.load("ptr", f.at("%args", argument, "ptr"))
@@ -89,33 +89,33 @@ def _define_same_key(module: Module) -> None:
     f.ret("i1", "false")
 
 
-def tensor_of(f: Function, record: str) -> str:
+def tensor_of(f: FunctionBuilder, record: str) -> str:
     """The leaf's tensor in the frame."""
     leaf = f.load("i64", record, NodeRecord.LEAF)
-    return f.at(f.load("ptr", "%frame", Frame.INPUTS), f.mul(leaf, str(Tensor.BYTES)))
+    return f.at(f.load("ptr", "%frame", EntryFrame.INPUTS), f.mul(leaf, str(TensorOffsets.BYTES)))
 
 
-def describe(f: Function, record: str, data: str, dims: str, rank: str) -> str:
+def describe(f: FunctionBuilder, record: str, data: str, dims: str, rank: str) -> str:
     """Fill the leaf's tensor, and give it."""
     tensor = tensor_of(f, record)
-    f.store("ptr", data, tensor, Tensor.DATA)
-    f.store("i32", "0", tensor, Tensor.TAG)
-    f.store("i32", rank, tensor, Tensor.RANK)
-    f.store("ptr", dims, tensor, Tensor.DIMS)
-    f.store("ptr", "null", tensor, Tensor.STRIDES)
+    f.store("ptr", data, tensor, TensorOffsets.DATA)
+    f.store("i32", "0", tensor, TensorOffsets.TAG)
+    f.store("i32", rank, tensor, TensorOffsets.RANK)
+    f.store("ptr", dims, tensor, TensorOffsets.DIMS)
+    f.store("ptr", "null", tensor, TensorOffsets.STRIDES)
     return tensor
 
 
-def room_of(f: Function, record: str) -> str:
+def room_of(f: FunctionBuilder, record: str) -> str:
     """The words of the frame for a leaf's dims, which are followed by those for its strides."""
-    return f.at(f.load("ptr", "%frame", Frame.ROOM), f.load("i64", record, NodeRecord.ROOM), "i64")
+    return f.at(f.load("ptr", "%frame", EntryFrame.ROOM), f.load("i64", record, NodeRecord.ROOM), "i64")
 
 
-def tag(f: Function, tensor: str, bits: str, strides: str) -> None:
+def tag(f: FunctionBuilder, tensor: str, bits: str, strides: str) -> None:
     """Say that an input has to be copied; ``strides`` are in bytes."""
-    f.store("i32", bits, tensor, Tensor.TAG)
-    f.store("ptr", strides, tensor, Tensor.STRIDES)
-    f.store("i64", f.add(f.load("i64", "%frame", Frame.TAGGED), "1"), "%frame", Frame.TAGGED)
+    f.store("i32", bits, tensor, TensorOffsets.TAG)
+    f.store("ptr", strides, tensor, TensorOffsets.STRIDES)
+    f.store("i64", f.add(f.load("i64", "%frame", EntryFrame.TAGGED), "1"), "%frame", EntryFrame.TAGGED)
 
 
 def _define_sized(module: Module) -> None:
@@ -153,8 +153,8 @@ def _define_array(module: Module) -> None:
         held = f.load("ptr", f.at("%object", f.load("i64", host, HostRecord.WHERE)))
         f.ret_if(f.is_null(held), "i1", "false")
         leaf = f.load("i64", "%record", NodeRecord.LEAF)
-        f.store("ptr", "%object", f.at(f.load("ptr", "%frame", Frame.HOLDERS), leaf, "ptr"))
-        with f.if_(f.icmp("eq", f.load("i64", host, HostRecord.READER), str(int(Reader.DEVICE_HOLDER)))):
+        f.store("ptr", "%object", f.at(f.load("ptr", "%frame", EntryFrame.HOLDERS), leaf, "ptr"))
+        with f.if_(f.icmp("eq", f.load("i64", host, HostRecord.READER), str(int(ArrayReader.DEVICE_HOLDER)))):
             f.ret("i1", f.call("i1", "@device_array", [("ptr", held), ("ptr", "%record"), ("ptr", "%frame")]))
         array.set(held)
     f.ret("i1", f.call("i1", "@ndarray", [("ptr", array.get()), ("ptr", "%record"), ("ptr", "%frame")]))
@@ -179,7 +179,7 @@ def _define_ndarray(module: Module) -> None:
     f.ret_if(f.icmp("eq", sized, "false", "i1"), "i1", "false")
     tensor = describe(f, "%record", f.load("ptr", array, PyObjects.ARRAY_DATA), dims, rank)
     leaf = f.load("i64", "%record", NodeRecord.LEAF)
-    f.store("ptr", array, f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
+    f.store("ptr", array, f.at(f.load("ptr", "%frame", EntryFrame.OBJECTS), leaf, "ptr"))
     order = f.load("i8", descr, PyObjects.DESCR_BYTEORDER)
     native = f.icmp("ne", order, str(ord(">")), "i8")  # "=", "|", "<": there is a fast path on such machines alone
     flags = f.and_(f.load("i32", array, PyObjects.ARRAY_FLAGS), str(DENSE), "i32")
@@ -198,20 +198,20 @@ def _define_number(module: Module) -> None:
     f = module.function("number", "i1", params, exported=False)
     kind = f.load("i64", "%record", NodeRecord.KIND)
     overflow = f.stack("i32", align=4)
-    with f.if_(f.icmp("eq", kind, str(int(Node.SIZE)))):
+    with f.if_(f.icmp("eq", kind, str(int(PlanNode.SIZE)))):
         f.ret(
             "i1", f.call("i1", "@size", [("ptr", "%object"), ("ptr", "%record"), ("ptr", "%frame"), ("ptr", "%slot")])
         )
     narrow = f.icmp("eq", f.load("i64", "%record", NodeRecord.UNIT), "4")
     for node, name in (
-        (Node.FLOAT, "PyFloat_Type"), (Node.INT, "PyLong_Type"), (Node.BOOL, "PyBool_Type"),
-        (Node.COMPLEX, "PyComplex_Type"),
+        (PlanNode.FLOAT, "PyFloat_Type"), (PlanNode.INT, "PyLong_Type"), (PlanNode.BOOL, "PyBool_Type"),
+        (PlanNode.COMPLEX, "PyComplex_Type"),
     ):  # fmt: skip
         with f.if_(f.icmp("eq", kind, str(int(node)))):
             f.ret_if(f.icmp("eq", is_type(f, "%object", name), "false", "i1"), "i1", "false")
-            if node is Node.FLOAT:
+            if node is PlanNode.FLOAT:
                 _store_float(f, call(f, "double", "PyFloat_AsDouble", [("ptr", "%object")]), narrow, 0)
-            elif node is Node.INT:
+            elif node is PlanNode.INT:
                 arguments = [("ptr", "%object"), ("ptr", overflow)]
                 value = call(f, "i64", "PyLong_AsLongLongAndOverflow", arguments)
                 f.store("i64", value, "%slot")  # the low half comes first
@@ -221,7 +221,7 @@ def _define_number(module: Module) -> None:
                 f.ret_if(f.icmp("sgt", value, greatest), "i1", "false")
                 half = f.cast("sext", f.load("i32", "%slot"), "i32", "i64")
                 f.ret_if(f.and_(narrow, f.icmp("ne", half, value), "i1"), "i1", "false")
-            elif node is Node.BOOL:
+            elif node is PlanNode.BOOL:
                 true = f.icmp("eq", "%object", address(f, "Py_True"), "ptr")
                 f.store("i8", f.cast("zext", true, "i1", "i8"), "%slot")
             else:
@@ -229,7 +229,7 @@ def _define_number(module: Module) -> None:
                     _store_float(f, call(f, "double", name, [("ptr", "%object")]), narrow, part)
     describe(f, "%record", "%slot", "null", "0")
     leaf = f.load("i64", "%record", NodeRecord.LEAF)
-    f.store("ptr", "null", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
+    f.store("ptr", "null", f.at(f.load("ptr", "%frame", EntryFrame.OBJECTS), leaf, "ptr"))
     f.ret("i1", "true")
 
 
@@ -246,11 +246,11 @@ def _define_size(module: Module) -> None:
     f.store("i64", "0", dims, 8)
     describe(f, "%record", "%slot", dims, "2")
     leaf = f.load("i64", "%record", NodeRecord.LEAF)
-    f.store("ptr", "null", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
+    f.store("ptr", "null", f.at(f.load("ptr", "%frame", EntryFrame.OBJECTS), leaf, "ptr"))
     f.ret("i1", "true")
 
 
-def _store_float(f: Function, value: str, narrow: str, part: int) -> None:
+def _store_float(f: FunctionBuilder, value: str, narrow: str, part: int) -> None:
     """A float of 64 bits, or of 32, as the real or the imaginary part. One that is too large is left to Python."""
     branch = f.if_else(narrow)
     with branch.then():
@@ -267,7 +267,7 @@ def _store_float(f: Function, value: str, narrow: str, part: int) -> None:
 class _Walk:
     """The loop over a plan's code. The container that is being walked is in variables, those around it on a stack."""
 
-    def __init__(self, f: Function) -> None:
+    def __init__(self, f: FunctionBuilder) -> None:
         self.f = f
         self.stack = f.stack(f"[{_LEVEL * DEPTH} x i8]")
         self.top = f.var("ptr", self.stack)
@@ -276,7 +276,7 @@ class _Walk:
         #: Its address goes to PyDict_Next.
         self.position = f.var("i64", "0")
         self.key, self.value = f.stack("ptr"), f.stack("ptr")
-        self.record = f.var("ptr", f.load("ptr", "%plan", Plan.CODE))
+        self.record = f.var("ptr", f.load("ptr", "%plan", EntryPlan.CODE))
 
     def write(self) -> None:
         f = self.f
@@ -284,14 +284,14 @@ class _Walk:
             record = self.record.get()
             self.record.set(f.at(record, NodeRecord.BYTES))
             kind = f.load("i64", record, NodeRecord.KIND)
-            f.ret_if(f.icmp("eq", kind, str(int(Node.END))), "i1", "true")
-            with f.if_(f.icmp("eq", kind, str(int(Node.LEAVE)))):
+            f.ret_if(f.icmp("eq", kind, str(int(PlanNode.END))), "i1", "true")
+            with f.if_(f.icmp("eq", kind, str(int(PlanNode.LEAVE)))):
                 self._leave()
                 loop.continue_()
             object = self._next(record)
-            with f.if_(f.icmp("eq", kind, str(int(Node.SKIP)))):
+            with f.if_(f.icmp("eq", kind, str(int(PlanNode.SKIP)))):
                 loop.continue_()
-            with f.if_(f.icmp("eq", kind, str(int(Node.SAME)))):
+            with f.if_(f.icmp("eq", kind, str(int(PlanNode.SAME)))):
                 wanted = f.load("ptr", record, NodeRecord.VALUE)
                 same = f.call("i1", "@same_key", [("ptr", object), ("ptr", wanted)])
                 f.ret_if(f.icmp("eq", same, "false", "i1"), "i1", "false")
@@ -320,27 +320,27 @@ class _Walk:
             object.set(f.load("ptr", self.value))
         return object.get()
 
-    def _leaves(self, kind: str, object: str, record: str, loop: Loop) -> None:
+    def _leaves(self, kind: str, object: str, record: str, loop: EndlessLoop) -> None:
         f = self.f
-        with f.if_(f.icmp("eq", kind, str(int(Node.ARRAY)))):
+        with f.if_(f.icmp("eq", kind, str(int(PlanNode.ARRAY)))):
             good = f.call("i1", "@array", [("ptr", object), ("ptr", record), ("ptr", "%frame")])
             f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")
             loop.continue_()
-        with f.if_(f.icmp("eq", kind, str(int(Node.FOREIGN)))):
+        with f.if_(f.icmp("eq", kind, str(int(PlanNode.FOREIGN)))):
             host = f.load("ptr", record, NodeRecord.HOST)
             f.ret_if(f.icmp("ne", type_of(f, object), f.load("ptr", host, HostRecord.TYPE), "ptr"), "i1", "false")
             leaf = f.load("i64", record, NodeRecord.LEAF)
-            f.store("ptr", object, f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
+            f.store("ptr", object, f.at(f.load("ptr", "%frame", EntryFrame.OBJECTS), leaf, "ptr"))
             loop.continue_()
-        with f.if_(f.icmp("ule", kind, str(int(Node.SIZE)))):
-            leaves = f.load("i64", "%plan", Plan.LEAVES)
-            numbers = f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaves, "ptr")
+        with f.if_(f.icmp("ule", kind, str(int(PlanNode.SIZE)))):
+            leaves = f.load("i64", "%plan", EntryPlan.LEAVES)
+            numbers = f.at(f.load("ptr", "%frame", EntryFrame.OBJECTS), leaves, "ptr")
             slot = f.at(numbers, f.mul(f.load("i64", record, NodeRecord.LEAF), "16"))
             arguments = [("ptr", object), ("ptr", record), ("ptr", "%frame"), ("ptr", slot)]
             good = f.call("i1", "@number", arguments)
             f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")
             loop.continue_()
-        with f.if_(f.icmp("eq", kind, str(int(Node.NONE)))):
+        with f.if_(f.icmp("eq", kind, str(int(PlanNode.NONE)))):
             f.ret_if(f.icmp("ne", object, address(f, "Py_None"), "ptr"), "i1", "false")
             loop.continue_()
 
@@ -355,11 +355,11 @@ class _Walk:
             f.store(type, var.get(), top, offset)
         self.top.set(f.at(top, _LEVEL))
         self.position.set("0")
-        is_dict = f.icmp("eq", kind, str(int(Node.DICT)))
+        is_dict = f.icmp("eq", kind, str(int(PlanNode.DICT)))
         self.dict.set(f.select(is_dict, object, "null", "ptr"))
         inside = f.at(object, PyObjects.ITEMS)
         self.items.set(inside)
-        with f.if_(f.icmp("eq", kind, str(int(Node.LIST)))):
+        with f.if_(f.icmp("eq", kind, str(int(PlanNode.LIST)))):
             self.items.set(f.load("ptr", inside))
 
     def _leave(self) -> None:

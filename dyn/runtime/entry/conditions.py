@@ -6,8 +6,8 @@ answers whether every CHECK found a number other than 0. What passes 2^63, and a
 
 from __future__ import annotations
 
-from dyn.lower.abi import Tensor
-from dyn.lower.native import Function, Module
+from dyn.lower.abi import TensorOffsets
+from dyn.lower.native import FunctionBuilder, Module
 from dyn.runtime.entry.layout import TEST_DEPTH, SizeOp, TestRecord
 
 _COMPARE = {SizeOp.EQ: "eq", SizeOp.NE: "ne", SizeOp.GE: "sge"}
@@ -30,9 +30,9 @@ def define_test(module: Module) -> None:
         with f.if_(f.icmp("ule", op, str(int(SizeOp.SIZE)))):
             pushed = f.var("i64", value)
             with f.if_(f.icmp("eq", op, str(int(SizeOp.SIZE)))):
-                tensor = f.at("%inputs", f.mul(value, str(Tensor.BYTES)))
+                tensor = f.at("%inputs", f.mul(value, str(TensorOffsets.BYTES)))
                 axis = f.load("i64", record, TestRecord.AXIS)
-                pushed.set(f.load("i64", f.at(f.load("ptr", tensor, Tensor.DIMS), axis, "i64")))
+                pushed.set(f.load("i64", f.at(f.load("ptr", tensor, TensorOffsets.DIMS), axis, "i64")))
             f.store("i64", pushed.get(), top.get())
             top.set(f.at(top.get(), 8))
             loop.continue_()
@@ -46,7 +46,7 @@ def define_test(module: Module) -> None:
     f.unreachable()
 
 
-def _combined(f: Function, op: str, a: str, b: str) -> str:
+def _combined(f: FunctionBuilder, op: str, a: str, b: str) -> str:
     made = f.var("i64", "0")
     for kind, name in _CHECKED.items():
         with f.if_(f.icmp("eq", op, str(int(kind)))):

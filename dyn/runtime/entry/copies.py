@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dyn.lower.abi import Tensor
-from dyn.lower.native import Function, Module
+from dyn.lower.abi import TensorOffsets
+from dyn.lower.native import FunctionBuilder, Module
 from dyn.runtime.entry.api import address, call
-from dyn.runtime.entry.layout import COPY_BYTES, Frame, Node, NodeRecord, Plan, Tag
+from dyn.runtime.entry.layout import COPY_BYTES, EntryFrame, EntryPlan, NodeRecord, PlanNode, Tag
 from dyn.runtime.entry.results import size_in_bytes
 
 
@@ -18,9 +18,9 @@ def define_copies(module: Module) -> None:
     _define_settle(module)
     _define_free_copies(module)
     f = module.function("copy_tagged", "i1", [("ptr", "frame"), ("ptr", "rt")], exported=False)
-    plan = f.load("ptr", "%frame", Frame.PLAN)
-    leaves, sizes = f.load("i64", plan, Plan.LEAVES), f.load("ptr", plan, Plan.ITEM_SIZES)
-    inputs, blocks = f.load("ptr", "%frame", Frame.INPUTS), f.load("ptr", "%frame", Frame.BLOCKS)
+    plan = f.load("ptr", "%frame", EntryFrame.PLAN)
+    leaves, sizes = f.load("i64", plan, EntryPlan.LEAVES), f.load("ptr", plan, EntryPlan.ITEM_SIZES)
+    inputs, blocks = f.load("ptr", "%frame", EntryFrame.INPUTS), f.load("ptr", "%frame", EntryFrame.BLOCKS)
     work = f.var("i64", "0")
     with f.count(leaves) as leaf:
         f.store("ptr", "null", f.at(blocks, leaf, "ptr"))
@@ -37,36 +37,37 @@ def define_copies(module: Module) -> None:
     with f.if_(f.icmp("sge", work.get(), str(COPY_BYTES))):
         f.call("void", "@settle", [("ptr", "%frame")])
         thread.set(call(f, "ptr", "PyEval_SaveThread", []))
-    records = f.load("ptr", plan, Plan.RECORDS)
+    records = f.load("ptr", plan, EntryPlan.RECORDS)
     with f.count(leaves) as leaf:
         tensor, tag = _tagged(f, inputs, leaf)
         with f.if_(f.icmp("ne", tag, "0", "i32")):
             block = f.load("ptr", f.at(blocks, leaf, "ptr"))
             unit = f.load("i64", f.load("ptr", f.at(records, leaf, "ptr")), NodeRecord.UNIT)
             swapped = f.icmp("ne", f.and_(tag, str(Tag.SWAPPED), "i32"), "0", "i32")
-            rank = f.cast("sext", f.load("i32", tensor, Tensor.RANK), "i32", "i64")
+            rank = f.cast("sext", f.load("i32", tensor, TensorOffsets.RANK), "i32", "i64")
             arguments = [
-                ("ptr", "%rt"), ("ptr", block), ("ptr", f.load("ptr", tensor, Tensor.DATA)), ("i64", rank),
-                ("ptr", f.load("ptr", tensor, Tensor.DIMS)), ("ptr", f.load("ptr", tensor, Tensor.STRIDES)),
+                ("ptr", "%rt"), ("ptr", block), ("ptr", f.load("ptr", tensor, TensorOffsets.DATA)), ("i64", rank),
+                ("ptr", f.load("ptr", tensor, TensorOffsets.DIMS)),
+                ("ptr", f.load("ptr", tensor, TensorOffsets.STRIDES)),
                 ("i64", f.load("i64", f.at(sizes, leaf, "i64"))), ("i64", f.select(swapped, unit, "0")),
             ]  # fmt: skip
             call(f, "void", "dyn_copy_dense", arguments)
-            f.store("ptr", block, tensor, Tensor.DATA)
-            f.store("i32", "0", tensor, Tensor.TAG)
-            f.store("ptr", "null", tensor, Tensor.STRIDES)
+            f.store("ptr", block, tensor, TensorOffsets.DATA)
+            f.store("i32", "0", tensor, TensorOffsets.TAG)
+            f.store("ptr", "null", tensor, TensorOffsets.STRIDES)
     with f.if_(f.icmp("ne", thread.get(), "null", "ptr")):
         call(f, "void", "PyEval_RestoreThread", [("ptr", thread.get())])
     f.ret("i1", "true")
 
 
-def _tagged(f: Function, inputs: str, leaf: str) -> tuple[str, str]:
-    tensor = f.at(inputs, f.mul(leaf, str(Tensor.BYTES)))
-    return tensor, f.and_(f.load("i32", tensor, Tensor.TAG), str(Tag.COPIED), "i32")
+def _tagged(f: FunctionBuilder, inputs: str, leaf: str) -> tuple[str, str]:
+    tensor = f.at(inputs, f.mul(leaf, str(TensorOffsets.BYTES)))
+    return tensor, f.and_(f.load("i32", tensor, TensorOffsets.TAG), str(Tag.COPIED), "i32")
 
 
-def _bytes(f: Function, tensor: str, item_size: str) -> str:
-    rank = f.cast("sext", f.load("i32", tensor, Tensor.RANK), "i32", "i64")
-    return size_in_bytes(f, f.load("ptr", tensor, Tensor.DIMS), rank, item_size)
+def _bytes(f: FunctionBuilder, tensor: str, item_size: str) -> str:
+    rank = f.cast("sext", f.load("i32", tensor, TensorOffsets.RANK), "i32", "i64")
+    return size_in_bytes(f, f.load("ptr", tensor, TensorOffsets.DIMS), rank, item_size)
 
 
 def _define_settle(module: Module) -> None:
@@ -76,16 +77,16 @@ def _define_settle(module: Module) -> None:
     """
     f = module.function("settle", "void", [("ptr", "frame")], exported=False)
     f.call("void", "@hold_leaves", [("ptr", "%frame")])
-    plan, inputs = f.load("ptr", "%frame", Frame.PLAN), f.load("ptr", "%frame", Frame.INPUTS)
-    records = f.load("ptr", plan, Plan.RECORDS)
-    with f.count(f.load("i64", plan, Plan.LEAVES)) as leaf:
+    plan, inputs = f.load("ptr", "%frame", EntryFrame.PLAN), f.load("ptr", "%frame", EntryFrame.INPUTS)
+    records = f.load("ptr", plan, EntryPlan.RECORDS)
+    with f.count(f.load("i64", plan, EntryPlan.LEAVES)) as leaf:
         record = f.load("ptr", f.at(records, leaf, "ptr"))
-        with f.if_(f.icmp("eq", f.load("i64", record, NodeRecord.KIND), str(int(Node.ARRAY)))):
+        with f.if_(f.icmp("eq", f.load("i64", record, NodeRecord.KIND), str(int(PlanNode.ARRAY)))):
             tensor, _ = _tagged(f, inputs, leaf)
             rank, room = f.load("i64", record, NodeRecord.COUNT), f.load("i64", record, NodeRecord.ROOM)
-            dims = f.at(f.load("ptr", "%frame", Frame.ROOM), room, "i64")
+            dims = f.at(f.load("ptr", "%frame", EntryFrame.ROOM), room, "i64")
             strides = f.at(dims, rank, "i64")
-            for field, own in ((Tensor.DIMS, dims), (Tensor.STRIDES, strides)):
+            for field, own in ((TensorOffsets.DIMS, dims), (TensorOffsets.STRIDES, strides)):
                 given = f.load("ptr", tensor, field)
                 with f.if_(f.icmp("ne", given, "null", "ptr")):
                     with f.count(rank) as axis:
@@ -97,7 +98,7 @@ def _define_settle(module: Module) -> None:
 def _define_free_copies(module: Module) -> None:
     """``void free_copies(frame)``"""
     f = module.function("free_copies", "void", [("ptr", "frame")], exported=False)
-    blocks = f.load("ptr", "%frame", Frame.BLOCKS)
-    with f.count(f.load("i64", f.load("ptr", "%frame", Frame.PLAN), Plan.LEAVES)) as leaf:
+    blocks = f.load("ptr", "%frame", EntryFrame.BLOCKS)
+    with f.count(f.load("i64", f.load("ptr", "%frame", EntryFrame.PLAN), EntryPlan.LEAVES)) as leaf:
         call(f, "void", "dyn_block_free", [("ptr", f.load("ptr", f.at(blocks, leaf, "ptr")))])
     f.ret()

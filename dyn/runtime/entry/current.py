@@ -7,10 +7,18 @@ be asked again until it has changed: a dict's tag is another then, and so are th
 
 from __future__ import annotations
 
-from dyn.lower.native import Function, Module
+from dyn.lower.native import FunctionBuilder, Module
 from dyn.runtime.entry.api import call, type_of
 from dyn.runtime.entry.foreign import computes_gradients, read_tensor, requires_grad
-from dyn.runtime.entry.layout import DictRecord, DLTensor, EntryRecord, HostRecord, PyObjects, TensorRecord, Version
+from dyn.runtime.entry.layout import (
+    DictRecord,
+    DLTensor,
+    EntryRecord,
+    EntryVersion,
+    HostRecord,
+    PyObjects,
+    TensorRecord,
+)
 
 
 def define_is_current(module: Module) -> None:
@@ -19,8 +27,8 @@ def define_is_current(module: Module) -> None:
     _define_words(module)
     _define_tensors(module)
     f = module.function("is_current", "i1", [("ptr", "version")], exported=False)
-    records, good = f.load("ptr", "%version", Version.DICTS), f.var("i1", "true")
-    with f.count(f.load("i64", "%version", Version.DICT_COUNT)) as number:
+    records, good = f.load("ptr", "%version", EntryVersion.DICTS), f.var("i1", "true")
+    with f.count(f.load("i64", "%version", EntryVersion.DICT_COUNT)) as number:
         record = f.at(records, f.mul(number, str(DictRecord.BYTES)))
         tag = f.load("i64", f.load("ptr", record, DictRecord.DICT), PyObjects.DICT_TAG)
         known = f.icmp("eq", tag, f.load("i64", record, DictRecord.TAG))
@@ -31,7 +39,7 @@ def define_is_current(module: Module) -> None:
                 call(f, "void", "PyErr_Clear", [])
                 f.ret("i1", "false")
             f.store("i64", tag, record, DictRecord.TAG)
-    with f.if_(f.icmp("ne", f.load("i64", "%version", Version.TENSOR_COUNT), "0")):
+    with f.if_(f.icmp("ne", f.load("i64", "%version", EntryVersion.TENSOR_COUNT), "0")):
         good.set(f.call("i1", "@same_tensors", [("ptr", "%version")]))
         with f.if_(f.icmp("eq", good.get(), "false", "i1")):
             call(f, "void", "PyErr_Clear", [])
@@ -91,29 +99,29 @@ def _define_words(module: Module) -> None:
     f.ret()
 
 
-def _place(f: Function, pointer: str, field: int) -> str:
+def _place(f: FunctionBuilder, pointer: str, field: int) -> str:
     """The address that a field of the record's host says, from a pointer on."""
     return f.at(pointer, f.load("i64", f.load("ptr", "%record", TensorRecord.HOST), field))
 
 
-def _impl(f: Function) -> str:
+def _impl(f: FunctionBuilder) -> str:
     return f.load("ptr", _place(f, f.load("ptr", "%record", TensorRecord.OBJECT), HostRecord.IMPL))
 
 
-def _storage(f: Function, impl: str) -> str:
+def _storage(f: FunctionBuilder, impl: str) -> str:
     return f.load("ptr", _place(f, impl, HostRecord.STORAGE))
 
 
-def _data(f: Function, storage: str) -> str:
+def _data(f: FunctionBuilder, storage: str) -> str:
     return f.load("i64", _place(f, storage, HostRecord.DATA))
 
 
 def _define_tensors(module: Module) -> None:
     """``i1 same_tensors(version)``: perhaps with an exception where they are not."""
     f = module.function("same_tensors", "i1", [("ptr", "version")], exported=False)
-    records = f.load("ptr", "%version", Version.TENSORS)
+    records = f.load("ptr", "%version", EntryVersion.TENSORS)
     gradients = computes_gradients(f, f.load("ptr", records, TensorRecord.HOST))
-    with f.count(f.load("i64", "%version", Version.TENSOR_COUNT)) as number:
+    with f.count(f.load("i64", "%version", EntryVersion.TENSOR_COUNT)) as number:
         record = f.at(records, f.mul(number, str(TensorRecord.BYTES)))
         object, host = f.load("ptr", record, TensorRecord.OBJECT), f.load("ptr", record, TensorRecord.HOST)
         f.ret_if(f.icmp("ne", type_of(f, object), f.load("ptr", host, HostRecord.TYPE), "ptr"), "i1", "false")
@@ -126,7 +134,7 @@ def _define_tensors(module: Module) -> None:
     f.ret("i1", "true")
 
 
-def _same_memory(f: Function, object: str, record: str) -> None:
+def _same_memory(f: FunctionBuilder, object: str, record: str) -> None:
     """Give up where a tensor is not of the sizes, in rows, and where it was."""
     rank = f.load("i64", record, TensorRecord.RANK)
     host, kind = f.load("ptr", record, TensorRecord.HOST), f.load("i64", record, TensorRecord.TYPE)

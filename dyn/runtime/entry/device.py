@@ -8,20 +8,20 @@ one. Results are memory that the driver gave on the stream; where the call fails
 
 from __future__ import annotations
 
-from dyn.lower.abi import FAIL, TABLE_WORDS, DeviceState, Tensor
-from dyn.lower.native import Function, Module
+from dyn.lower.abi import FAIL, TABLE_WORDS, DeviceState, TensorOffsets
+from dyn.lower.native import FunctionBuilder, Module
 from dyn.runtime.entry.api import address, call, drop, hold, is_type, type_of
 from dyn.runtime.entry.arguments import describe, room_of
 from dyn.runtime.entry.layout import (
     NO_STREAM,
     DeviceRecord,
     DeviceSlots,
-    Frame,
+    EntryFrame,
+    EntryVersion,
     HostRecord,
     NodeRecord,
     OutputRecord,
     PyObjects,
-    Version,
 )
 from dyn.runtime.entry.results import keep_failure
 
@@ -37,19 +37,19 @@ def define_device(module: Module) -> None:
     _define_results(module)
 
 
-def has_device(f: Function, version: str) -> str:
+def has_device(f: FunctionBuilder, version: str) -> str:
     """Whether a version's program runs on a device."""
-    return f.icmp("ne", f.load("ptr", version, Version.DEVICE), "null", "ptr")
+    return f.icmp("ne", f.load("ptr", version, EntryVersion.DEVICE), "null", "ptr")
 
 
-def is_on_stream(f: Function, version: str) -> str:
+def is_on_stream(f: FunctionBuilder, version: str) -> str:
     """Whether a version may run on the call's stream: its captured arrays belong to that or to none, and the driver has
     come through no fork."""
-    wanted = f.load("i64", version, Version.STREAM)
+    wanted = f.load("i64", version, EntryVersion.STREAM)
     same = f.or_(
-        f.icmp("eq", wanted, str(NO_STREAM)), f.icmp("eq", wanted, f.load("i64", "%frame", Frame.STREAM)), "i1"
+        f.icmp("eq", wanted, str(NO_STREAM)), f.icmp("eq", wanted, f.load("i64", "%frame", EntryFrame.STREAM)), "i1"
     )
-    alive = f.load("i64", f.load("ptr", f.load("ptr", version, Version.DEVICE), DeviceRecord.ALIVE))
+    alive = f.load("i64", f.load("ptr", f.load("ptr", version, EntryVersion.DEVICE), DeviceRecord.ALIVE))
     return f.and_(same, f.icmp("ne", alive, "0"), "i1")
 
 
@@ -60,14 +60,14 @@ def _define_on_stream(module: Module) -> None:
     """``i1 on_stream(frame, object)``: whether an int is the number of the call's stream, which the first one says."""
     f = module.function("on_stream", "i1", [("ptr", "frame"), ("ptr", "object")], exported=False)
     number = _number(f, "%object")
-    known = f.load("i64", "%frame", Frame.STREAM)
+    known = f.load("i64", "%frame", EntryFrame.STREAM)
     with f.if_(f.icmp("eq", known, str(NO_STREAM))):
-        f.store("i64", number, "%frame", Frame.STREAM)
+        f.store("i64", number, "%frame", EntryFrame.STREAM)
         f.ret("i1", "true")
     f.ret("i1", f.icmp("eq", number, known))
 
 
-def _number(f: Function, object: str) -> str:
+def _number(f: FunctionBuilder, object: str) -> str:
     """The value of an int of Python's; gives up where it is none, or takes more than 64 bits."""
     f.ret_if(f.icmp("eq", is_type(f, object, "PyLong_Type"), "false", "i1"), "i1", "false")
     overflow = f.stack("i32", align=4)
@@ -76,7 +76,7 @@ def _number(f: Function, object: str) -> str:
     return value
 
 
-def _slot(f: Function, object: str, slots: str, field: int) -> str:
+def _slot(f: FunctionBuilder, object: str, slots: str, field: int) -> str:
     """The address of a slot in an object."""
     return f.at(object, f.load("i64", slots, field))
 
@@ -111,7 +111,7 @@ def _define_device_array(module: Module) -> None:
     data = _number(f, f.load("ptr", _slot(f, "%array", slots, DeviceSlots.ADDRESS)))
     describe(f, "%record", f.cast("inttoptr", data, "i64", "ptr"), room, f.cast("trunc", rank, "i64", "i32"))
     leaf = f.load("i64", "%record", NodeRecord.LEAF)
-    f.store("ptr", "%array", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
+    f.store("ptr", "%array", f.at(f.load("ptr", "%frame", EntryFrame.OBJECTS), leaf, "ptr"))
     f.ret("i1", "true")
 
 
@@ -120,21 +120,21 @@ def _define_device_array(module: Module) -> None:
 
 def _define_state(module: Module) -> None:
     """``void device_state(frame, version, runtime, state)``: the call's own state of the device's runtime table, which
-    lies in the frame, behind the table. ``Version.FAILED`` says of a failure whether it is the driver's."""
+    lies in the frame, behind the table. ``EntryVersion.FAILED`` says of a failure whether it is the driver's."""
     told = [("ptr", "rt"), ("i32", "site"), ("i32", "count"), ("ptr", "values")]
     f = module.function("device_fail", "void", told, exported=False)
-    keep_failure(f, f.at(f.load("ptr", "%rt"), -(Frame.BYTES + 8 * TABLE_WORDS)))
+    keep_failure(f, f.at(f.load("ptr", "%rt"), -(EntryFrame.BYTES + 8 * TABLE_WORDS)))
     f.ret()
     params = [("ptr", "frame"), ("ptr", "version"), ("ptr", "runtime"), ("ptr", "state")]
     f = module.function("device_state", "void", params, exported=False)
-    shared = f.load("ptr", f.load("ptr", "%version", Version.DEVICE), DeviceRecord.STATE)
+    shared = f.load("ptr", f.load("ptr", "%version", EntryVersion.DEVICE), DeviceRecord.STATE)
     for word in range(DeviceState.WORDS):
         f.store("i64", f.load("i64", shared, 8 * word), "%state", 8 * word)
-    f.store("i64", f.load("i64", "%frame", Frame.STREAM), "%state", DeviceState.STREAM)
-    f.store("ptr", "%state", "%frame", Frame.STATE)
+    f.store("i64", f.load("i64", "%frame", EntryFrame.STREAM), "%state", DeviceState.STREAM)
+    f.store("ptr", "%state", "%frame", EntryFrame.STATE)
     f.store("ptr", "%state", "%runtime")
     f.store("ptr", "@device_fail", "%runtime", 8 * FAIL)
-    for field, value in ((Frame.SITE, "-1"), (Frame.VALUE_COUNT, "0"), (Frame.VALUES, "0")):
+    for field, value in ((EntryFrame.SITE, "-1"), (EntryFrame.VALUE_COUNT, "0"), (EntryFrame.VALUES, "0")):
         f.store("i64", value, "%frame", field)
     f.ret()
 
@@ -143,10 +143,10 @@ def _define_begin(module: Module) -> None:
     """``i1 device_begin(frame, version)``: the GIL is let go, and the device the thread's current one; false where the
     driver refuses, and nothing is changed then."""
     f = module.function("device_begin", "i1", [("ptr", "frame"), ("ptr", "version")], exported=False)
-    device = f.load("ptr", "%version", Version.DEVICE)
+    device = f.load("ptr", "%version", EntryVersion.DEVICE)
     f.call("void", "@hold_leaves", [("ptr", "%frame")])
-    f.store("ptr", call(f, "ptr", "PyEval_SaveThread", []), "%frame", Frame.THREAD)
-    before = f.at("%frame", Frame.BEFORE)
+    f.store("ptr", call(f, "ptr", "PyEval_SaveThread", []), "%frame", EntryFrame.THREAD)
+    before = f.at("%frame", EntryFrame.BEFORE)
     f.store("i64", "0", before)  # of AMD's the driver writes the lower half
     status = f.var("i32", f.call("i32", f.load("ptr", device, DeviceRecord.GET_CURRENT), [("ptr", before)]))
     own = f.load("i64", device, DeviceRecord.HANDLE)
@@ -164,23 +164,23 @@ def _define_end(module: Module) -> None:
     call that failed go back to the driver."""
     params = [("ptr", "frame"), ("ptr", "version"), ("ptr", "outputs"), ("i32", "status")]
     f = module.function("device_end", "void", params, exported=False)
-    device = f.load("ptr", "%version", Version.DEVICE)
+    device = f.load("ptr", "%version", EntryVersion.DEVICE)
     with f.if_(f.icmp("ne", "%status", "0", "i32")):
         f.call("void", "@give_back", [("ptr", "%frame"), ("ptr", "%version"), ("ptr", "%outputs")])
-    before, own = f.load("i64", "%frame", Frame.BEFORE), f.load("i64", device, DeviceRecord.HANDLE)
+    before, own = f.load("i64", "%frame", EntryFrame.BEFORE), f.load("i64", device, DeviceRecord.HANDLE)
     with f.if_(f.icmp("ne", before, own)):
         f.call("i32", f.load("ptr", device, DeviceRecord.SET_CURRENT), [("i64", before)])
     f.call("void", "@take_back", [("ptr", "%frame")])
     f.ret()
 
     f = module.function("give_back", "void", params[:3], exported=False)
-    free = f.load("ptr", f.load("ptr", "%frame", Frame.STATE), DeviceState.FREE)
-    with f.count(f.load("i64", "%version", Version.OUTPUT_COUNT)) as number:
-        tensor = f.at("%outputs", f.mul(number, str(Tensor.BYTES)))
-        data = f.load("ptr", tensor, Tensor.DATA)
+    free = f.load("ptr", f.load("ptr", "%frame", EntryFrame.STATE), DeviceState.FREE)
+    with f.count(f.load("i64", "%version", EntryVersion.OUTPUT_COUNT)) as number:
+        tensor = f.at("%outputs", f.mul(number, str(TensorOffsets.BYTES)))
+        data = f.load("ptr", tensor, TensorOffsets.DATA)
         with f.if_(f.icmp("ne", data, "null", "ptr")):
-            f.call("i32", free, [("ptr", data), ("i64", f.load("i64", "%frame", Frame.STREAM))])
-            f.store("ptr", "null", tensor, Tensor.DATA)
+            f.call("i32", free, [("ptr", data), ("i64", f.load("i64", "%frame", EntryFrame.STREAM))])
+            f.store("ptr", "null", tensor, TensorOffsets.DATA)
     f.ret()
 
 
@@ -193,10 +193,10 @@ def _define_results(module: Module) -> None:
     _define_new_device_array(module)
     params = [("ptr", "frame"), ("ptr", "version"), ("ptr", "outputs"), ("ptr", "results")]
     f = module.function("device_results", "i1", params, exported=False)
-    records = f.load("ptr", "%version", Version.OUTPUTS)
-    with f.count(f.load("i64", "%version", Version.OUTPUT_COUNT)) as number:
+    records = f.load("ptr", "%version", EntryVersion.OUTPUTS)
+    with f.count(f.load("i64", "%version", EntryVersion.OUTPUT_COUNT)) as number:
         record = f.at(records, f.mul(number, str(OutputRecord.BYTES)))
-        tensor = f.at("%outputs", f.mul(number, str(Tensor.BYTES)))
+        tensor = f.at("%outputs", f.mul(number, str(TensorOffsets.BYTES)))
         arguments = [("ptr", "%frame"), ("ptr", "%version"), ("ptr", record), ("ptr", tensor)]
         made = f.call("ptr", "@new_device_array", arguments)
         with f.if_(f.is_null(made)):
@@ -212,13 +212,13 @@ def _define_new_device_array(module: Module) -> None:
     _define_sizes(module)
     params = [("ptr", name) for name in ("frame", "version", "record", "tensor")]
     f = module.function("new_device_array", "ptr", params, exported=False)
-    device = f.load("ptr", "%version", Version.DEVICE)
+    device = f.load("ptr", "%version", EntryVersion.DEVICE)
     slots = f.load("ptr", device, DeviceRecord.SLOTS)
-    rank = f.cast("sext", f.load("i32", "%tensor", Tensor.RANK), "i32", "i64")
-    data = f.load("ptr", "%tensor", Tensor.DATA)
-    stream = f.cast("inttoptr", f.load("i64", "%frame", Frame.STREAM), "i64", "ptr")
+    rank = f.cast("sext", f.load("i32", "%tensor", TensorOffsets.RANK), "i32", "i64")
+    data = f.load("ptr", "%tensor", TensorOffsets.DATA)
+    stream = f.cast("inttoptr", f.load("i64", "%frame", EntryFrame.STREAM), "i64", "ptr")
     parts = [
-        f.call("ptr", "@sizes_of", [("ptr", f.load("ptr", "%tensor", Tensor.DIMS)), ("i64", rank)]),
+        f.call("ptr", "@sizes_of", [("ptr", f.load("ptr", "%tensor", TensorOffsets.DIMS)), ("i64", rank)]),
         call(f, "ptr", "PyLong_FromVoidPtr", [("ptr", data)]),
         call(f, "ptr", "PyLong_FromVoidPtr", [("ptr", stream)]),
         *[
@@ -246,7 +246,7 @@ def _define_new_device_array(module: Module) -> None:
         (array, DeviceSlots.IS_SHARED, address(f, "Py_False")),
     ):  # fmt: skip
         f.store("ptr", value, _slot(f, object, slots, field))
-    f.store("ptr", "null", "%tensor", Tensor.DATA)
+    f.store("ptr", "null", "%tensor", TensorOffsets.DATA)
     f.ret("ptr", array)
 
 

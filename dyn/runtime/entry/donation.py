@@ -1,31 +1,31 @@
 """Donated arguments in the entry: whose memory is free to be written to, who takes it, and what becomes of the rest.
 
 An array's memory is given to a result where it is NumPy's own or a block of the runtime's pool, writable and row by
-row, and no other array of the call lies there, not even in part (``dyn.backends.free_memory`` is the same in Python).
-An object that holds an array (``dyn.Array``) has it taken out before the program runs, so that nobody finds it there
-meanwhile; its array's memory is given only if nothing else refers to that array.
+row, and no other array of the call lies there, not even in part (``dyn.backends.donated_memory`` is the same in
+Python). An object that holds an array (``dyn.Array``) has it taken out before the program runs, so that nobody finds it
+there meanwhile; its array's memory is given only if nothing else refers to that array.
 """
 
 from __future__ import annotations
 
-from dyn.lower.abi import Tensor
-from dyn.lower.native import Function, Module
+from dyn.lower.abi import TensorOffsets
+from dyn.lower.native import FunctionBuilder, Module
 from dyn.runtime.entry.api import call, call_method, drop, hold, is_type
 from dyn.runtime.entry.layout import (
     OWNDATA,
     WRITEABLE,
     DonatedRecord,
-    Frame,
+    EntryFrame,
+    EntryPlan,
+    EntryVersion,
     HostRecord,
-    Node,
     NodeRecord,
     OutputRecord,
-    Plan,
+    PlanNode,
     PyObjects,
     ReuseRecord,
     Span,
     Tag,
-    Version,
 )
 
 
@@ -43,33 +43,33 @@ def define_donation(module: Module, block_name: str) -> None:
     _define_failed(module)
 
 
-def has_donations(f: Function, version: str) -> str:
+def has_donations(f: FunctionBuilder, version: str) -> str:
     """Whether a version's calls use arguments up."""
-    both = f.add(f.load("i64", version, Version.REUSE_COUNT), f.load("i64", version, Version.DONATED_COUNT))
+    both = f.add(f.load("i64", version, EntryVersion.REUSE_COUNT), f.load("i64", version, EntryVersion.DONATED_COUNT))
     return f.icmp("ne", both, "0")
 
 
-def _records(f: Function, field: int, count: int, size: int) -> tuple[str, str, int]:
-    version = f.load("ptr", "%frame", Frame.VERSION)
+def _records(f: FunctionBuilder, field: int, count: int, size: int) -> tuple[str, str, int]:
+    version = f.load("ptr", "%frame", EntryFrame.VERSION)
     return f.load("ptr", version, field), f.load("i64", version, count), size
 
 
-def _reuses(f: Function) -> tuple[str, str, int]:
-    return _records(f, Version.REUSES, Version.REUSE_COUNT, ReuseRecord.BYTES)
+def _reuses(f: FunctionBuilder) -> tuple[str, str, int]:
+    return _records(f, EntryVersion.REUSES, EntryVersion.REUSE_COUNT, ReuseRecord.BYTES)
 
 
-def _donated(f: Function) -> tuple[str, str, int]:
-    return _records(f, Version.DONATED, Version.DONATED_COUNT, DonatedRecord.BYTES)
+def _donated(f: FunctionBuilder) -> tuple[str, str, int]:
+    return _records(f, EntryVersion.DONATED, EntryVersion.DONATED_COUNT, DonatedRecord.BYTES)
 
 
-def _leaf(f: Function, record: str, field: int) -> tuple[str, str]:
+def _leaf(f: FunctionBuilder, record: str, field: int) -> tuple[str, str]:
     """The number of the leaf that a record names, and its tensor."""
     leaf = f.load("i64", record, field)
-    return leaf, f.at(f.load("ptr", "%frame", Frame.INPUTS), f.mul(leaf, str(Tensor.BYTES)))
+    return leaf, f.at(f.load("ptr", "%frame", EntryFrame.INPUTS), f.mul(leaf, str(TensorOffsets.BYTES)))
 
 
-def _node(f: Function, leaf: str) -> str:
-    records = f.load("ptr", f.load("ptr", "%frame", Frame.PLAN), Plan.RECORDS)
+def _node(f: FunctionBuilder, leaf: str) -> str:
+    records = f.load("ptr", f.load("ptr", "%frame", EntryFrame.PLAN), EntryPlan.RECORDS)
     return f.load("ptr", f.at(records, leaf, "ptr"))
 
 
@@ -113,9 +113,9 @@ def _define_spans(module: Module) -> None:
     f.ret("i32", f.select(f.icmp("ult", a, b), "-1", f.cast("zext", f.icmp("ugt", a, b), "i1", "i32"), "i32"))
 
     f = module.function("spans", "i64", [("ptr", "frame")], exported=False)
-    first = f.load("ptr", "%frame", Frame.SPANS)
-    plan, version = f.load("ptr", "%frame", Frame.PLAN), f.load("ptr", "%frame", Frame.VERSION)
-    sizes = f.load("ptr", plan, Plan.ITEM_SIZES)
+    first = f.load("ptr", "%frame", EntryFrame.SPANS)
+    plan, version = f.load("ptr", "%frame", EntryFrame.PLAN), f.load("ptr", "%frame", EntryFrame.VERSION)
+    sizes = f.load("ptr", plan, EntryPlan.ITEM_SIZES)
     count = f.var("i64", "0")
 
     def add(start: str, end: str, leaf: str) -> None:
@@ -124,15 +124,17 @@ def _define_spans(module: Module) -> None:
             f.store("i64", value, span, field)
         count.set(f.add(count.get(), "1"))
 
-    with f.count(f.load("i64", plan, Plan.LEAVES)) as leaf:
+    with f.count(f.load("i64", plan, EntryPlan.LEAVES)) as leaf:
         kind = f.load("i64", _node(f, leaf), NodeRecord.KIND)
-        is_array = f.or_(f.icmp("eq", kind, str(int(Node.ARRAY))), f.icmp("eq", kind, str(int(Node.FOREIGN))), "i1")
+        is_array = f.or_(
+            f.icmp("eq", kind, str(int(PlanNode.ARRAY))), f.icmp("eq", kind, str(int(PlanNode.FOREIGN))), "i1"
+        )
         with f.if_(is_array):
             start, end = _bounds(f, leaf, f.load("i64", f.at(sizes, leaf, "i64")))
             with f.if_(f.icmp("ne", start, end)):
                 add(start, end, leaf)
-    captured = f.load("ptr", version, Version.CAPTURED_SPANS)
-    with f.count(f.load("i64", version, Version.CAPTURED_SPAN_COUNT)) as number:
+    captured = f.load("ptr", version, EntryVersion.CAPTURED_SPANS)
+    with f.count(f.load("i64", version, EntryVersion.CAPTURED_SPAN_COUNT)) as number:
         span = f.at(captured, f.mul(number, "16"))
         add(f.load("i64", span), f.load("i64", span, 8), "-1")
     arguments = [("ptr", first), ("i64", count.get()), ("i64", str(Span.BYTES)), ("ptr", "@earlier")]
@@ -140,12 +142,12 @@ def _define_spans(module: Module) -> None:
     f.ret("i64", count.get())
 
 
-def _bounds(f: Function, leaf: str, item_size: str) -> tuple[str, str]:
+def _bounds(f: FunctionBuilder, leaf: str, item_size: str) -> tuple[str, str]:
     """The first byte of an array and the one after its last; twice the same for an array without elements."""
-    tensor = f.at(f.load("ptr", "%frame", Frame.INPUTS), f.mul(leaf, str(Tensor.BYTES)))
-    data = f.cast("ptrtoint", f.load("ptr", tensor, Tensor.DATA), "ptr", "i64")
-    dims, strides = f.load("ptr", tensor, Tensor.DIMS), f.load("ptr", tensor, Tensor.STRIDES)
-    rank = f.cast("sext", f.load("i32", tensor, Tensor.RANK), "i32", "i64")
+    tensor = f.at(f.load("ptr", "%frame", EntryFrame.INPUTS), f.mul(leaf, str(TensorOffsets.BYTES)))
+    data = f.cast("ptrtoint", f.load("ptr", tensor, TensorOffsets.DATA), "ptr", "i64")
+    dims, strides = f.load("ptr", tensor, TensorOffsets.DIMS), f.load("ptr", tensor, TensorOffsets.STRIDES)
+    rank = f.cast("sext", f.load("i32", tensor, TensorOffsets.RANK), "i32", "i64")
     start, end, bytes = f.var("i64", data), f.var("i64", f.add(data, item_size)), f.var("i64", item_size)
     is_dense = f.is_null(strides)
     with f.count(rank) as axis:
@@ -169,18 +171,18 @@ def _define_give(module: Module) -> None:
     reuses, count, size = _reuses(f)
     candidates = f.var("i64", "0")
     # The holder's own, and one of this call's.
-    held = f.cast("trunc", f.add(f.load("i64", "%frame", Frame.HELD), "1"), "i64", "i32")
+    held = f.cast("trunc", f.add(f.load("i64", "%frame", EntryFrame.HELD), "1"), "i64", "i32")
     with f.count(count) as number:
         reuse = f.at(reuses, f.mul(number, str(size)))
         leaf, tensor = _leaf(f, reuse, ReuseRecord.LEAF)
-        plain = f.icmp("eq", f.load("i32", tensor, Tensor.TAG), "0", "i32")
-        is_array = f.icmp("eq", f.load("i64", _node(f, leaf), NodeRecord.KIND), str(int(Node.ARRAY)))
+        plain = f.icmp("eq", f.load("i32", tensor, TensorOffsets.TAG), "0", "i32")
+        is_array = f.icmp("eq", f.load("i64", _node(f, leaf), NodeRecord.KIND), str(int(PlanNode.ARRAY)))
         with f.if_(f.and_(plain, is_array, "i1")):
-            array = f.load("ptr", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
+            array = f.load("ptr", f.at(f.load("ptr", "%frame", EntryFrame.OBJECTS), leaf, "ptr"))
             is_held = f.icmp("ne", f.load("i64", reuse, ReuseRecord.DONATED), "-1")
             references = f.select(is_held, held, "0", "i32")
             with f.if_(f.call("i1", "@is_own", [("ptr", array), ("i32", references)])):
-                f.store("i32", str(Tag.GIVEN), tensor, Tensor.TAG)
+                f.store("i32", str(Tag.GIVEN), tensor, TensorOffsets.TAG)
                 candidates.set(f.add(candidates.get(), "1"))
     with f.if_(f.icmp("eq", candidates.get(), "0")):
         f.ret()
@@ -188,18 +190,18 @@ def _define_give(module: Module) -> None:
     given = f.var("i64", "0")
     with f.count(count) as number:
         _, tensor = _leaf(f, f.at(reuses, f.mul(number, str(size))), ReuseRecord.LEAF)
-        tag = f.load("i32", tensor, Tensor.TAG)
+        tag = f.load("i32", tensor, TensorOffsets.TAG)
         given.set(f.add(given.get(), f.cast("zext", f.icmp("eq", tag, str(Tag.GIVEN), "i32"), "i1", "i64")))
-    f.store("i64", given.get(), "%frame", Frame.GIVEN)
+    f.store("i64", given.get(), "%frame", EntryFrame.GIVEN)
     f.ret()
 
 
-def _refuse_shared(f: Function) -> None:
+def _refuse_shared(f: FunctionBuilder) -> None:
     """Take the tag from inputs whose memory another array of the call shares.
 
     Of two spans that overlap one is the span that reaches furthest so far, or both overlap with it.
     """
-    spans = f.load("ptr", "%frame", Frame.SPANS)
+    spans = f.load("ptr", "%frame", EntryFrame.SPANS)
     count = f.call("i64", "@spans", [("ptr", "%frame")])
     reach, before = f.var("i64", "0"), f.var("i64", "-1")
     with f.count(count) as number:
@@ -208,9 +210,9 @@ def _refuse_shared(f: Function) -> None:
         with f.if_(f.icmp("ult", start, reach.get())):
             for one in (before.get(), leaf):
                 with f.if_(f.icmp("ne", one, "-1")):
-                    tensor = f.at(f.load("ptr", "%frame", Frame.INPUTS), f.mul(one, str(Tensor.BYTES)))
-                    with f.if_(f.icmp("eq", f.load("i32", tensor, Tensor.TAG), str(Tag.GIVEN), "i32")):
-                        f.store("i32", "0", tensor, Tensor.TAG)
+                    tensor = f.at(f.load("ptr", "%frame", EntryFrame.INPUTS), f.mul(one, str(TensorOffsets.BYTES)))
+                    with f.if_(f.icmp("eq", f.load("i32", tensor, TensorOffsets.TAG), str(Tag.GIVEN), "i32")):
+                        f.store("i32", "0", tensor, TensorOffsets.TAG)
         with f.if_(f.icmp("ugt", end, reach.get())):
             reach.set(end)
             before.set(leaf)
@@ -255,12 +257,12 @@ def _define_take_out(module: Module) -> None:
     f.ret()
 
 
-def _held(f: Function, records: str, number: str, size: int) -> tuple[str, str, str, str]:
+def _held(f: FunctionBuilder, records: str, number: str, size: int) -> tuple[str, str, str, str]:
     """A DonatedRecord, the frame's place for its array; for a holder moreover itself, and its slot for the array."""
     record = f.at(records, f.mul(number, str(size)))
-    place = f.at(f.load("ptr", "%frame", Frame.TAKEN_OUT), number, "ptr")
+    place = f.at(f.load("ptr", "%frame", EntryFrame.TAKEN_OUT), number, "ptr")
     leaf = f.load("i64", record, DonatedRecord.LEAF)
-    holder = f.load("ptr", f.at(f.load("ptr", "%frame", Frame.HOLDERS), leaf, "ptr"))
+    holder = f.load("ptr", f.at(f.load("ptr", "%frame", EntryFrame.HOLDERS), leaf, "ptr"))
     host = f.load("ptr", _node(f, leaf), NodeRecord.HOST)
     where = f.var("i64", "0")
     with f.if_(f.icmp("ne", host, "null", "ptr")):
@@ -275,17 +277,17 @@ def _define_take(module: Module) -> None:
     memory all the same.
     """
     f = module.function("take", "i1", [("ptr", "frame"), ("ptr", "outputs")], exported=False)
-    outputs = f.load("ptr", f.load("ptr", "%frame", Frame.VERSION), Version.OUTPUTS)
+    outputs = f.load("ptr", f.load("ptr", "%frame", EntryFrame.VERSION), EntryVersion.OUTPUTS)
     reuses, count, size = _reuses(f)
     with f.count(count) as number:
         reuse = f.at(reuses, f.mul(number, str(size)))
         output = f.load("i64", reuse, ReuseRecord.OUTPUT)
-        slot = f.at(f.load("ptr", "%frame", Frame.RESULTS), output, "ptr")
+        slot = f.at(f.load("ptr", "%frame", EntryFrame.RESULTS), output, "ptr")
         with f.if_(f.is_null(f.load("ptr", slot))):
             leaf, input = _leaf(f, reuse, ReuseRecord.LEAF)
-            array = f.load("ptr", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
-            result = f.at("%outputs", f.mul(output, str(Tensor.BYTES)))
-            rank, dims = f.load("i32", result, Tensor.RANK), f.load("ptr", result, Tensor.DIMS)
+            array = f.load("ptr", f.at(f.load("ptr", "%frame", EntryFrame.OBJECTS), leaf, "ptr"))
+            result = f.at("%outputs", f.mul(output, str(TensorOffsets.BYTES)))
+            rank, dims = f.load("i32", result, TensorOffsets.RANK), f.load("ptr", result, TensorOffsets.DIMS)
             same = f.var("i1", f.icmp("eq", rank, f.load("i32", array, PyObjects.ARRAY_NDIM), "i32"))
             with f.if_(same.get()), f.count(f.cast("sext", rank, "i32", "i64")) as axis:
                 own = f.load("i64", f.at(f.load("ptr", array, PyObjects.ARRAY_DIMS), axis, "i64"))
@@ -296,7 +298,7 @@ def _define_take(module: Module) -> None:
             with f.if_(f.icmp("eq", same.get(), "false", "i1")):
                 descr = f.load("ptr", f.at(outputs, f.mul(output, str(OutputRecord.BYTES))), OutputRecord.DESCR)
                 hold(f, descr)
-                data = f.load("ptr", input, Tensor.DATA)
+                data = f.load("ptr", input, TensorOffsets.DATA)
                 place = [("ptr", dims), ("ptr", "null"), ("ptr", data)]
                 view = f.call("ptr", "@over", [("ptr", descr), ("i32", rank), *place, ("ptr", array)])
                 f.store("ptr", view, slot)
@@ -322,7 +324,7 @@ def _define_use_up(module: Module) -> None:
             drop(f, holder)
         with f.if_(f.and_(f.is_null(f.load("ptr", record, DonatedRecord.LABEL)), good.get(), "i1")):
             leaf = f.load("i64", record, DonatedRecord.LEAF)
-            object = f.load("ptr", f.at(f.load("ptr", "%frame", Frame.OBJECTS), leaf, "ptr"))
+            object = f.load("ptr", f.at(f.load("ptr", "%frame", EntryFrame.OBJECTS), leaf, "ptr"))
             answer = call_method(f, object, "str_delete")
             drop(f, answer)
             with f.if_(f.is_null(answer)):
@@ -336,10 +338,10 @@ def _define_failed(module: Module) -> None:
     It may where nothing has been written to the arguments, and no device has failed.
     """
     f = module.function("failed", "i1", [("ptr", "frame")], exported=False)
-    function = f.load("ptr", f.load("ptr", "%frame", Frame.VERSION), Version.FAILED)
+    function = f.load("ptr", f.load("ptr", "%frame", EntryFrame.VERSION), EntryVersion.FAILED)
     arguments = f.stack("[4 x ptr]")
-    inputs = f.load("ptr", "%frame", Frame.INPUTS)
-    for number, pointer in enumerate((f.at("%frame", Frame.SITE), inputs), 1):
+    inputs = f.load("ptr", "%frame", EntryFrame.INPUTS)
+    for number, pointer in enumerate((f.at("%frame", EntryFrame.SITE), inputs), 1):
         made = call(f, "ptr", "PyLong_FromVoidPtr", [("ptr", pointer)])
         f.store("ptr", made, arguments, 8 * number)
     first = f.at(arguments, 8)
@@ -354,6 +356,6 @@ def _define_failed(module: Module) -> None:
         answer.set(call(f, "ptr", "PyObject_Vectorcall", given))
     for number in (1, 2):
         drop(f, f.load("ptr", arguments, 8 * number))
-    call(f, "void", "PyMem_RawFree", [("ptr", f.load("ptr", "%frame", Frame.VALUES))])
+    call(f, "void", "PyMem_RawFree", [("ptr", f.load("ptr", "%frame", EntryFrame.VALUES))])
     drop(f, answer.get())
     f.ret("i1", f.icmp("ne", answer.get(), "null", "ptr"))

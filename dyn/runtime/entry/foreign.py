@@ -6,10 +6,21 @@ are copied, and NumPy's arrays, which may have changed meanwhile, are described 
 
 from __future__ import annotations
 
-from dyn.lower.native import Function, Module
+from dyn.lower.native import FunctionBuilder, Module
 from dyn.runtime.entry.api import address, call, call_method, drop, hold
 from dyn.runtime.entry.arguments import describe, room_of, tag
-from dyn.runtime.entry.layout import ANY, Buffer, DLTensor, Frame, HostRecord, Node, NodeRecord, Plan, Reader, Tag
+from dyn.runtime.entry.layout import (
+    ANY,
+    ArrayReader,
+    DLTensor,
+    EntryFrame,
+    EntryPlan,
+    HostRecord,
+    NodeRecord,
+    PlanNode,
+    PyBuffer,
+    Tag,
+)
 
 
 def define_foreign(module: Module) -> None:
@@ -19,39 +30,39 @@ def define_foreign(module: Module) -> None:
     _define_dlpack(module)
     _define_buffer(module)
     f = module.function("read_all", "i1", [("ptr", "frame")], exported=False)
-    plan = f.load("ptr", "%frame", Frame.PLAN)
-    leaves, records = f.load("i64", plan, Plan.LEAVES), f.load("ptr", plan, Plan.RECORDS)
-    objects = f.load("ptr", "%frame", Frame.OBJECTS)
-    buffers = f.load("ptr", "%frame", Frame.BUFFERS)
-    with f.count(f.load("i64", plan, Plan.FOREIGN)) as number:
-        f.store("ptr", "null", f.at(buffers, f.mul(number, str(Buffer.BYTES))), Buffer.OBJECT)
+    plan = f.load("ptr", "%frame", EntryFrame.PLAN)
+    leaves, records = f.load("i64", plan, EntryPlan.LEAVES), f.load("ptr", plan, EntryPlan.RECORDS)
+    objects = f.load("ptr", "%frame", EntryFrame.OBJECTS)
+    buffers = f.load("ptr", "%frame", EntryFrame.BUFFERS)
+    with f.count(f.load("i64", plan, EntryPlan.FOREIGN)) as number:
+        f.store("ptr", "null", f.at(buffers, f.mul(number, str(PyBuffer.BYTES))), PyBuffer.OBJECT)
     f.call("void", "@hold_leaves", [("ptr", "%frame")])
     buffer = f.var("ptr", buffers)
-    f.store("i64", "0", "%frame", Frame.TAGGED)
-    for node in (Node.FOREIGN, Node.ARRAY):
+    f.store("i64", "0", "%frame", EntryFrame.TAGGED)
+    for node in (PlanNode.FOREIGN, PlanNode.ARRAY):
         with f.count(leaves) as leaf:
             record = f.load("ptr", f.at(records, leaf, "ptr"))
             with f.if_(f.icmp("eq", f.load("i64", record, NodeRecord.KIND), str(int(node)))):
                 object = f.load("ptr", f.at(objects, leaf, "ptr"))
                 arguments = [("ptr", object), ("ptr", record), ("ptr", "%frame")]
-                if node is Node.ARRAY:
+                if node is PlanNode.ARRAY:
                     good = f.call("i1", "@ndarray", arguments)
                     f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")
                 else:
                     _read(f, record, arguments, buffer.get())
-                    buffer.set(f.at(buffer.get(), Buffer.BYTES))
+                    buffer.set(f.at(buffer.get(), PyBuffer.BYTES))
     f.ret("i1", "true")
 
 
-def _read(f: Function, record: str, arguments: list[tuple[str, str]], buffer: str) -> None:
+def _read(f: FunctionBuilder, record: str, arguments: list[tuple[str, str]], buffer: str) -> None:
     reader = f.load("i64", f.load("ptr", record, NodeRecord.HOST), HostRecord.READER)
     good = f.var("i1", "false")
-    branch = f.if_else(f.icmp("eq", reader, str(int(Reader.DLPACK))))
+    branch = f.if_else(f.icmp("eq", reader, str(int(ArrayReader.DLPACK))))
     with branch.then():
         good.set(f.call("i1", "@dlpack", arguments))
     with branch.otherwise():
         (_, object), *_ = arguments
-        by_array = f.icmp("eq", reader, str(int(Reader.ARRAY)))
+        by_array = f.icmp("eq", reader, str(int(ArrayReader.ARRAY)))
         source = f.var("ptr", object)
         with f.if_(by_array):
             source.set(call_method(f, object, "str___array__"))
@@ -68,18 +79,18 @@ def _define_hold_leaves(module: Module) -> None:
     """``void hold_leaves(frame)``, and ``void drop_leaves(frame)`` for what was held."""
     for name, change in (("hold_leaves", hold), ("drop_leaves", drop)):
         f = module.function(name, "void", [("ptr", "frame")], exported=False)
-        is_held = f.icmp("ne", f.load("i64", "%frame", Frame.HELD), "0")
+        is_held = f.icmp("ne", f.load("i64", "%frame", EntryFrame.HELD), "0")
         done = is_held if change is hold else f.icmp("eq", is_held, "false", "i1")
         with f.if_(done):
             f.ret()
-        f.store("i64", str(int(change is hold)), "%frame", Frame.HELD)
-        objects = f.load("ptr", "%frame", Frame.OBJECTS)
-        with f.count(f.load("i64", f.load("ptr", "%frame", Frame.PLAN), Plan.LEAVES)) as leaf:
+        f.store("i64", str(int(change is hold)), "%frame", EntryFrame.HELD)
+        objects = f.load("ptr", "%frame", EntryFrame.OBJECTS)
+        with f.count(f.load("i64", f.load("ptr", "%frame", EntryFrame.PLAN), EntryPlan.LEAVES)) as leaf:
             change(f, f.load("ptr", f.at(objects, leaf, "ptr")))
         f.ret()
 
 
-def _copy_sizes(f: Function, record: str, dims: str) -> str:
+def _copy_sizes(f: FunctionBuilder, record: str, dims: str) -> str:
     """Sizes in the frame. Returns where; gives up where they are not those that are wanted."""
     rank, room = f.load("i64", record, NodeRecord.COUNT), room_of(f, record)
     with f.count(rank) as axis:
@@ -117,14 +128,14 @@ def _define_dlpack(module: Module) -> None:
     with f.if_(requires_grad(f, "%object")):
         f.ret_if(computes_gradients(f, host), "i1", "false")
     on_device = f.icmp("ne", f.load("ptr", host, HostRecord.DEVICE), "null", "ptr")
-    unknown = f.icmp("eq", f.load("i64", "%frame", Frame.ASKED), "0")
+    unknown = f.icmp("eq", f.load("i64", "%frame", EntryFrame.ASKED), "0")
     with f.if_(f.and_(on_device, unknown, "i1")):
         current = call(f, "ptr", "PyObject_CallNoArgs", [("ptr", f.load("ptr", host, HostRecord.CURRENT))])
         f.ret_if(f.is_null(current), "i1", "false")
         same = f.call("i1", "@on_stream", [("ptr", "%frame"), ("ptr", current)])
         drop(f, current)
         f.ret_if(f.icmp("eq", same, "false", "i1"), "i1", "false")
-        f.store("i64", "1", "%frame", Frame.ASKED)
+        f.store("i64", "1", "%frame", EntryFrame.ASKED)
     wanted, count = f.load("i64", "%record", NodeRecord.VALUE), f.load("i64", "%record", NodeRecord.COUNT)
     tensor = read_tensor(f, "%object", host, wanted, count)
     rank = f.load("i32", tensor, DLTensor.RANK)
@@ -155,18 +166,18 @@ def _define_dlpack(module: Module) -> None:
     f.ret("i1", "true")
 
 
-def requires_grad(f: Function, object: str) -> str:
+def requires_grad(f: FunctionBuilder, object: str) -> str:
     """Whether a tensor requires a gradient; gives up where it does not say."""
     answer = call(f, "ptr", "PyObject_GetAttr", [("ptr", object), ("ptr", address(f, "str_requires_grad"))])
     return _is_true(f, answer)
 
 
-def computes_gradients(f: Function, host: str) -> str:
+def computes_gradients(f: FunctionBuilder, host: str) -> str:
     """Whether PyTorch computes gradients now; gives up where it does not say."""
     return _is_true(f, call(f, "ptr", "PyObject_CallNoArgs", [("ptr", f.load("ptr", host, HostRecord.GRADIENTS))]))
 
 
-def _is_true(f: Function, answer: str) -> str:
+def _is_true(f: FunctionBuilder, answer: str) -> str:
     """An answer that is True or False, which are of those objects that never go away; gives up where it is neither."""
     f.ret_if(f.is_null(answer), "i1", "false")
     drop(f, answer)
@@ -175,7 +186,7 @@ def _is_true(f: Function, answer: str) -> str:
     return true
 
 
-def read_tensor(f: Function, object: str, host: str, kind: str, rank: str) -> str:
+def read_tensor(f: FunctionBuilder, object: str, host: str, kind: str, rank: str) -> str:
     """A DLTensor with what a plain tensor is; gives up where it is not of the dtype, rank and place, and where its
     dispatch keys have it computed with in another way than by its memory."""
     impl = f.load("ptr", f.at(object, f.load("i64", host, HostRecord.IMPL)))
@@ -192,7 +203,7 @@ def read_tensor(f: Function, object: str, host: str, kind: str, rank: str) -> st
     return tensor
 
 
-def _is_aligned(f: Function, data: str) -> str:
+def _is_aligned(f: FunctionBuilder, data: str) -> str:
     """Whether an address is a multiple of a number's bytes, which are a power of two."""
     mask = f.sub(f.load("i64", "%record", NodeRecord.UNIT), "1")
     return f.icmp("eq", f.and_(f.cast("ptrtoint", data, "ptr", "i64"), mask), "0")
@@ -219,16 +230,16 @@ def _define_buffer(module: Module) -> None:
         good.set(f.and_(good.get(), f.icmp("eq", found, wanted, "ptr"), "i1"))
     drop(f, aval)
     f.ret_if(f.icmp("eq", good.get(), "false", "i1"), "i1", "false")
-    arguments = [("ptr", "%source"), ("ptr", "%buffer"), ("i32", str(Buffer.SIMPLE_DIMS))]
+    arguments = [("ptr", "%source"), ("ptr", "%buffer"), ("i32", str(PyBuffer.SIMPLE_DIMS))]
     with f.if_(f.icmp("ne", call(f, "i32", "PyObject_GetBuffer", arguments), "0", "i32")):
-        f.store("ptr", "null", "%buffer", Buffer.OBJECT)
+        f.store("ptr", "null", "%buffer", PyBuffer.OBJECT)
         f.ret("i1", "false")
-    rank = f.load("i32", "%buffer", Buffer.RANK)
+    rank = f.load("i32", "%buffer", PyBuffer.RANK)
     count = f.load("i64", "%record", NodeRecord.COUNT)
-    data = f.load("ptr", "%buffer", Buffer.DATA)
+    data = f.load("ptr", "%buffer", PyBuffer.DATA)
     good = f.icmp("eq", f.cast("sext", rank, "i32", "i64"), count)
     good = f.and_(good, _is_aligned(f, data), "i1")
     f.ret_if(f.icmp("eq", good, "false", "i1"), "i1", "false")
-    room = _copy_sizes(f, "%record", f.load("ptr", "%buffer", Buffer.DIMS))
+    room = _copy_sizes(f, "%record", f.load("ptr", "%buffer", PyBuffer.DIMS))
     describe(f, "%record", data, room, rank)
     f.ret("i1", "true")

@@ -52,13 +52,13 @@ FRESH = 0x501
 OWNDATA, WRITEABLE = 0x4, 0x400
 
 
-class Table:
+class EntryTable:
     """A call table. ``STATE`` is null, or a callable whose answer has to equal a plan's ``STATE``."""
 
     PLANS, SLOW, HITS, STATE, BYTES = 0, 8, 16, 24, 32
 
 
-class Plan:
+class EntryPlan:
     """A form of call. ``RECORDS`` are the addresses of the leaves' node records, ``FOREIGN`` how many of the leaves are
     read by functions of other libraries, ``ROOM`` the words that the leaves' dims and strides take. From ``INPUTS`` on
     it says how large a frame is: the most that any version needs. ``SPANS`` and ``DONATED`` are 0 where no version
@@ -77,7 +77,7 @@ class StaticRecord:
     ARGUMENT, OBJECT, EQUAL, BYTES = 0, 8, 16, 24
 
 
-class Node(IntEnum):
+class PlanNode(IntEnum):
     """Opcodes of a plan: the kind of item that is expected next in the container that is being walked."""
 
     END = 0
@@ -120,7 +120,7 @@ class NodeRecord:
 ANY, NOT_ZERO = -1, -2
 
 
-class Reader(IntEnum):
+class ArrayReader(IntEnum):
     """Ways to read an array's memory, shape and dtype."""
 
     #: The entry knows where NumPy's arrays keep what they have. No record says so.
@@ -173,7 +173,7 @@ DEPTH = 24
 MOST_ORDERED = 8
 
 
-class Version:
+class EntryVersion:
     """A compiled program."""
 
     NEXT, GUARDS, RUN, CONTEXT, RUNTIME = 0, 8, 16, 24, 32
@@ -282,8 +282,8 @@ class OutputRecord:
 
     With ``MAKE``, the address of DLPack's ``int (DLManagedTensorVersioned*, PyObject**)``, it is made by that, of dtype
     ``TYPE`` (DLPack's word). With ``WRAP`` it is what that callable makes of the ndarray; with ``HOLDER``, the record
-    of a type that is read by a HOLDER, a new object of that type which holds it. ``Version.WRAPS`` says that there are
-    such. ``PUT`` says how to do what ``WRAP`` would, where that has met the shape.
+    of a type that is read by a HOLDER, a new object of that type which holds it. ``EntryVersion.WRAPS`` says that there
+    are such. ``PUT`` says how to do what ``WRAP`` would, where that has met the shape.
     """
 
     DESCR, ITEM_SIZE, RANK, MAKE, TYPE, WRAP, HOLDER, PUT, BYTES = 0, 8, 16, 24, 32, 40, 48, 56, 64
@@ -333,14 +333,14 @@ class DLTensor:
     CPU = 1  # the kind; its number is 0
 
 
-class Buffer:
+class PyBuffer:
     """CPython's ``Py_buffer``. ``SIMPLE_DIMS`` asks for sizes and for elements row by row (``PyBUF_ND``)."""
 
     DATA, OBJECT, LENGTH, ITEM_SIZE, RANK, DIMS, BYTES = 0, 8, 16, 24, 36, 48, 80
     SIMPLE_DIMS = 8
 
 
-class Frame:
+class EntryFrame:
     """A call in progress: after these words come the runtime table, then the arrays that the plan sizes."""
 
     PLAN, VERSION, WORK, THREAD, RESULTS, OBJECTS, INPUTS, ALLOC = 0, 8, 16, 24, 32, 40, 48, 56

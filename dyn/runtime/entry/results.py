@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dyn.lower.abi import Tensor
-from dyn.lower.native import Function, Module
+from dyn.lower.abi import TensorOffsets
+from dyn.lower.native import FunctionBuilder, Module
 from dyn.runtime.entry.api import address, call, drop, hold
+from dyn.runtime.entry.axis_order import result_layout
 from dyn.runtime.entry.layout import (
     FRESH,
     RELEASE_BYTES,
@@ -15,15 +16,14 @@ from dyn.runtime.entry.layout import (
     Build,
     BuildRecord,
     DLTensor,
-    Frame,
+    EntryFrame,
+    EntryPlan,
+    EntryVersion,
     HostRecord,
     OutputRecord,
-    Plan,
     PutRecord,
     PyObjects,
-    Version,
 )
-from dyn.runtime.entry.order import result_layout
 from dyn.runtime.limits import BLOCK_NAME
 
 
@@ -48,13 +48,15 @@ def _define_alloc(module: Module) -> None:
     """
     f = module.function("entry_alloc", "ptr", [("ptr", "rt"), ("i64", "bytes")], exported=False)
     frame = f.load("ptr", "%rt")
-    f.store("i64", f.add(f.load("i64", frame, Frame.WORK), "%bytes"), frame, Frame.WORK)
+    f.store("i64", f.add(f.load("i64", frame, EntryFrame.WORK), "%bytes"), frame, EntryFrame.WORK)
     ready = f.and_(
-        f.icmp("sle", f.load("i64", frame, Frame.PENDING), "0"), f.is_null(f.load("ptr", frame, Frame.THREAD)), "i1"
+        f.icmp("sle", f.load("i64", frame, EntryFrame.PENDING), "0"),
+        f.is_null(f.load("ptr", frame, EntryFrame.THREAD)),
+        "i1",
     )
     with f.if_(ready):
         f.call("void", "@let_go", [("ptr", frame)])
-    f.ret("ptr", f.call("ptr", f.load("ptr", frame, Frame.ALLOC), [("ptr", "%rt"), ("i64", "%bytes")]))
+    f.ret("ptr", f.call("ptr", f.load("ptr", frame, EntryFrame.ALLOC), [("ptr", "%rt"), ("i64", "%bytes")]))
 
 
 def _define_fail(module: Module) -> None:
@@ -65,19 +67,19 @@ def _define_fail(module: Module) -> None:
     params = [("ptr", "rt"), ("i32", "site"), ("i32", "count"), ("ptr", "values")]
     f = module.function("entry_fail", "void", params, exported=False)
     frame = f.load("ptr", "%rt")
-    with f.if_(f.icmp("eq", f.load("i64", frame, Frame.GIVEN), "0")):
+    with f.if_(f.icmp("eq", f.load("i64", frame, EntryFrame.GIVEN), "0")):
         f.ret()
     keep_failure(f, frame)
     f.ret()
 
 
-def keep_failure(f: Function, frame: str) -> None:
+def keep_failure(f: FunctionBuilder, frame: str) -> None:
     """Write the failed check down that the runtime table's ``fail`` is told."""
     count = f.cast("sext", "%count", "i32", "i64")
-    f.store("i64", f.cast("sext", "%site", "i32", "i64"), frame, Frame.SITE)
-    f.store("i64", count, frame, Frame.VALUE_COUNT)
+    f.store("i64", f.cast("sext", "%site", "i32", "i64"), frame, EntryFrame.SITE)
+    f.store("i64", count, frame, EntryFrame.VALUE_COUNT)
     kept = call(f, "ptr", "PyMem_RawMalloc", [("i64", f.mul(count, "8"))])
-    f.store("ptr", kept, frame, Frame.VALUES)
+    f.store("ptr", kept, frame, EntryFrame.VALUES)
     with f.if_(f.icmp("ne", kept, "null", "ptr")), f.count(count) as number:
         f.store("i64", f.load("i64", f.at("%values", number, "i64")), f.at(kept, number, "i64"))
 
@@ -101,7 +103,9 @@ def _define_new_array(module: Module, block_name: str) -> None:
     f = module.function("new_array", "ptr", params, exported=False, inline=True)
     descr = f.load("ptr", "%record", OutputRecord.DESCR)
     rank = f.cast("trunc", f.load("i64", "%record", OutputRecord.RANK), "i64", "i32")
-    many = f.icmp("sge", f.load("i64", f.load("ptr", "%frame", Frame.VERSION), Version.OUTPUT_COUNT), str(SHARED_COUNT))
+    many = f.icmp(
+        "sge", f.load("i64", f.load("ptr", "%frame", EntryFrame.VERSION), EntryVersion.OUTPUT_COUNT), str(SHARED_COUNT)
+    )
     with f.if_(f.and_(many, f.icmp("ule", "%bytes", str(SHARED_BYTES)), "i1")):
         f.ret("ptr", f.call("ptr", "@new_shared", [(type, f"%{name}") for type, name in params]))
     block = f.var("ptr", "null")
@@ -126,7 +130,7 @@ def _define_new_array(module: Module, block_name: str) -> None:
     f.ret("ptr", f.call("ptr", "@over", arguments))
 
 
-def _block_capsule(f: Function, block: str, block_name: str) -> str:
+def _block_capsule(f: FunctionBuilder, block: str, block_name: str) -> str:
     """A capsule that gives a block back; null, and the block is free, where there is no memory."""
     capsule = call(f, "ptr", "PyCapsule_New", [("ptr", block), ("ptr", block_name), ("ptr", "@release_block")])
     with f.if_(f.is_null(capsule)):
@@ -159,18 +163,18 @@ def _define_over(module: Module, block_name: str) -> None:
     params = [("ptr", "frame"), ("ptr", "record"), ("ptr", "dims"), ("ptr", "strides"), ("i64", "bytes")]
     f = module.function("new_shared", "ptr", params, exported=False)
     needed = f.and_(f.add("%bytes", "64"), "-64")  # nobody's elements start where another's end
-    with f.if_(f.icmp("slt", f.load("i64", "%frame", Frame.SHARED_LEFT), needed)):
+    with f.if_(f.icmp("slt", f.load("i64", "%frame", EntryFrame.SHARED_LEFT), needed)):
         block = call(f, "ptr", "dyn_block_alloc", [("i64", str(SHARED_BLOCK))])
         f.ret_if(f.is_null(block), "ptr", "null")
         capsule = _block_capsule(f, block, block_name)
         f.ret_if(f.is_null(capsule), "ptr", "null")
-        drop(f, f.load("ptr", "%frame", Frame.SHARED_CAPSULE))
-        f.store("ptr", block, "%frame", Frame.SHARED)
-        f.store("i64", str(SHARED_BLOCK), "%frame", Frame.SHARED_LEFT)
-        f.store("ptr", capsule, "%frame", Frame.SHARED_CAPSULE)
-    data, capsule = f.load("ptr", "%frame", Frame.SHARED), f.load("ptr", "%frame", Frame.SHARED_CAPSULE)
-    f.store("ptr", f.at(data, needed), "%frame", Frame.SHARED)
-    f.store("i64", f.sub(f.load("i64", "%frame", Frame.SHARED_LEFT), needed), "%frame", Frame.SHARED_LEFT)
+        drop(f, f.load("ptr", "%frame", EntryFrame.SHARED_CAPSULE))
+        f.store("ptr", block, "%frame", EntryFrame.SHARED)
+        f.store("i64", str(SHARED_BLOCK), "%frame", EntryFrame.SHARED_LEFT)
+        f.store("ptr", capsule, "%frame", EntryFrame.SHARED_CAPSULE)
+    data, capsule = f.load("ptr", "%frame", EntryFrame.SHARED), f.load("ptr", "%frame", EntryFrame.SHARED_CAPSULE)
+    f.store("ptr", f.at(data, needed), "%frame", EntryFrame.SHARED)
+    f.store("i64", f.sub(f.load("i64", "%frame", EntryFrame.SHARED_LEFT), needed), "%frame", EntryFrame.SHARED_LEFT)
     descr = f.load("ptr", "%record", OutputRecord.DESCR)
     hold(f, descr)
     hold(f, capsule)
@@ -236,7 +240,7 @@ def _define_new_tensor(module: Module) -> None:
     f.ret("ptr", made)
 
 
-def size_in_bytes(f: Function, dims: str, rank: str, item_size: str) -> str:
+def size_in_bytes(f: FunctionBuilder, dims: str, rank: str, item_size: str) -> str:
     """Bytes of an array. The host program has refused those that pass 2^63."""
     bytes = f.var("i64", item_size)
     with f.count(rank) as axis:
@@ -250,31 +254,33 @@ def _define_let_go(module: Module) -> None:
     Other threads may then change the containers that the arrays came in, so each array is held.
     """
     f = module.function("let_go", "void", [("ptr", "frame")], exported=False)
-    plan = f.load("ptr", "%frame", Frame.PLAN)
-    leaves = f.load("i64", plan, Plan.LEAVES)
-    inputs = f.load("ptr", "%frame", Frame.INPUTS)
-    sizes = f.load("ptr", plan, Plan.ITEM_SIZES)
-    work = f.var("i64", f.load("i64", "%frame", Frame.WORK))
+    plan = f.load("ptr", "%frame", EntryFrame.PLAN)
+    leaves = f.load("i64", plan, EntryPlan.LEAVES)
+    inputs = f.load("ptr", "%frame", EntryFrame.INPUTS)
+    sizes = f.load("ptr", plan, EntryPlan.ITEM_SIZES)
+    work = f.var("i64", f.load("i64", "%frame", EntryFrame.WORK))
     with f.count(leaves) as leaf:
-        tensor = f.at(inputs, f.mul(leaf, str(Tensor.BYTES)))
-        rank = f.cast("sext", f.load("i32", tensor, Tensor.RANK), "i32", "i64")
-        size = size_in_bytes(f, f.load("ptr", tensor, Tensor.DIMS), rank, f.load("i64", f.at(sizes, leaf, "i64")))
+        tensor = f.at(inputs, f.mul(leaf, str(TensorOffsets.BYTES)))
+        rank = f.cast("sext", f.load("i32", tensor, TensorOffsets.RANK), "i32", "i64")
+        size = size_in_bytes(
+            f, f.load("ptr", tensor, TensorOffsets.DIMS), rank, f.load("i64", f.at(sizes, leaf, "i64"))
+        )
         work.set(f.add(work.get(), size))
     with f.if_(f.icmp("slt", work.get(), str(RELEASE_BYTES))):
         f.ret()
     f.call("void", "@hold_leaves", [("ptr", "%frame")])
-    f.store("ptr", call(f, "ptr", "PyEval_SaveThread", []), "%frame", Frame.THREAD)
+    f.store("ptr", call(f, "ptr", "PyEval_SaveThread", []), "%frame", EntryFrame.THREAD)
     f.ret()
 
 
 def _define_take_back(module: Module) -> None:
     """``void take_back(frame)``: have the GIL again, where ``let_go`` released it. Nothing where it did not."""
     f = module.function("take_back", "void", [("ptr", "frame")], exported=False)
-    thread = f.load("ptr", "%frame", Frame.THREAD)
+    thread = f.load("ptr", "%frame", EntryFrame.THREAD)
     with f.if_(f.is_null(thread)):
         f.ret()
     call(f, "void", "PyEval_RestoreThread", [("ptr", thread)])
-    f.store("ptr", "null", "%frame", Frame.THREAD)
+    f.store("ptr", "null", "%frame", EntryFrame.THREAD)
     f.ret()
 
 
@@ -284,10 +290,10 @@ def _define_alloc_output(module: Module) -> None:
     frame = f.load("ptr", "%rt")
     # A program may ask for a result's memory that an argument has been given for.
     f.call("void", "@take_back", [("ptr", frame)])
-    version = f.load("ptr", frame, Frame.VERSION)
+    version = f.load("ptr", frame, EntryFrame.VERSION)
     number = f.cast("sext", "%number", "i32", "i64")
-    record = f.at(f.load("ptr", version, Version.OUTPUTS), f.mul(number, str(OutputRecord.BYTES)))
-    dims = f.load("ptr", "%tensor", Tensor.DIMS)
+    record = f.at(f.load("ptr", version, EntryVersion.OUTPUTS), f.mul(number, str(OutputRecord.BYTES)))
+    dims = f.load("ptr", "%tensor", TensorOffsets.DIMS)
     rank, item_size = f.load("i64", record, OutputRecord.RANK), f.load("i64", record, OutputRecord.ITEM_SIZE)
     bytes = size_in_bytes(f, dims, rank, item_size)
     place = f.stack("ptr")
@@ -304,10 +310,10 @@ def _define_alloc_output(module: Module) -> None:
         made = f.call("ptr", "@new_tensor", [*arguments, ("ptr", place)])
         f.ret_if(f.is_null(made), "ptr", "null")
         array.set(made)
-    f.store("ptr", array.get(), f.at(f.load("ptr", frame, Frame.RESULTS), number, "ptr"))
-    f.store("i64", f.add(f.load("i64", frame, Frame.WORK), bytes), frame, Frame.WORK)
-    pending = f.add(f.load("i64", frame, Frame.PENDING), "-1")
-    f.store("i64", pending, frame, Frame.PENDING)
+    f.store("ptr", array.get(), f.at(f.load("ptr", frame, EntryFrame.RESULTS), number, "ptr"))
+    f.store("i64", f.add(f.load("i64", frame, EntryFrame.WORK), bytes), frame, EntryFrame.WORK)
+    pending = f.add(f.load("i64", frame, EntryFrame.PENDING), "-1")
+    f.store("i64", pending, frame, EntryFrame.PENDING)
     with f.if_(f.icmp("sle", pending, "0")):
         f.call("void", "@let_go", [("ptr", frame)])
     f.ret("ptr", f.load("ptr", place))
@@ -355,8 +361,8 @@ def define_wrap(module: Module) -> None:
     """``i1 wrap(version, results)``: arrays of the library that results are of, in their places; or an exception."""
     _define_put(module)
     f = module.function("wrap", "i1", [("ptr", "version"), ("ptr", "results")], exported=False)
-    records = f.load("ptr", "%version", Version.OUTPUTS)
-    with f.count(f.load("i64", "%version", Version.OUTPUT_COUNT)) as number:
+    records = f.load("ptr", "%version", EntryVersion.OUTPUTS)
+    with f.count(f.load("i64", "%version", EntryVersion.OUTPUT_COUNT)) as number:
         record = f.at(records, f.mul(number, str(OutputRecord.BYTES)))
         wrap = f.load("ptr", record, OutputRecord.WRAP)
         with f.if_(f.icmp("ne", wrap, "null", "ptr")):

@@ -23,7 +23,7 @@ from dyn.shapes import Dim
 
 
 @record()
-class Blocking:
+class ThreadBlocking:
     """A block's tile of results: ``rows`` × ``columns``, of which each thread has ``tile``.
 
     ``depth`` steps of the contracted axis are in shared memory together, and ``parts`` threads share them for one tile,
@@ -52,24 +52,24 @@ _LOW, _MIDDLE = _staged(8, 1), _staged(4, 4)
 #: By bytes of an accumulator: for few rows, for some, and for many.
 _BLOCKINGS = {
     4: (
-        Blocking(8, 32, _LOW, depth=64, parts=8),
-        Blocking(32, 64, _MIDDLE, depth=16),
-        Blocking(128, 64, _staged(8, 8), depth=16),
+        ThreadBlocking(8, 32, _LOW, depth=64, parts=8),
+        ThreadBlocking(32, 64, _MIDDLE, depth=16),
+        ThreadBlocking(128, 64, _staged(8, 8), depth=16),
     ),
     8: (
-        Blocking(8, 32, _LOW, depth=32, parts=8),
-        Blocking(32, 64, _MIDDLE, depth=16),
-        Blocking(64, 64, _staged(8, 4), depth=8),
+        ThreadBlocking(8, 32, _LOW, depth=32, parts=8),
+        ThreadBlocking(32, 64, _MIDDLE, depth=16),
+        ThreadBlocking(64, 64, _staged(8, 4), depth=8),
     ),
 }
 
 
-def blocking(dtype: DType, tile: Tile) -> Blocking | None:
+def blocking(dtype: DType, tile: Tile) -> ThreadBlocking | None:
     """The blocking that has a tile of accumulators; None where the table has no such tile."""
     return next((found for found in _of(dtype) if found.tile == tile), None)
 
 
-def _of(dtype: DType) -> tuple[Blocking, Blocking, Blocking]:
+def _of(dtype: DType) -> tuple[ThreadBlocking, ThreadBlocking, ThreadBlocking]:
     """Blockings by the word that sums are computed in: 32 bits for what is narrower."""
     return _BLOCKINGS[max(dtype.itemsize, 4)]
 
@@ -89,7 +89,7 @@ def contract_schedules(
     """
     low, middle, high = _of(dtype)
 
-    def variant(of: Blocking, least: int, most: int | None, *, alike: bool = False) -> ContractVariant:
+    def variant(of: ThreadBlocking, least: int, most: int | None, *, alike: bool = False) -> ContractVariant:
         note = f"tiles of {of.rows}x{of.columns}"
         note += "" if most is None else f", at most {most} rows"
         return ContractVariant(of.tile, of.rows, of.columns, least, most, note, adds_alike=alike)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dyn.ir.opdef import OrderedReduction
+from dyn.ir.opdef import OrderedReductionLoops
 from dyn.ops.complex_parts import part_dtype
 from dyn.schedule.axes import Axis, AxisKind, axis
-from dyn.schedule.forms import Form, Schedule, launch_nest, unstretched_forms
 from dyn.schedule.join import join_launches
 from dyn.schedule.kernel import Role
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nests import loop_nest, stitch_nest
 from dyn.schedule.parts import InParts, Parts, in_parts
-from dyn.schedule.running import Running
+from dyn.schedule.running import RunningNests
 from dyn.schedule.scatter import Dealt, Scatters
 from dyn.schedule.sizes import Limits, LoopSchedule
+from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel, launch_nest, unstretched_forms
 from dyn.schedule.sweeps import Sweeps
 from dyn.schedule.target import Target
 from dyn.shapes import dim_min, product
@@ -137,7 +137,11 @@ def lower_loops(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     forms = unstretched_forms(general, schedule, lambda loops: loops.fused)
     axes = general.fuse(general.shared)
     if len(axes) > 1 and _crossed(general) is None:
-        forms.append(Form("short rows", Condition(axes[-1].extent, 0, target.warp // 2), lambda: Loops(nest), divided))
+        forms.append(
+            SpecializedKernel(
+                "short rows", Condition(axes[-1].extent, 0, target.warp // 2), lambda: Loops(nest), divided
+            )
+        )
     return (launch_nest(general, schedule, forms, f"{group.kind.value} {group.name}"),)
 
 
@@ -178,7 +182,7 @@ def lower_scatter(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
     forms = unstretched_forms(general, by_destination, lambda loops: loops.fused_inside)
     if set(scatter.own) != set(range(len(scatter.x.shape))):
         few = Condition(size, 0, FEW_PLACES)
-        forms.insert(0, Form("by place", few, lambda: Loops(scatter.nest(Dealt.ALL)), by_destination))
+        forms.insert(0, SpecializedKernel("by place", few, lambda: Loops(scatter.nest(Dealt.ALL)), by_destination))
     return (launch_nest(general, by_destination, forms, f"{group.kind.value} {group.name}"),)
 
 
@@ -240,7 +244,7 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
     sweeps = Sweeps(plan, group, scratch=False)
     nest, note = stitch_nest(plan, group, sweeps), f"{group.kind.value} {group.name}"
     general = Loops(nest)
-    ordered = any(isinstance(op.opdef.loops, OrderedReduction) for op in group.ops)
+    ordered = any(isinstance(op.opdef.loops, OrderedReductionLoops) for op in group.ops)
     schedule = columns if ordered or not by_rows else along_rows()
     forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside)
     if ordered:
@@ -250,7 +254,7 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
     return in_parts(launch_nest(general, schedule, forms, note), Parts(plan, group, SIZES).choice())
 
 
-def _row_forms(plan: Plan, group: Group, target: Target, general: Loops) -> list[Form]:
+def _row_forms(plan: Plan, group: Group, target: Target, general: Loops) -> list[SpecializedKernel]:
     """Forms for rows that are short, that fit into scratch, and that are of several axes, the last of them long.
 
     The general form has a block a row, and computes again what several sweeps need.
@@ -262,11 +266,13 @@ def _row_forms(plan: Plan, group: Group, target: Target, general: Loops) -> list
     bytes_ = sum(part_dtype(value.dtype).itemsize for values in kept.values() for value in values)
     room = SCRATCH_BYTES
 
-    def form(note: str, most: int, width: int = 0, least: int = 0) -> Form:
+    def form(note: str, most: int, width: int = 0, least: int = 0) -> SpecializedKernel:
         fitting = min(most, (room - SLOTS) // (max(bytes_, 1) * max(THREADS // width if width else 1, 1)))
-        return Form(note, Condition(length, least, fitting), lambda: Loops(nest, keep=kept), along_rows(width))
+        return SpecializedKernel(
+            note, Condition(length, least, fitting), lambda: Loops(nest, keep=kept), along_rows(width)
+        )
 
-    forms: list[Form] = []
+    forms: list[SpecializedKernel] = []
     if general.shared:
         forms += [form("short rows", SHORT, PART_OF_WARP), form("a warp a row", ROW_OF_WARP, target.warp)]
     if kept:
@@ -275,7 +281,7 @@ def _row_forms(plan: Plan, group: Group, target: Target, general: Loops) -> list
     if len(group.reduced) > 1 and inside:
         last = group.space[-1]
         forms.append(
-            Form(
+            SpecializedKernel(
                 "long last axes",
                 Condition(last, THREADS // 2, None),
                 lambda: Loops(general.nest),
@@ -296,12 +302,12 @@ def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
     """
     along = group.ops[0].attrs["dimension"]
     by_rows = product(group.space[along + 1 :]) == 1
-    running = Running(plan, group, PART_OF_RUN if by_rows else SIZES.part_rows)
+    running = RunningNests(plan, group, PART_OF_RUN if by_rows else SIZES.part_rows)
     nest, length = running.nest(), running.length
     schedule, note = (in_chunks if by_rows else columns), f"running {group.name}"
-    forms: list[Form] = []
+    forms: list[SpecializedKernel] = []
     if by_rows:
-        forms.append(Form("short rows", Condition(length, 0, SHORT), lambda: Loops(nest), columns))
+        forms.append(SpecializedKernel("short rows", Condition(length, 0, SHORT), lambda: Loops(nest), columns))
     whole = launch_nest(Loops(nest), schedule, forms, note)
     side_by_side = product(running.rest)
     fewest, most = (PART_OF_RUN + 1, MANY_RUNS) if by_rows else (SIZES.many_rows, SIZES.few_columns)

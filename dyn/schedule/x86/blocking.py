@@ -11,7 +11,7 @@ from dyn.schedule.target import Target
 
 
 @record()
-class Blocking:
+class CacheBlocking:
     """Cache blocking for a family of processors.
 
     ``low_tiles`` says that its second-level cache feeds tiles of four rows, six vectors a step. ``panels`` packed
@@ -29,13 +29,13 @@ class Blocking:
 
 
 #: For what is not packed, but read where it lies.
-IN_PLACE = Blocking()
+IN_PLACE = CacheBlocking()
 #: Measured on Zen 5, whose second-level cache gives 64 bytes a cycle and keeps up with all that is asked of it.
-_FIRST = Blocking()
+_FIRST = CacheBlocking()
 #: Measured on Cascade Lake. Its second-level cache gives half of that, less while it is filled, so tiles are high, and
 #: the panels together with the rows at hand leave room in 1 MiB for what streams by. A panel's rows are asked for by
 #: hand, for its prefetchers start late; pages are walked slowly, so panels are packed side by side.
-_INTEL_512 = Blocking(low_tiles=False, panels=2, depth=768, unroll=2, ahead=8, rows=528)
+_INTEL_512 = CacheBlocking(low_tiles=False, panels=2, depth=768, unroll=2, ahead=8, rows=528)
 
 _INTEL_512_NAMES = frozenset({
     "skylake-avx512", "cascadelake", "cooperlake", "cannonlake", "icelake-client", "icelake-server", "rocketlake",
@@ -43,6 +43,6 @@ _INTEL_512_NAMES = frozenset({
 })  # fmt: skip
 
 
-def blocking(target: Target) -> Blocking:
+def blocking(target: Target) -> CacheBlocking:
     """The blocking of a target; a processor of no known name gets the one for most."""
     return _INTEL_512 if target.vector_bytes == 64 and target.arch in _INTEL_512_NAMES else _FIRST

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dyn.ir.opdef import OpKind
 from dyn.schedule.axes import Axis, axis
-from dyn.schedule.forms import Form, Schedule, launch_nest, unstretched_forms
 from dyn.schedule.join import join_launches
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nests import loop_nest, stitch_nest
 from dyn.schedule.order import Order
 from dyn.schedule.parts import InParts, Parts, cut_in_turn, in_parts
-from dyn.schedule.running import Running
+from dyn.schedule.running import RunningNests
 from dyn.schedule.scatter import scatter_launch
 from dyn.schedule.sizes import Limits, LoopSchedule
+from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel, launch_nest, unstretched_forms
 from dyn.schedule.sweeps import Sweeps
 from dyn.schedule.target import Target
 from dyn.shapes import Dim, Symbol, SymExpr, dim_max, dim_min, floordiv, free_symbols, product
 from dyn.stitch.groups import Group, Plan
-from dyn.stitch.ordered import is_ordered
+from dyn.stitch.ordered_reductions import is_ordered
 
 #: Iterations are long enough to hide a loop's start.
 SIZES = LoopSchedule(
@@ -139,7 +139,7 @@ def lower_loops(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     crossed = _crossed(general, sizes)
     if crossed is not None:
         few = Condition(crossed[0].extent, 0, target.lanes(general.widest()) // 2)
-        forms.insert(0, Form("few columns", few, lambda: Loops(nest), elementwise(sizes, narrow=True)))
+        forms.insert(0, SpecializedKernel("few columns", few, lambda: Loops(nest), elementwise(sizes, narrow=True)))
     return (launch_nest(general, schedule, forms, note),)
 
 
@@ -214,7 +214,7 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
         if sizes.few_rows and by_rows:
             results = product(d for a, d in enumerate(group.space) if a not in group.reduced)
             few = Condition(results, 0, sizes.few_rows - 1)
-            forms.insert(0, Form("one by one", few, lambda: Loops(nest), one_by_one))
+            forms.insert(0, SpecializedKernel("one by one", few, lambda: Loops(nest), one_by_one))
         return (launch_nest(general, schedule, forms, note),)
     if by_rows:
         return _along_rows(plan, group, order, general, note)
@@ -228,7 +228,9 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
         return in_parts(whole, choice, whole.variants[-1])
     column = Parts(plan, group, sizes, order, one=one)
     results = product(d for a, d in enumerate(group.space) if a not in group.reduced)
-    form = Form("one column", Condition(results, 1, 1), lambda: Loops(nest, equal=one), along_rows(column.elements))
+    form = SpecializedKernel(
+        "one column", Condition(results, 1, 1), lambda: Loops(nest, equal=one), along_rows(column.elements)
+    )
     whole = launch_nest(general, schedule, [form, *forms], note)
     whole, *made = in_parts(whole, choice, whole.variants[-1])
     alone = column.one_by_one(whole, keep, along_rows(column.elements)) if column.choice().undecided else None
@@ -292,7 +294,7 @@ def lower_join(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     return join_launches(plan, group, chunked, elementwise(SIZES), _flat_forms)
 
 
-def _flat_forms(general: Loops, schedule: Schedule) -> list[Form]:
+def _flat_forms(general: Loops, schedule: Schedule) -> list[SpecializedKernel]:
     return unstretched_forms(general, schedule, _flat_gain, most_ones=_MOST_ONES)
 
 
@@ -325,7 +327,7 @@ def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
     before its own, and what follows in it, one by one. So errors grow with a part's length and the number of parts,
     and bits are those of a single chain up to a part's length.
     """
-    running = Running(plan, group, SIZES.part, SIZES.order([group.ops[0].result.dtype.wide], target))
+    running = RunningNests(plan, group, SIZES.part, SIZES.order([group.ops[0].result.dtype.wide], target))
     nest, note = running.nest(), f"running {group.name}"
     loops, (stage,) = Loops(nest), nest.stages
     behind = {symbol for place in stage.index[running.along + 1 :] for symbol in free_symbols(place)}

@@ -14,7 +14,7 @@ import pytest
 import dyn
 from dyn.backends import x86
 from dyn.backends.binaries import cache_info
-from dyn.specialize.code import CODES
+from dyn.specialize.shared_code import CODES
 
 torch: Any = pytest.importorskip("torch")
 nn = torch.nn
@@ -22,7 +22,7 @@ nn = torch.nn
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode  # noqa: E402
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
-from dyn.interop.torch.graphs import Lowered  # noqa: E402
+from dyn.interop.torch.graphs import LoweredGraph  # noqa: E402
 
 MODELS: dict[str, tuple[Callable[[], Any], list[tuple[int, ...]]]] = {
     "mlp": (
@@ -518,7 +518,7 @@ def test_graphs_that_cannot_be_saved_say_so(monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(self: Any) -> Any:
         raise ValueError("no")
 
-    monkeypatch.setattr(Lowered, "saved", refuse)
+    monkeypatch.setattr(LoweredGraph, "saved", refuse)
     with torch._dynamo.config.patch(caching_precompile=True):
         compiled = torch.compile(lambda x: x + 1, backend="dyn", dynamic=True)
         with pytest.warns(UserWarning, match=r"is not saved by caching_precompile: no"):

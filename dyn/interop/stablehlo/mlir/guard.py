@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from dyn.backends.interpreter import run_python
+from dyn.backends.python_process import run_python
 from dyn.errors import ArtifactError
 from dyn.interop.stablehlo.mlir import guarded
 

@@ -16,7 +16,7 @@ from dyn.interop.stablehlo.mlir.context import ELEMENTS, bindings
 from dyn.interop.stablehlo.mlir.forms import parsed
 from dyn.interop.stablehlo.mlir.guarded import Diagnostics, readable
 from dyn.interop.stablehlo.mlir.passes import legalize_chlo, operations
-from dyn.interop.stablehlo.scopes import Scope
+from dyn.interop.stablehlo.scopes import ValueScope
 from dyn.ir.hlo import (
     HloEnum,
     HloFunction,
@@ -34,7 +34,7 @@ from dyn.source import UNKNOWN, Loc
 
 Array = np.ndarray[Any, Any]
 #: The bindings' values, by what they are here.
-_Values = Scope[Any, HloValue]
+_Values = ValueScope[Any, HloValue]
 
 
 def parse(source: str | bytes, known: Callable[[str], bool], *, file: str = "-", trusted: bool = False) -> HloModule:
@@ -211,7 +211,7 @@ class _Reader:
         self.depth += 1
         if self.depth > DEEPEST:
             raise UnsupportedOpError(f"regions are more than {DEEPEST} deep.")
-        values: _Values = Scope(outer)
+        values: _Values = ValueScope(outer)
         params: list[HloValue] = []
         for argument in block.arguments:
             params.append(HloValue(self.type(argument.type, self.loc(argument.location))))

@@ -11,7 +11,7 @@ from dyn import dtypes
 from dyn.errors import ArtifactError
 from dyn.interop.stablehlo.mlir.context import NAMES, bindings
 from dyn.interop.stablehlo.mlir.guarded import Diagnostics
-from dyn.interop.stablehlo.scopes import Scope
+from dyn.interop.stablehlo.scopes import ValueScope
 from dyn.ir.hlo import (
     HloEnum,
     HloFloat,
@@ -29,7 +29,7 @@ from dyn.ir.hlo import (
 from dyn.source import UNKNOWN, Loc
 
 Array = np.ndarray[Any, Any]
-_Values = Scope[HloValue, Any]
+_Values = ValueScope[HloValue, Any]
 
 
 def write(module: HloModule) -> Any:
@@ -76,7 +76,7 @@ def _write_function(ir: Any, body: Any, function: HloFunction) -> None:
 
 def _write_block(ir: Any, place: Any, region: HloRegion, locs: Sequence[Any], end: str, outer: _Values | None) -> None:
     block = place.blocks.append(*[_type(ir, p.type) for p in region.params], arg_locs=list(locs))
-    values: _Values = Scope(outer)
+    values: _Values = ValueScope(outer)
     values.own.update(zip(region.params, block.arguments, strict=True))
     with ir.InsertionPoint(block):
         for op in region.ops:

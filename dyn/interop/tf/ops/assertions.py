@@ -10,10 +10,10 @@ import dyn.numpy as dnp
 from dyn.errors import ShapeError
 from dyn.interop import conditions
 from dyn.interop.tf.tables import takes_call
-from dyn.interop.tf.values import Sizes, data
+from dyn.interop.tf.values import SizeTensor, data
 from dyn.shapes import RelKind
 from dyn.source import user_loc
-from dyn.trace.measured import measure
+from dyn.trace.data_dependent import dim_from_value
 
 ASKS_FOR_OTHERS = True
 
@@ -21,7 +21,7 @@ ASKS_FOR_OTHERS = True
 def claim(call: Any, condition: Any, texts: Any) -> None:
     """Demand a truth value: known, of sizes, or computed."""
     message = message_of(texts) or f"the assertion {call.node.name}"
-    if isinstance(condition, Sizes):
+    if isinstance(condition, SizeTensor):
         condition = condition.elements.item()
         known = conditions.known(condition, call.trace)
         if known is None:
@@ -32,7 +32,7 @@ def claim(call: Any, condition: Any, texts: Any) -> None:
             raise ShapeError(f"an assertion of TensorFlow's graph does not hold: {message}", loc=user_loc())
         return
     count = data(call.trace, condition).astype("int64")._value
-    holds = measure(call.trace, count, "holds", f"whether this holds: {message}")
+    holds = dim_from_value(call.trace, count, "holds", f"whether this holds: {message}")
     call.trace.demand(RelKind.EQ, holds, 1, f"TensorFlow's graph asserts it: {message}")
 
 

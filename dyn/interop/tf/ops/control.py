@@ -18,7 +18,7 @@ import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import ShapeError, TraceError, UndecidedDimError, UnsupportedOpError
 from dyn.interop import conditions
-from dyn.interop.tf.evaluation import Call, Evaluation, State
+from dyn.interop.tf.evaluation import EffectState, Evaluation, NodeCall
 from dyn.interop.tf.graphs import Graph
 from dyn.interop.tf.lists import TensorList
 from dyn.interop.tf.ops.assertions import claim
@@ -27,7 +27,7 @@ from dyn.interop.tf.tables import takes_call
 from dyn.interop.tf.values import (
     Optional,
     Resource,
-    Sizes,
+    SizeTensor,
     data,
     is_known,
     is_of_arguments,
@@ -40,7 +40,7 @@ ASKS_FOR_OTHERS = True
 
 
 @takes_call("PartitionedCall", "StatefulPartitionedCall")
-def partitioned_call(call: Call) -> Any:
+def partitioned_call(call: NodeCall) -> Any:
     return call.evaluation.run(call.evaluation.library[call.attr("f")], call.inputs)
 
 
@@ -60,7 +60,7 @@ class _Carried:
     shapes: dict[int, tuple[Any, ...]] = field(default_factory=dict[int, tuple[Any, ...]])
     items: dict[int, Any] = field(default_factory=dict[int, Any])
 
-    def note(self, state: State) -> None:
+    def note(self, state: EffectState) -> None:
         """Have the variables carried that were assigned. Raises _Again for new ones."""
         new = [key for key in state.written if key not in self.keys]
         if new:
@@ -144,7 +144,7 @@ def _retried(run: Callable[[], Any]) -> Any:
 # ---- branches --------------------------------------------------------------------------------------------------------
 
 
-def _truth(call: Call, value: Any) -> Any:
+def _truth(call: NodeCall, value: Any) -> Any:
     """A predicate as a bool where it is known, as a condition on sizes, or as data."""
     if isinstance(value, Tracer):
         if value.dims:
@@ -152,7 +152,7 @@ def _truth(call: Call, value: Any) -> Any:
         return value if value.dtype.kind == "b" else value != 0
     if isinstance(value, np.ndarray):
         return bool(value) if value.ndim == 0 else value.size > 0
-    if isinstance(value, Sizes) and value.elements.ndim == 0:
+    if isinstance(value, SizeTensor) and value.elements.ndim == 0:
         element = value.elements.item()
         condition = element if value.dtype.name == "bool" else conditions.negated(conditions.equal(element, 0))
         known = conditions.known(condition, call.trace)
@@ -161,7 +161,7 @@ def _truth(call: Call, value: Any) -> Any:
 
 
 @takes_call("If", "StatelessIf")
-def if_(call: Call) -> Any:
+def if_(call: NodeCall) -> Any:
     evaluation, arguments = call.evaluation, list(call.inputs[1:])
     branches = [evaluation.library[call.attr(name)] for name in ("then_branch", "else_branch")]
     truth = _truth(call, call.inputs[0])
@@ -186,7 +186,7 @@ def if_(call: Call) -> Any:
     return evaluation.run(branches[0 if decided else 1], arguments)
 
 
-def _asserted(call: Call, graph: Graph) -> Sequence[Any] | None:
+def _asserted(call: NodeCall, graph: Graph) -> Sequence[Any] | None:
     """What a branch shows that asserts the branch's own condition, which is false there; None for others."""
     for node in graph.needed:
         if node.op == "Assert":
@@ -201,7 +201,7 @@ def _asserted(call: Call, graph: Graph) -> Sequence[Any] | None:
 
 
 @takes_call("Case", "StatelessCase")
-def case(call: Call) -> Any:
+def case(call: NodeCall) -> Any:
     evaluation, arguments = call.evaluation, list(call.inputs[1:])
     branches = [evaluation.library[name] for name in call.attr("branches")]
     index = call.inputs[0]
@@ -223,7 +223,7 @@ def _choice(
 
     def branch(graph: Graph) -> Callable[[], Any]:
         def run() -> Any:
-            state = State(outer=evaluation.state)
+            state = EffectState(outer=evaluation.state)
             inner = evaluation.within(state)
             made = carried.note_optionals(inner.run(graph, arguments))
             carried.note(state)
@@ -244,7 +244,7 @@ def _choice(
 
 
 @takes_call("While", "StatelessWhile")
-def while_(call: Call) -> Any:
+def while_(call: NodeCall) -> Any:
     evaluation, trace = call.evaluation, call.trace
     condition, body = (evaluation.library[call.attr(name)] for name in ("cond", "body"))
     same = [body.source(body.outputs[n]) == (name, 0) for n, name in enumerate(body.arguments)]
@@ -261,10 +261,10 @@ def while_(call: Call) -> Any:
         leaves = [leaf for value in starts for leaf in _leaves(trace, value)]
         leaves += [data(trace, evaluation.state.get(key)) for key in carried.keys]
 
-        def given(leaves: Sequence[Tracer]) -> tuple[list[Any], State]:
+        def given(leaves: Sequence[Tracer]) -> tuple[list[Any], EffectState]:
             changing = iter(_rebuilt(starts, leaves[:count]))
             arguments = [value if is_same else next(changing) for value, is_same in zip(call.inputs, same, strict=True)]
-            state = State(dict(zip(carried.keys, leaves[count:], strict=True)), outer=evaluation.state)
+            state = EffectState(dict(zip(carried.keys, leaves[count:], strict=True)), outer=evaluation.state)
             return arguments, state
 
         def continues(leaves: Sequence[Tracer]) -> Any:
@@ -296,12 +296,12 @@ def while_(call: Call) -> Any:
 
 
 @takes_call("OptionalNone")
-def optional_none(call: Call) -> Any:
+def optional_none(call: NodeCall) -> Any:
     return Optional(None)
 
 
 @takes_call("OptionalFromValue")
-def optional_from_value(call: Call) -> Any:
+def optional_from_value(call: NodeCall) -> Any:
     known = [is_known(value) and is_of_arguments(value) for value in call.inputs]
     return Optional(
         tuple([value if keeps else data(call.trace, value) for value, keeps in zip(call.inputs, known, strict=True)])
@@ -309,7 +309,7 @@ def optional_from_value(call: Call) -> Any:
 
 
 @takes_call("OptionalGetValue")
-def optional_get_value(call: Call) -> Any:
+def optional_get_value(call: NodeCall) -> Any:
     found = call.inputs[0]
     if not isinstance(found, Optional) or found.parts is None:
         raise UnsupportedOpError("the value of an optional that has none.")

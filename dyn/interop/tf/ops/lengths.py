@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dyn.interop.tf.evaluation import Call, Known
-from dyn.interop.tf.graphs import Graph, Node, Tensor
+from dyn.interop.tf.evaluation import Known, NodeCall
+from dyn.interop.tf.graphs import Graph, GraphNode, Tensor
 from dyn.interop.tf.lists import TensorList, is_empty
 from dyn.interop.tf.ops.lists import resized
 from dyn.interop.tf.tables import FOLDS
@@ -23,7 +23,7 @@ class _Steps:
     is_exact: bool
 
 
-def _steps(call: Call, condition: Graph, body: Graph) -> _Steps | None:
+def _steps(call: NodeCall, condition: Graph, body: Graph) -> _Steps | None:
     """The steps of a loop that counts up to a size; None for others."""
     waiting = [condition.source(condition.outputs[0])]
     found: list[Dim] = []
@@ -41,7 +41,7 @@ def _steps(call: Call, condition: Graph, body: Graph) -> _Steps | None:
     return _Steps(dim_min(*dict.fromkeys(found)), is_exact) if found else None
 
 
-def _counted(call: Call, condition: Graph, body: Graph, node: Node) -> Dim | None:
+def _counted(call: NodeCall, condition: Graph, body: Graph, node: GraphNode) -> Dim | None:
     """The steps until a counter is not less than a size; None where it is not such a comparison."""
     counter = condition.source(node.inputs[0])[0]
     limit = _kept(call, condition, body, node.inputs[1])
@@ -62,7 +62,7 @@ def _size(value: Any) -> Dim | None:
     return element if isinstance(element, int | SymExpr) and not isinstance(element, bool) else None
 
 
-def _kept(call: Call, graph: Graph, body: Graph, tensor: Tensor) -> Dim | None:
+def _kept(call: NodeCall, graph: Graph, body: Graph, tensor: Tensor) -> Dim | None:
     """The size that a scalar of a loop's function is in each step; None where it is none, or changes."""
     kept = [body.source(body.outputs[n]) == (name, 0) for n, name in enumerate(body.arguments)]
     known: Known = {
@@ -81,7 +81,7 @@ def _kept(call: Call, graph: Graph, body: Graph, tensor: Tensor) -> Dim | None:
 _OF_SHAPES = frozenset(("Const", "Identity", "Shape", "ShapeN", "Size", "Rank"))
 
 
-def _step(call: Call, body: Graph, number: int) -> int | None:
+def _step(call: NodeCall, body: Graph, number: int) -> int | None:
     """The number that a loop adds to a counter in each step; None where it does something else."""
     node = body.nodes[body.source(body.outputs[number])[0]]
     if node.op not in ("Add", "AddV2"):
@@ -98,7 +98,7 @@ def _grows_by_one(body: Graph, number: int) -> bool:
     return node.op == "TensorListPushBack" and body.source(node.inputs[0])[0] == body.arguments[number]
 
 
-def with_room(call: Call, condition: Graph, body: Graph, number: int, value: TensorList) -> TensorList:
+def with_room(call: NodeCall, condition: Graph, body: Graph, number: int, value: TensorList) -> TensorList:
     """A list with room for what a loop adds to it, or writes to it beyond its end; as it is where it does not so.
 
     A list that is written to at a counter of steps has a place for each of them: all are there, where every step writes

@@ -12,7 +12,7 @@ from dyn import lax
 from dyn.interop.torch.aten.pointwise import sign
 from dyn.interop.torch.aten.tables import common_order, converts, pointwise, view
 from dyn.interop.torch.layouts import Order
-from dyn.interop.torch.tensors import Record, numpy_dtype, record_of
+from dyn.interop.torch.tensors import TensorRecord, numpy_dtype, record_of
 from dyn.trace.tracer import Tracer
 
 # ---- parts -----------------------------------------------------------------------------------------------------------
@@ -31,11 +31,11 @@ def _pairs(a: Tracer) -> Tracer:
     return dnp.stack([dnp.real(a), dnp.imag(a)], axis=-1)
 
 
-def _order_of_pairs(record: Record) -> Order | None:
+def _order_of_pairs(record: TensorRecord) -> Order | None:
     return None if record.order is None else (*record.order, len(record.order))
 
 
-def _order_of_complex(record: Record) -> Order | None:
+def _order_of_complex(record: TensorRecord) -> Order | None:
     """Pairs lie in memory one after the other: their axis is the innermost."""
     order = record.order
     return None if order is None or order[:-1] == tuple(range(len(order) - 1)) else order[:-1]

@@ -10,9 +10,9 @@ import dyn.numpy as dnp
 from dyn.errors import UnsupportedOpError
 from dyn.interop.torch.aten.tables import converts, in_place
 from dyn.interop.torch.composites import composite
-from dyn.interop.torch.numbers import demand, number_of
+from dyn.interop.torch.data_dependent_numbers import demand, number_of
 from dyn.interop.torch.tensors import record_of
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tracing import TorchTracing
 from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace, current_trace
@@ -121,7 +121,7 @@ def one_hot(a: Any, classes: Any = -1) -> Any:
 
 
 @in_place("_local_scalar_dense.default")
-def item(tracing: Tracing, tensor: Any) -> Any:
+def item(tracing: TorchTracing, tensor: Any) -> Any:
     return number_of(tracing.env, record_of(tensor).value)
 
 
@@ -146,7 +146,7 @@ def tensor_split(a: Any, at: Any, dim: int = 0) -> Any:
 
 
 @in_place("equal.default")
-def equal(tracing: Tracing, tensor: Any, other: Any) -> Any:
+def equal(tracing: TorchTracing, tensor: Any, other: Any) -> Any:
     a, b = record_of(tensor).value, record_of(other).value
     if tuple(tensor.shape) != tuple(other.shape):
         return False
@@ -154,17 +154,17 @@ def equal(tracing: Tracing, tensor: Any, other: Any) -> Any:
 
 
 @in_place("_assert_async.default", "_assert_async.msg")
-def assert_async(tracing: Tracing, tensor: Any, text: str = "torch._assert_async") -> None:
+def assert_async(tracing: TorchTracing, tensor: Any, text: str = "torch._assert_async") -> None:
     demand(tracing.trace, dnp.reshape(record_of(tensor).value, ()) != 0, text)
 
 
 @in_place("_assert_scalar.default")
-def assert_scalar(tracing: Tracing, condition: Any, text: str = "torch._assert_scalar") -> None:
+def assert_scalar(tracing: TorchTracing, condition: Any, text: str = "torch._assert_scalar") -> None:
     torch._check(condition, lambda: text)
 
 
 @in_place("sym_constrain_range.default", "sym_constrain_range_for_size.default")
-def constrain_range(tracing: Tracing, size: Any, *, min: int | None = None, max: int | None = None) -> None:
+def constrain_range(tracing: TorchTracing, size: Any, *, min: int | None = None, max: int | None = None) -> None:
     if min is not None:
         torch._check(size >= min)
     if max is not None:

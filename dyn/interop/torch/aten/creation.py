@@ -16,7 +16,7 @@ from dyn.interop.torch.aten.tables import common_order, converts, in_place, name
 from dyn.interop.torch.layouts import Order, order_of
 from dyn.interop.torch.sizes import as_dim
 from dyn.interop.torch.tensors import numpy_dtype, record_of
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tracing import TorchTracing
 from dyn.shapes import Dim, RelKind, SymExpr
 from dyn.source import user_loc
 from dyn.trace.context import current_trace
@@ -173,13 +173,13 @@ def arange_from(start: Any, end: Any, step: Any = 1, dtype: Any = None, **option
 
 
 @in_place("copy_.default", "prims::copy_to.default")
-def copy_(tracing: Tracing, target: Any, source: Any, non_blocking: bool = False) -> Any:
+def copy_(tracing: TorchTracing, target: Any, source: Any, non_blocking: bool = False) -> Any:
     tracing.write(target, record_of(source).value)
     return target
 
 
 @in_place("zero_.default")
-def zero_(tracing: Tracing, target: Any) -> Any:
+def zero_(tracing: TorchTracing, target: Any) -> Any:
     value = record_of(target).value
     tracing.write(target, dnp.zeros(value.shape, dtype=value.dtype))
     return target

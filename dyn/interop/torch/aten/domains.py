@@ -11,7 +11,7 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn.interop.torch.errors import TorchDomainError, TorchLinAlgError
-from dyn.interop.torch.sizes import measured
+from dyn.interop.torch.sizes import size_from_value
 from dyn.shapes import Reason, Relation, RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace
@@ -30,7 +30,7 @@ _SINGULAR["cholesky_inverse"] = _SINGULAR["inverse"] = _SINGULAR["inv"]
 
 def require(trace: Trace, condition: Any, text: str, remedy: str = "") -> None:
     """Demand that a truth value of the program is true: ``text`` is that of the error where it is not."""
-    bad = measured(trace, dnp.logical_not(condition), "1 where this is so")
+    bad = size_from_value(trace, dnp.logical_not(condition), "1 where this is so")
     reason = Reason.about(text, (), user_loc(), TorchDomainError, remedy)
     trace.require(Relation(RelKind.EQ, bad, 0, reason))
 
@@ -72,8 +72,8 @@ def require_factors(info: Tracer, name: str, *, is_matrix: bool) -> None:
     number, none = dnp.arange(each.shape[0]), dnp.asarray(each.size)
     first = dnp.min(dnp.where(each != 0, number, none), initial=none)
     worst = dnp.sum(dnp.where(number == first, each, dnp.zeros_like(each)))
-    batch = measured(trace, first, "the first matrix that has no result")
-    place = measured(trace, worst, "what LAPACK says of it")
+    batch = size_from_value(trace, first, "the first matrix that has no result")
+    place = size_from_value(trace, worst, "what LAPACK says of it")
     what = _SINGULAR[name.rpartition(".")[2]]
     dims = (place,) if "{}" in what else ()
     form = f"{name}: {what}" if is_matrix else f"{name}: (Batch element {{}}): {what}"

@@ -15,7 +15,7 @@ from dyn.errors import NotYetError
 from dyn.interop.torch.aten.domains import require_factors
 from dyn.interop.torch.aten.tables import converts, in_place, takes_call
 from dyn.interop.torch.tensors import Order, record_of
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tracing import TorchTracing
 from dyn.source import user_loc
 from dyn.trace.dims import max_dim, min_dim
 from dyn.trace.tracer import Tracer
@@ -71,7 +71,7 @@ def _first(bad: Tracer) -> Tracer:
 
 
 @in_place("_linalg_check_errors.default")
-def check_errors(tracing: Tracing, info: Any, api_name: str, *, is_matrix: bool) -> None:
+def check_errors(tracing: TorchTracing, info: Any, api_name: str, *, is_matrix: bool) -> None:
     require_factors(record_of(info).value, api_name, is_matrix=is_matrix)
 
 
@@ -231,17 +231,17 @@ def inv_ex(a: Tracer, check_errors: bool = False) -> tuple[Tracer, Tracer]:
 
 
 @takes_call("_linalg_det.default", order=_ordered(False, True, False))
-def det(tracing: Tracing, a: Any) -> tuple[Tracer, Tracer, Tracer]:
+def det(tracing: TorchTracing, a: Any) -> tuple[Tracer, Tracer, Tracer]:
     return dnp.linalg.det(tracing.value(a)), *_factors_of_determinant(tracing, a)
 
 
 @takes_call("_linalg_slogdet.default", order=_ordered(False, False, True, False))
-def slogdet(tracing: Tracing, a: Any) -> tuple[Tracer, Tracer, Tracer, Tracer]:
+def slogdet(tracing: TorchTracing, a: Any) -> tuple[Tracer, Tracer, Tracer, Tracer]:
     sign, size = dnp.linalg.slogdet(tracing.value(a))
     return sign, size, *_factors_of_determinant(tracing, a)
 
 
-def _factors_of_determinant(tracing: Tracing, a: Any) -> tuple[Tracer, Tracer]:
+def _factors_of_determinant(tracing: TorchTracing, a: Any) -> tuple[Tracer, Tracer]:
     """LU factors and pivots: of the transpose where real rows are contiguous. PyTorch's derivatives ask that again."""
     value = tracing.value(a)
     is_turned = not a.is_complex() and a.is_contiguous()
@@ -262,7 +262,7 @@ def _is_vector(a: Any, b: Any) -> bool:
 
 @takes_call("_linalg_solve_ex.default", order=_solve_order)
 def solve_ex(
-    tracing: Tracing, a: Any, b: Any, left: bool = True, check_errors: bool = False
+    tracing: TorchTracing, a: Any, b: Any, left: bool = True, check_errors: bool = False
 ) -> tuple[Tracer, Tracer, Tracer, Tracer]:
     is_vector = _is_vector(a, b)
     matrix, given = tracing.value(a), tracing.value(b)

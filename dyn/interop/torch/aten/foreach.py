@@ -1,6 +1,6 @@
 """Operations on lists (``torch._foreach_*``) whose loops PyTorch cannot be left: these look at memory.
 
-All others are PyTorch's own loops of operations (:class:`dyn.interop.torch.tracing.Tracing`).
+All others are PyTorch's own loops of operations (:class:`dyn.interop.torch.tracing.TorchTracing`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 import torch
 
 from dyn.interop.torch.aten.tables import in_place
-from dyn.interop.torch.numbers import number_of
+from dyn.interop.torch.data_dependent_numbers import number_of
 from dyn.interop.torch.tensors import record_of
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tracing import TorchTracing
 
 
 @in_place("_foreach_max.default")
-def max(tracing: Tracing, tensors: Sequence[Any]) -> list[Any]:
+def max(tracing: TorchTracing, tensors: Sequence[Any]) -> list[Any]:
     with tracing:
         return [torch.ops.aten.max.default(tensor) for tensor in tensors]
 
@@ -25,7 +25,7 @@ def max(tracing: Tracing, tensors: Sequence[Any]) -> list[Any]:
 def _by_entry(operation: Any) -> Callable[..., Any]:
     """``operation(tensor, a, b, value=number)`` for each entry of lists, with the numbers in one tensor."""
 
-    def run(tracing: Tracing, tensors: Sequence[Any], a: Sequence[Any], b: Sequence[Any], scalars: Any) -> Any:
+    def run(tracing: TorchTracing, tensors: Sequence[Any], a: Sequence[Any], b: Sequence[Any], scalars: Any) -> Any:
         with tracing:
             numbers = [number_of(tracing.env, record_of(one).value) for one in scalars.unbind()]
             made = [operation(*entry, value=n) for *entry, n in zip(tensors, a, b, numbers, strict=True)]

@@ -11,7 +11,7 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.interop.torch.aten.tables import Promotion, common_order, pointwise, takes_call
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tracing import TorchTracing
 
 _FLOAT = Promotion.INT_TO_FLOAT
 _EPSILON = 2.0**-53
@@ -70,7 +70,7 @@ def zeta(x: Any, q: Any) -> Any:
 
 
 @takes_call("polygamma.default", order=lambda args, kwargs: common_order(args[1:], kwargs))
-def polygamma(tracing: Tracing, n: int, a: Any) -> Any:
+def polygamma(tracing: TorchTracing, n: int, a: Any) -> Any:
     """The derivative number ``n`` of ``digamma``."""
     value = tracing.value(a)
     computed = value.astype("float32") if value.dtype.itemsize < 4 or value.dtype.kind in "iub" else value

@@ -11,7 +11,7 @@ from dyn import nn
 from dyn.interop.torch.aten.domains import require_divisor, require_power
 from dyn.interop.torch.aten.tables import Promotion, cast, common_order, converts, named_order, pointwise, takes_call
 from dyn.interop.torch.tensors import known_dtype, numpy_dtype
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tracing import TorchTracing
 from dyn.trace.tracer import Tracer
 
 #: What is asked of sizes here is asked by the operation that the user calls.
@@ -121,7 +121,7 @@ def copysign(a: Any, b: Any) -> Any:
 
 
 @takes_call("clamp.default", "clamp.Tensor", order=named_order)
-def clamp(tracing: Tracing, value: Any, min: Any = None, max: Any = None) -> Any:
+def clamp(tracing: TorchTracing, value: Any, min: Any = None, max: Any = None) -> Any:
     tracing.decide_broadcast([value, min, max])
     bounds = [bound for bound in (min, max) if bound is not None]
     dtype = known_dtype(elementwise_dtypes(value, *bounds, type_promotion_kind=Promotion.DEFAULT)[1])
@@ -132,7 +132,7 @@ def clamp(tracing: Tracing, value: Any, min: Any = None, max: Any = None) -> Any
 
 
 @takes_call("hardtanh.default", order=common_order)
-def hardtanh(tracing: Tracing, value: Any, min_val: Any = -1, max_val: Any = 1) -> Any:
+def hardtanh(tracing: TorchTracing, value: Any, min_val: Any = -1, max_val: Any = 1) -> Any:
     dtype = known_dtype(value.dtype)
     low, high = (cast(tracing.value(bound), dtype) for bound in (min_val, max_val))
     return dnp.minimum(dnp.maximum(tracing.value(value), low), high)
@@ -234,7 +234,7 @@ def erf(a: Any) -> Any:
 
 
 @takes_call("where.self", "prims::where.default", order=common_order)
-def where(tracing: Tracing, condition: Any, a: Any, b: Any) -> Any:
+def where(tracing: TorchTracing, condition: Any, a: Any, b: Any) -> Any:
     tracing.decide_broadcast([condition, a, b])
     dtype = known_dtype(elementwise_dtypes(a, b, type_promotion_kind=Promotion.NO_OPMATH)[1])
     return dnp.where(tracing.value(condition), cast(tracing.value(a), dtype), cast(tracing.value(b), dtype))

@@ -8,13 +8,13 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dyn.interop.torch.aten.tables import in_place, operation
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tracing import TorchTracing
 
 
 def _as_it_is(name: str) -> None:
     function = operation(name)
 
-    def run(tracing: Tracing, *args: Any) -> Any:
+    def run(tracing: TorchTracing, *args: Any) -> Any:
         with _disable_current_modes():
             return function(*args)
 

@@ -20,7 +20,7 @@ from dyn.interop.torch.aten.domains import require_all, require_probabilities
 from dyn.interop.torch.aten.tables import common_order, converts, in_place, named_order, operation
 from dyn.interop.torch.converters import CONVERTERS, Converter
 from dyn.interop.torch.tensors import numpy_dtype, record_of
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tracing import TorchTracing
 from dyn.shapes import RelKind
 from dyn.trace.context import current_trace
 from dyn.trace.dims import unwrap_dim
@@ -48,7 +48,7 @@ def _drawing(function: Any, names: Sequence[str]) -> Any:
     """A converter of an operation whose arguments have these names; ``function`` gets a key, and no generator."""
 
     @functools.wraps(function)
-    def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(tracing: TorchTracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         named = {**dict(zip(names, args, strict=False)), **kwargs}
         given = [arg for arg, name in zip(args, names, strict=False) if name != "generator"]
         rest = {name: tracing.value(arg) for name, arg in kwargs.items() if name != "generator"}
@@ -254,7 +254,7 @@ def _leaky(a: Tracer, lower: Any, upper: Any) -> Tracer:
 
 @in_place("rrelu_with_noise.default")
 def rrelu_with_noise(
-    tracing: Tracing, target: Any, noise: Any, lower: Any = 0.125, upper: Any = 1 / 3, training: bool = False,
+    tracing: TorchTracing, target: Any, noise: Any, lower: Any = 0.125, upper: Any = 1 / 3, training: bool = False,
     generator: Any = None,
 ) -> Any:  # fmt: skip
     """``rrelu_with_noise``, which writes the slopes to ``noise``."""
@@ -358,14 +358,14 @@ def multinomial(key: Any, weights: Tracer, count: Any, replacement: bool = False
 
 
 @in_place("bernoulli_.float")
-def bernoulli_(tracing: Tracing, target: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
+def bernoulli_(tracing: TorchTracing, target: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
     """``bernoulli_``, whose functional sibling has no default for ``p``."""
     tracing.write(target, bernoulli_like(tracing.keys.new(generator), record_of(target).value, p))
     return target
 
 
 @in_place("normal_.default")
-def normal_(tracing: Tracing, target: Any, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None) -> Any:
+def normal_(tracing: TorchTracing, target: Any, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None) -> Any:
     """``normal_``, whose functional sibling has another name."""
     tracing.write(target, normal(tracing.keys.new(generator), record_of(target).value, mean, std))
     return target

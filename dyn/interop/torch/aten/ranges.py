@@ -12,15 +12,15 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn.errors import OutOfRangeError, ShapeError
-from dyn.interop.torch.sizes import measured
+from dyn.interop.torch.sizes import size_from_value
 from dyn.ir.builder import literal
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import REGISTRY, OpKind
 from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, SymExpr, dim_max, dim_min, product
 from dyn.source import user_loc
 from dyn.trace.context import Trace
+from dyn.trace.data_dependent import memoized_dim
 from dyn.trace.dims import unwrap_dim
-from dyn.trace.measured import once
 from dyn.trace.tracer import Tracer
 
 #: An index that is further off than this is told as this one: sums with it stay within 64 bits.
@@ -56,10 +56,10 @@ def require_in_range(at: Tracer, size: Any, form: str, *, wraps: bool = False) -
         worst = dnp.max(place, initial=dnp.asarray(0, dtype="uint64")).astype("int64")
         worst = worst - size if wraps else worst
         is_some = dnp.asarray(at.size) > 0
-        high = measured(
+        high = size_from_value(
             trace, dnp.where(is_some & (worst >= 0), dnp.minimum(worst, _FAR) + 1, 0), "the greatest index + 1"
         )
-        low = measured(
+        low = size_from_value(
             trace, dnp.where(is_some & (worst < 0), -dnp.maximum(worst, -_FAR), 0), "the least index, negated"
         )
         loc = user_loc()
@@ -68,7 +68,7 @@ def require_in_range(at: Tracer, size: Any, form: str, *, wraps: bool = False) -
             trace.require(Relation(RelKind.GE, least, most, reason))
         return at._value, high
 
-    once(trace, ("in range", at._value, dim, wraps), make)
+    memoized_dim(trace, ("in range", at._value, dim, wraps), make)
 
 
 def _are_known(facts: Facts, dim: Dim, least: Dim | None, most: Dim | None, *, wraps: bool) -> bool:

@@ -13,7 +13,7 @@ from dyn.interop.torch.aten.ranges import OUT, require_in_range
 from dyn.interop.torch.aten.tables import axis_of, common_order, converts
 from dyn.interop.torch.aten.tables import operation as operation_named
 from dyn.interop.torch.converters import VIEWS
-from dyn.interop.torch.sizes import measured
+from dyn.interop.torch.sizes import size_from_value
 from dyn.shapes import RelKind, product
 from dyn.trace.tracer import Tracer
 
@@ -92,7 +92,7 @@ def masked_scatter(a: Tracer, mask: Tracer, source: Tracer) -> Tracer:
     """The next element of ``source`` wherever the mask is true."""
     a, mask = dnp.broadcast_arrays(a, mask)
     trace = a._trace.here
-    count = measured(trace, dnp.sum(mask), "the number of elements that the mask chooses")
+    count = size_from_value(trace, dnp.sum(mask), "the number of elements that the mask chooses")
     trace.demand(RelKind.GE, product(source.dims), count, "masked_scatter() has an element for each that it writes")
     number = dnp.reshape(dnp.cumsum(dnp.reshape(mask, (-1,)).astype("int64")) - 1, a.shape)
     given = dnp.concatenate([dnp.reshape(source, (-1,)), dnp.zeros((1,), dtype=source.dtype)])

@@ -10,7 +10,7 @@ from dyn.errors import ShapeError
 from dyn.interop import conditions
 from dyn.interop.torch.aten.tables import CHANNELS_LAST, axis_of, common_order, converts, in_place, view
 from dyn.interop.torch.layouts import Order
-from dyn.interop.torch.tensors import Record, inverse
+from dyn.interop.torch.tensors import TensorRecord, inverse
 from dyn.shapes import Dim, RelKind, dim_max, dim_min, product
 from dyn.source import user_loc
 from dyn.trace.context import current_trace
@@ -61,7 +61,7 @@ def _require_elements(sizes: Sequence[Any]) -> None:
         trace.demand(RelKind.NONZERO, count, 0, "the sizes beside -1 in a view leave it open where one is 0")
 
 
-def _kept(record: Record, *rest: Any, **named: Any) -> Order | None:
+def _kept(record: TensorRecord, *rest: Any, **named: Any) -> Order | None:
     return record.order
 
 
@@ -69,7 +69,7 @@ def _rows_first(order: Sequence[int]) -> Order | None:
     return None if list(order) == list(range(len(order))) else tuple(order)
 
 
-def _without(record: Record, axes: Sequence[int]) -> Order | None:
+def _without(record: TensorRecord, axes: Sequence[int]) -> Order | None:
     """The order of what is left when axes are gone."""
     if record.order is None:
         return None
@@ -88,7 +88,7 @@ def detach_(tracing: Any, a: Any) -> Any:
     return a
 
 
-def _with_one(record: Record, axis: int) -> Order | None:
+def _with_one(record: TensorRecord, axis: int) -> Order | None:
     """The order with a new axis of size 1: outside of the one that it stands before."""
     if record.order is None:
         return None
@@ -133,7 +133,7 @@ def _permutation(name: str) -> Callable[[Axes], Axes]:
         def write(whole: Tracer, new: Tracer, *rest: Any) -> Tracer:
             return dnp.transpose(new, inverse(axes(new.ndim, *rest)))
 
-        def order(record: Record, *rest: Any) -> Order | None:
+        def order(record: TensorRecord, *rest: Any) -> Order | None:
             where = inverse(axes(_rank(record), *rest))
             return _rows_first([where[axis] for axis in record.order or range(len(where))])
 
@@ -170,7 +170,7 @@ def t(rank: int) -> list[int]:
     return list(range(rank))[::-1]
 
 
-def _rank(record: Record) -> int:
+def _rank(record: TensorRecord) -> int:
     return record.value.ndim
 
 

@@ -14,8 +14,8 @@ from dyn.interop import conditions
 from dyn.interop.torch.aten.tables import in_place, takes_call
 from dyn.interop.torch.layouts import order_of
 from dyn.interop.torch.sizes import as_dim
-from dyn.interop.torch.tensors import Record, Step, ViewCall, inverse, record_of
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tensors import TensorRecord, ViewCall, ViewStep, inverse, record_of
+from dyn.interop.torch.tracing import TorchTracing
 from dyn.shapes import dim_max, dim_min, product
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
@@ -40,7 +40,7 @@ def _again(tensor: torch.Tensor, sizes: Any, strides: Any, offset: int) -> torch
 ASKS_FOR_OTHERS = True
 
 
-def _whole(tensor: Any) -> Record:
+def _whole(tensor: Any) -> TensorRecord:
     """The record of the tensor whose memory it is."""
     record = record_of(tensor).root
     if not record.is_dense:
@@ -49,7 +49,7 @@ def _whole(tensor: Any) -> Record:
     return record
 
 
-def _require_inside(tracing: Tracing, whole: Record, size: Any, stride: Any, offset: Any) -> None:
+def _require_inside(tracing: TorchTracing, whole: TensorRecord, size: Any, stride: Any, offset: Any) -> None:
     """Raise NotYetError where places are outside of the tensor: its memory may go on there, and the program ends."""
     sizes, strides, start = [as_dim(n) for n in size], [as_dim(n) for n in stride], as_dim(offset)
     last = sum([(n - 1) * step for n, step in zip(sizes, strides, strict=True)], start=start)
@@ -67,7 +67,7 @@ def _require_inside(tracing: Tracing, whole: Record, size: Any, stride: Any, off
 
 
 @in_place("as_strided.default")  # of what the record says, and not of the value alone
-def as_strided(tracing: Tracing, a: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+def as_strided(tracing: TorchTracing, a: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
     whole = _whole(a)
     offset = a.storage_offset() if storage_offset is None else storage_offset - tracing.start_of(whole)
     _require_inside(tracing, whole, size, stride, offset)
@@ -86,15 +86,15 @@ def as_strided(tracing: Tracing, a: Any, size: Any, stride: Any, storage_offset:
             return dnp.reshape(made, value.shape)
         return dnp.transpose(dnp.reshape(made, tuple([value.shape[axis] for axis in own])), inverse(own))
 
-    step = Step(lambda value: dnp.take(flat(value), _places(sizes, strides, start)), write)
+    step = ViewStep(lambda value: dnp.take(flat(value), _places(sizes, strides, start)), write)
     call = ViewCall(_again, (list(size), list(stride), offset), {})
     order = order_of([as_dim(n) for n in size], [as_dim(n) for n in stride])
-    return tracing.strided(a, Record(whole.storage, whole, step, order, False, call), size, stride, offset)
+    return tracing.strided(a, TensorRecord(whole.storage, whole, step, order, False, call), size, stride, offset)
 
 
 @takes_call("as_strided_scatter.default", "prims::as_strided_scatter.default")
 def as_strided_scatter(
-    tracing: Tracing, a: Any, source: Any, size: Any, stride: Any, storage_offset: Any = None
+    tracing: TorchTracing, a: Any, source: Any, size: Any, stride: Any, storage_offset: Any = None
 ) -> Tracer:
     record = record_of(a)
     if record.order is not None or not record.is_dense:
@@ -106,7 +106,7 @@ def as_strided_scatter(
 
 
 @in_place("_has_same_storage_numel.default")
-def has_same_storage_numel(tracing: Tracing, a: Any, b: Any) -> bool:
+def has_same_storage_numel(tracing: TorchTracing, a: Any, b: Any) -> bool:
     """Whether the memory of two tensors is known to be as large; where it is not, PyTorch makes a tangent anew."""
     sizes = [product(record_of(one).storage.value.dims) for one in (a, b)]
     return conditions.known(conditions.equal(*sizes), tracing.trace) is True

@@ -14,7 +14,7 @@ import dyn.numpy as dnp
 from dyn.interop.torch.converters import CONVERTERS, IN_PLACE, VIEWS, Converter, View
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.tensors import known_dtype, record_of
-from dyn.interop.torch.tracing import Tracing
+from dyn.interop.torch.tracing import TorchTracing
 from dyn.trace.tracer import Tracer
 
 #: What is asked of sizes here is asked by the operation that the user calls.
@@ -50,7 +50,7 @@ def converts(*names: str, order: Any = None, numbers: Sequence[int] = ()) -> Cal
 
     def register(function: Function) -> Function:
         @functools.wraps(function)
-        def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def run(tracing: TorchTracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if numbers:
                 args = tuple([[int(n) for n in arg] if i in numbers else arg for i, arg in enumerate(args)])
             return function(*tracing.value(args), **{name: tracing.value(arg) for name, arg in kwargs.items()})
@@ -67,7 +67,7 @@ def takes_call(*names: str, order: Any = None) -> Callable[[Function], Function]
 
     def register(function: Function) -> Function:
         @functools.wraps(function)
-        def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def run(tracing: TorchTracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return function(tracing, *args, **kwargs)
 
         for name in names:
@@ -88,7 +88,7 @@ def pointwise(
 
     def register(function: Function) -> Function:
         @functools.wraps(function)
-        def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def run(tracing: TorchTracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             given = args[:operands]
             tracing.decide_broadcast(given)
             computed, result = elementwise_dtypes(*map(_typed, given), type_promotion_kind=promotion)
@@ -163,7 +163,7 @@ def in_place(*names: str) -> Callable[[Function], Function]:
 
     def register(function: Function) -> Function:
         @functools.wraps(function)
-        def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def run(tracing: TorchTracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return function(tracing, *args, **kwargs)
 
         for name in names:

@@ -1,0 +1,164 @@
+"""One program of a JAX function: traced by JAX, compiled by dyn, for the calls that its guards let through."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dyn.errors import DynError, NotYetError, ShapeError, TraceError
+from dyn.explain.words import pluralized
+from dyn.interop.jax.arguments import CallTree
+from dyn.interop.jax.internals import Internals
+from dyn.interop.jax.results import finish, wrapper
+from dyn.interop.jax.sizes import Guard, ReasonKind, TraceSizes
+from dyn.interop.jax.tracing import Exported, JaxTracing
+from dyn.interop.jax.xla import XLA
+from dyn.interop.stablehlo import mlir
+from dyn.interop.stablehlo.decode import is_known
+from dyn.interop.stablehlo.load import function_of
+from dyn.ir.hlo import HloModule, HloOp
+from dyn.shapes import first_broken
+from dyn.specialize.arguments import ShapeDtypeStruct
+
+Array = np.ndarray[Any, Any]
+
+
+class JaxProgram:
+    """A module of JAX's as a function of dyn's, and how a call's leaves go in and come out."""
+
+    def __init__(self, parts: Internals, name: str, plan: CallTree, exported: Exported, asserted: bool = True) -> None:
+        self._parts, self.plan = parts, plan
+        self._callbacks = exported.callbacks  # the module has their numbers
+        self.sizes: TraceSizes = exported.sizes
+        self.kept, self.tree, self._results = exported.kept, exported.tree, exported.results
+        self.wrappers = [wrapper(result) for result in exported.results]
+        self.is_plain = all(result.impl is None and result.shape is None for result in exported.results)
+        self._single = len([r for r in exported.results if r.shape is None]) == 1
+        position = {leaf: number for number, leaf in enumerate(plan.symbolic)}
+        self.binding, self.guards = self.sizes.conditions(position)
+        self._module = _module(exported, name, [plan.names[n] for n in exported.kept], asserted)
+        self.run = function_of(self._module, rules=XLA)
+
+    def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
+        """Tell whether the program is for calls whose symbolic leaves have these shapes."""
+        return not self.guards or first_broken(self.guards, self.binding.sizes(shapes)) is None
+
+    def __call__(self, leaves: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Any:
+        """The function's results for a call's leaves; ``shapes`` are those of the symbolic ones."""
+        made = self.run(*[np.asarray(leaves[n]) for n in self.kept])
+        arrays = (made,) if self._single else made
+        if self.is_plain:
+            results = [wrap(array) for wrap, array in zip(self.wrappers, arrays, strict=True)]
+        else:
+            results = finish(self._parts, self._results, self.wrappers, arrays, lambda: self._env(shapes))
+        return self.tree.unflatten(results)
+
+    def _env(self, shapes: Sequence[tuple[int, ...]]) -> Mapping[str, int]:
+        position = {leaf: number for number, leaf in enumerate(self.plan.symbolic)}
+        places = self.sizes.places.items()
+        actual = {n: (shapes[position[p.leaf]][p.axis] - p.offset) // p.factor for n, p in places}
+        return replace(self.sizes, actual=actual).env
+
+    def structs(self) -> list[ShapeDtypeStruct]:
+        """The arrays that dyn's function takes, without their elements."""
+        types = self._module.functions["main"].body.params
+        return [ShapeDtypeStruct(tuple([n if isinstance(n, int) else None for n in v.shape]), v.dtype) for v in types]
+
+    @property
+    def static(self) -> list[Guard]:
+        """The names that are numbers because JAX took no symbol for them."""
+        return [guard for guard in self.sizes.guards if guard.kind is ReasonKind.STATIC]
+
+    def places(self) -> dict[str, str]:
+        """The names of sizes, each as a user would write it: ``x.shape[0]``."""
+        names = self.plan.names
+        return {name: p.of(f"{names[p.leaf]}.shape[{p.axis}]") for name, p in self.sizes.places.items()}
+
+    def guard_lines(self) -> list[str]:
+        """The guards, each with why and where."""
+        places, lines = self.places(), list[str]()
+        for guard in self.sizes.guards:
+            lines.append(f"{guard.text(places)}: {guard.kind.value}")
+            if guard.loc.line:
+                lines.append(f"  at {guard.loc.describe()}")
+            if guard.why:
+                lines.append(f"  JAX: {guard.why}")
+        return lines
+
+
+#: How JAX begins what it says of a constraint that was declared to it: by us, and each is a guard.
+_CONSTRAINT = "Input shapes do not match the symbolic shape constraint"
+
+
+def _module(exported: Exported, name: str, names: Sequence[str], asserted: bool) -> HloModule:
+    module = mlir.parse(exported.module, is_known, trusted=True)
+    plain = tuple([re.sub(r"\W+", "_", one).strip("_") for one in names])
+    main = module.functions["main"]
+    body = main.body if asserted else replace(main.body, ops=tuple([op for op in main.body.ops if not _is_guarded(op)]))
+    main = replace(main, param_names=plain, body=body)
+    return replace(module, name=name, functions={**module.functions, "main": main})
+
+
+def _is_guarded(op: HloOp) -> bool:
+    return str(op.attrs.get("error_message", "")).startswith(_CONSTRAINT)
+
+
+def build(
+    parts: Internals, name: str, plan: CallTree, tracing: JaxTracing, sizes: TraceSizes, leaves: Sequence[Any] | None,
+    shapes: Sequence[tuple[int, ...]],
+) -> tuple[JaxProgram, Any]:  # fmt: skip
+    """A program, and what it gives for the leaves of the call that it is made for (None without leaves).
+
+    What JAX can export and dyn cannot compile for symbolic sizes is compiled for these alone. Constraints that dyn
+    cannot read are left out before that: the guards see to them.
+    """
+    exported = tracing.run(sizes)
+    last: DynError | None = None
+    for asserted in (True, False) if exported.sizes.constraints else (True,):
+        try:
+            return _tried(JaxProgram(parts, name, plan, exported, asserted), leaves, shapes)
+        except (TraceError, ShapeError, NotYetError) as error:
+            last = error
+    assert last is not None
+    if not exported.sizes.free:
+        raise last
+    return _tried(JaxProgram(parts, name, plan, tracing.static(exported.sizes, last)), leaves, shapes)
+
+
+def _tried(
+    program: JaxProgram, leaves: Sequence[Any] | None, shapes: Sequence[tuple[int, ...]]
+) -> tuple[JaxProgram, Any]:
+    if leaves is None:
+        program.run.trace(*program.structs())
+        return program, None
+    return program, program(leaves, shapes)
+
+
+@dataclass(frozen=True)
+class JaxExplanation:
+    """The programs of a JAX function, and why there is more than one. Prints as text."""
+
+    name: str
+    traces: int
+    #: For each program its guards, as lines, and dyn's explanation.
+    programs: tuple[tuple[tuple[str, ...], str], ...]
+    #: Axes of arrays in containers that are symbolic because calls differed there.
+    varying: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        head = f"{self.name}: {pluralized(len(self.programs), 'program')}, {pluralized(self.traces, 'trace')} by JAX"
+        parts = [head if self.programs else f"{head}\n  not called yet: nothing is traced"]
+        if self.varying:
+            parts.append(f"axes in containers, symbolic since calls differ there: {', '.join(self.varying)}")
+        for number, (guards, text) in enumerate(self.programs, 1):
+            lines = ["guards, which choose the program", *(f"  {line}" for line in guards)] if guards else []
+            lines = lines if lines else ["guards, which choose the program: none"]
+            title = f"program {number} of {len(self.programs)}"
+            parts.append("\n".join([title, *(f"  {line}" for line in lines), text]))
+        return "\n".join(parts)
+
+    __repr__ = __str__

@@ -1,0 +1,220 @@
+"""Plans under an assumption: that sizes which an undecided broadcast joins are equal, or 1.
+
+With nothing declared every broadcast is undecided, and groups end where their spaces cannot be proved the same. Almost
+always sizes agree. So a function with undecided broadcasts is cut once more under the assumption that all of them do;
+and where in the first call some were 1 that others were not, also under the one that these are 1. That is all that is
+tried: two plans beside the general one, however many broadcasts there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dyn.errors import ShapeError
+from dyn.frozen import record
+from dyn.ir.core import Attr, Function, Op, Value
+from dyn.ir.effects import has_effect
+from dyn.ir.opdef import OpKind
+from dyn.ir.substitute_dims import Redimension
+from dyn.shapes import Dim, Facts, Opaque, OpaqueKind, Reason, Relation, RelKind, Symbol, SymExpr, as_dim, free_symbols
+from dyn.shapes.expr import all_atoms
+from dyn.stitch.costs import is_heavy
+from dyn.stitch.groups import Group, GroupKind, Plan
+from dyn.stitch.plan import stitch_known
+
+#: A function whose broadcasts leave more pairs of sizes undecided is not cut again: each is a fact, and takes time.
+_MOST_PAIRS = 64
+#: The kinds of groups that are looked at: the others have the same ops in every plan.
+_KINDS = frozenset({GroupKind.LOOP, GroupKind.STITCH, GroupKind.COPY})
+#: A group of an assumed plan has at most so many ops of costly functions, unless one of the general plan's has: while a
+#: processor goes through the instructions of more, it looks too short a way ahead to go through several vectors at
+#: once, and that costs more than it takes to write and read an array in cache (black-scholes: 1.5 times the time).
+_MOST_HEAVY = 3
+_WHY = Reason("sizes that are broadcast together are assumed to agree")
+
+Pair = tuple[Dim, Dim]
+
+
+@record(eq=False)
+class Assumed:
+    """A plan of a function for calls in which the two sizes of each of some ``pairs`` are equal.
+
+    Its values are others than the function's: ``own`` has the plan's for each of the function's. Ops correspond by
+    their numbers.
+    """
+
+    plan: Plan
+    pairs: tuple[Pair, ...]
+    own: Mapping[Value, Value]
+
+
+@record(eq=False)
+class Recut:
+    """Groups of a general plan, and for each assumed plan its groups of the same ops: none where it has as many."""
+
+    general: tuple[Group, ...]
+    assumed: tuple[tuple[Group, ...], ...]
+
+
+# Assumptions ----------------------------------------------------------------------------------------------------------
+
+
+def assumed_plans(plan: Plan, ones: Collection[Symbol]) -> list[Assumed]:
+    """The plans of a function under the assumptions that are tried; none where every broadcast is decided.
+
+    ``ones`` are the dims of size 1 that the first call has stretched; the plan for these comes first.
+    """
+    broadcasts = _undecided(plan.function)
+    if not broadcasts:
+        return []
+    joined = {s for parts in broadcasts for part in parts for s in free_symbols(part)}
+    stretched = [s for s in plan.function.symbols() if s in joined and s in ones]
+    cases = [stretched, []] if stretched else [[]]
+    return [made for case in cases if (made := _assume(plan, broadcasts, case)) is not None]
+
+
+def _undecided(function: Function) -> list[tuple[Dim, ...]]:
+    """The sizes that each undecided broadcast of a function's ops joins, but those that are measured in a call."""
+    dims = dict.fromkeys(dim for op in function.ops for value in op.results for dim in value.shape)
+    seen: dict[Opaque, None] = {}
+    for dim in dims:
+        if isinstance(dim, SymExpr):
+            seen |= dict.fromkeys([atom for atom in all_atoms(dim, seen.__contains__) if isinstance(atom, Opaque)])
+    joined = [atom.args for atom in seen if atom.kind is OpaqueKind.BROADCAST]
+    return [parts for parts in joined if not any(s.data_dependent for part in parts for s in free_symbols(part))]
+
+
+def _assume(plan: Plan, broadcasts: Sequence[tuple[Dim, ...]], ones: Sequence[Symbol]) -> Assumed | None:
+    """The plan for calls in which sizes agree, but those of ``ones``, which are 1."""
+    function = plan.function
+    facts, pairs = function.facts.apart(), list[Pair]()
+
+    def equal(a: Dim, b: Dim, facts: Facts) -> Facts:
+        try:
+            known = facts.assume(Relation(RelKind.EQ, a, b, _WHY))
+        except ShapeError:  # they never are
+            return facts
+        if known is not facts:
+            pairs.append((a, b))
+        return known
+
+    for one in ones:
+        facts = equal(as_dim(one), 1, facts)
+    for parts in broadcasts:
+        rest = [part for part in parts if facts.simplify(part) != 1]
+        for part in rest[1:]:
+            facts = equal(rest[0], part, facts)
+            if len(pairs) > _MOST_PAIRS:
+                return None
+    if not pairs:
+        return None
+    other = _Assumption(facts)
+    made = other.function(function, facts)
+    ops = dict(zip(function.ops, made.ops, strict=True))
+    waits = {ops[op]: tuple([other.values[v] for v in values]) for op, values in plan.waits.items()}
+    return Assumed(stitch_known(made, waits), tuple(pairs), other.values)
+
+
+class _Assumption(Redimension):
+    """The function with dims as facts simplify them, and values of its own. What loops and choices do stays as it is:
+    it is cut by itself."""
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__()
+        self.facts = facts
+
+    def replacement(self, dim: SymExpr) -> Dim:
+        return self.facts.simplify(dim)
+
+    def value(self, value: Value) -> Value:
+        found = self.values.get(value)
+        if found is None:
+            shape = tuple([self.dim(d) for d in value.shape])
+            found = self.values[value] = Value(value.type.with_shape(shape), value.name)
+        return found
+
+    def attrs(self, op: Op) -> Mapping[str, Attr]:
+        return op.attrs if op.opdef.kind is OpKind.DATA_DEPENDENT_SIZE else super().attrs(op)
+
+    def op(self, op: Op) -> Op:
+        if op.opdef.kind is not OpKind.CONTROL:
+            return super().op(op)
+        operands, results = (tuple([self.value(v) for v in values]) for values in (op.operands, op.results))
+        return replace(op, operands=operands, results=results)
+
+
+# What is cut otherwise ------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Part:
+    """Groups of all plans that have ops in common."""
+
+    general: list[Group] = field(default_factory=list[Group])
+    assumed: dict[int, list[Group]] = field(default_factory=dict[int, list[Group]])
+
+
+def recuts(plan: Plan, assumed: Sequence[Assumed]) -> list[Recut]:
+    """The parts of a function that some assumed plan cuts into fewer groups than the general one does."""
+    numbers = [{op: n for n, op in enumerate(one.function.ops)} for one in (plan, *[a.plan for a in assumed])]
+    roots = list(range(len(plan.function.ops)))
+
+    def root(n: int) -> int:
+        while roots[n] != n:
+            roots[n] = n = roots[roots[n]]
+        return n
+
+    plans = (plan, *[a.plan for a in assumed])
+    for of, one in zip(numbers, plans, strict=True):
+        for group in one.groups:
+            first, *others = [of[op] for op in group.ops]
+            for n in others:
+                roots[root(n)] = root(first)
+    parts: dict[int, _Part] = {}
+    for which, (of, one) in enumerate(zip(numbers, plans, strict=True)):
+        for group in one.groups:
+            part = parts.setdefault(root(of[group.ops[0]]), _Part())
+            (part.general if which == 0 else part.assumed.setdefault(which - 1, [])).append(group)
+    found: list[Recut] = []
+    for part in parts.values():
+        fewer = [part.assumed.get(n, []) for n in range(len(assumed))]
+        fewer = [groups if 0 < len(groups) < len(part.general) else [] for groups in fewer]
+        most = max(_MOST_HEAVY, *map(_heavy, part.general))
+        fewer = [groups if all(_heavy(group) <= most for group in groups) else [] for groups in fewer]
+        if any(fewer) and _may_be_chosen([*part.general, *[group for groups in fewer for group in groups]]):
+            found.append(Recut(tuple(part.general), tuple([tuple(groups) for groups in fewer])))
+    return found
+
+
+def _may_be_chosen(groups: Iterable[Group]) -> bool:
+    """Whether groups are loops and reductions over sizes that are there when a call begins, without effects."""
+    return all(
+        group.kind in _KINDS
+        and not any(has_effect(op) for op in group.ops)
+        and not any(s.data_dependent for op in group.ops for v in (*op.operands, *op.results) for s in _symbols(v))
+        for group in groups
+    )
+
+
+def _heavy(group: Group) -> int:
+    return sum(op.opdef.kind is OpKind.POINTWISE and is_heavy(op) for op in group.ops)
+
+
+def _symbols(value: Value) -> Iterable[Symbol]:
+    return (s for dim in value.shape for s in free_symbols(dim))
+
+
+def pairs_about(function: Function, pairs: Sequence[Pair], groups: Iterable[Group]) -> list[Pair]:
+    """Those of some pairs of sizes that have to do with the sizes of some groups, by the facts of the function."""
+    known = {s for group in groups for op in group.ops for v in (*op.operands, *op.results) for s in _symbols(v)}
+    links = [relation.symbols() for relation in function.facts.relations]
+    links += [free_symbols(a) | free_symbols(b) for a, b in pairs]
+    growing = True
+    while growing:
+        before = len(known)
+        for link in links:
+            if not known.isdisjoint(link):
+                known |= link
+        growing = len(known) > before
+    return [(a, b) for a, b in pairs if not known.isdisjoint(free_symbols(a) | free_symbols(b))]

@@ -1,0 +1,62 @@
+"""Sizes that depend on values: a number that the program computes becomes a dim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from dyn import dtypes
+from dyn.errors import ShapeError
+from dyn.ir.core import Region, Value
+from dyn.ir.data_dependent import bound_dim
+from dyn.shapes import Dim, RelKind, as_dim, format_dim, free_symbols
+from dyn.source import user_loc
+from dyn.trace.context import Trace
+
+
+def dim_from_value(trace: Trace, count: Value, name: str, origin: str, limit: Dim | None = None) -> Dim:
+    """The dim that is what ``count``, an integer scalar, turns out to be: one for each such value.
+
+    ``origin`` says in messages what it is: ``the number of nonzero elements``. A call fails where it is negative, or
+    more than ``limit``.
+    """
+
+    def make() -> tuple[Value, Dim]:
+        dim = as_dim(trace.builder.symbols.symbol(name, origin, data_dependent=True))
+        wide = count.dtype is dtypes.int64 and not count.type.weak
+        trace.emit("measure", count if wide else trace.emit("convert", count, dtype=dtypes.int64), dim=dim)
+        if limit is not None:
+            trace.demand(RelKind.GE, limit, dim, f"{origin} is at most {format_dim(limit)}")
+        return count, dim
+
+    return memoized_dim(trace, ("size", count, limit), make)[1]
+
+
+def memoized_dim(trace: Trace, key: Hashable, make: Callable[[], tuple[Value, Dim]]) -> tuple[Value, Dim]:
+    """Memo of a trace's measured sizes: ``make`` runs once a key, so that one mask has one number of true elements.
+
+    A key has the values that it is about; those of enclosing traces are looked for there too.
+    """
+    around: Trace | None = trace
+    while around is not None and trace.may_read(around):
+        found = around.data_dependent.get(key)
+        if found is not None:
+            return found
+        around = around.outer
+    found = trace.data_dependent[key] = make()
+    return found
+
+
+def refuse_escape(region: Region, name: str) -> None:
+    """Raise ShapeError where a region gives an array whose shape is known in it alone."""
+    bound = {s for op in region.ops if (s := bound_dim(op)) is not None}
+    for value in region.results if bound else ():
+        for axis, dim in enumerate(value.shape):
+            inside = sorted(free_symbols(dim) & bound, key=lambda s: s.uid)
+            if inside:
+                raise ShapeError(
+                    f"{name} gives {value.type}, and the size of axis {axis} is found out inside of it.",
+                    loc=user_loc(),
+                    notes=tuple(f"{s.name} is {s.origin}" for s in inside),
+                    remedy="compute what is of one size from it inside, as a sum, or give it a size of your own "
+                    "(size= of nonzero, unique and their kin).",
+                )
