@@ -166,7 +166,8 @@ def _fixed_bytes(runtime_words: int) -> int:
 #: The parts of a frame after these: the count of each, and the bytes of one.
 _PARTS = (
     (EntryPlan.INPUTS, TensorOffsets.BYTES), (EntryPlan.LEAVES, 8), (EntryPlan.LEAVES, 16), (EntryPlan.OUTPUTS, 8),
-    (EntryPlan.OUTPUTS, TensorOffsets.BYTES), (EntryPlan.OUTPUT_DIMS, 8), (EntryPlan.STACK, 8), (EntryPlan.ROOM, 8), (EntryPlan.FOREIGN, PyBuffer.BYTES),
+    (EntryPlan.OUTPUTS, TensorOffsets.BYTES), (EntryPlan.OUTPUT_DIMS, 8), (EntryPlan.STACK, 8),
+    (EntryPlan.ROOM, 8), (EntryPlan.FOREIGN, PyBuffer.BYTES),
     (EntryPlan.LEAVES, 8), (EntryPlan.LEAVES, 8), (EntryPlan.SPANS, Span.BYTES), (EntryPlan.DONATED, 8),
 )  # fmt: skip
 
