@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -236,6 +240,36 @@ def test_exported_programs_run_at_every_size(tmp_path: Any) -> None:
         with torch.no_grad():
             same(module(x), compiled(x), in_strides=False)
     assert compiled.cache_info().compiles == 1
+
+
+_OPEN_EXPORTED = """
+import sys, torch
+from dyn.backends import binaries
+from dyn.interop import torch as dyn_torch
+layer = dyn_torch.jit(torch.export.load(sys.argv[1]))
+with torch.no_grad():
+    print([layer(torch.ones(shape)).shape for shape in ((2, 5, 8), (1, 1, 8))] and layer.cache_info().compiles)
+print(binaries.cache_info().misses)
+"""
+
+
+def test_an_exported_program_is_compiled_by_one_process_for_all(tmp_path: Path) -> None:
+    """Another process traces it, and finds all machine code on disk."""
+    dynamic = torch.export.Dim.DYNAMIC
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    axes = ({0: dynamic, 1: dynamic},)
+    torch.export.save(
+        torch.export.export(layer, (torch.randn(2, 5, 8),), dynamic_shapes=axes, strict=False), tmp_path / "layer.pt2"
+    )
+    command = [sys.executable, "-c", _OPEN_EXPORTED, str(tmp_path / "layer.pt2")]
+    environment = os.environ | {"DYN_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    compiled, found = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(2)
+    ]
+    assert compiled[0] == found[0] == "1"
+    assert int(compiled[1]) > 0
+    assert found[1] == "0"
 
 
 def test_an_exported_program_checks_what_it_was_told() -> None:
