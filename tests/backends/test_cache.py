@@ -150,9 +150,9 @@ def test_a_full_disk(tmp_path: Path) -> None:
     """A limit on the size of files makes a write fail in its middle, as a full disk does."""
     code = """
         import resource, sys
-        from dyn.backends.cache import Store
+        from dyn.backends.cache import CacheFolder
         resource.setrlimit(resource.RLIMIT_FSIZE, (10000, 10000))
-        store = Store(sys.argv[1], 1 << 30)
+        store = CacheFolder(sys.argv[1], 1 << 30)
         store.write("small", b"x" * 100)
         store.write("large", b"x" * 100000)
         print(store.read("small") == b"x" * 100, store.read("large"))
@@ -181,8 +181,8 @@ def test_a_killed_writer_leaves_nothing_to_read(tmp_path: Path) -> None:
     """It is killed with the bytes on disk and the entry not in place, then at any moment of a busy loop."""
     code = """
         import os, sys
-        from dyn.backends.cache import Store
-        store = Store(sys.argv[1], 1 << 30)
+        from dyn.backends.cache import CacheFolder
+        store = CacheFolder(sys.argv[1], 1 << 30)
         if sys.argv[2] == "before":
             os.replace = lambda *names: os.kill(os.getpid(), 9)
         print("ready", flush=True)
@@ -219,8 +219,8 @@ def test_a_killed_writer_leaves_nothing_to_read(tmp_path: Path) -> None:
 def test_processes_that_write_read_and_prune_at_once(tmp_path: Path) -> None:
     code = """
         import random, sys
-        from dyn.backends.cache import Store
-        store = Store(sys.argv[1], 200000)
+        from dyn.backends.cache import CacheFolder
+        store = CacheFolder(sys.argv[1], 200000)
         chance = random.Random(int(sys.argv[2]))
         hits = 0
         for _ in range(300):

@@ -286,7 +286,7 @@ _PRELUDE = """
 import os, sys, threading, time
 import numpy as np
 import dyn, dyn.numpy as dnp
-from dyn.backends.deferred import State, finish
+from dyn.backends.deferred import DeferredState, finish
 
 @dyn.jit
 def f(x, y):
@@ -294,11 +294,11 @@ def f(x, y):
 
 def states():
     # That of the kernel for sizes which agree; the one for a row is made with the first call.
-    return {[State.NOT_YET, State.MADE][made() - 1]}
+    return {[DeferredState.NOT_YET, DeferredState.MADE][made() - 1]}
 
 def made():
     (version,) = f._versions.in_order
-    return list(version.program.deferred_states().values()).count(State.MADE)
+    return list(version.program.deferred_states().values()).count(DeferredState.MADE)
 
 x, row, y = (np.random.default_rng(0).standard_normal(s).astype("f4") for s in ((60, 70), (1, 70), (60, 70)))
 f(x, row)
@@ -324,12 +324,12 @@ def test_a_forked_child_makes_its_own() -> None:
             child = os.fork()
             if not child:
                 f(x, y)
-                assert finish() and states() == {State.MADE}
+                assert finish() and states() == {DeferredState.MADE}
                 assert f(x, y).tobytes() == f(y, x).tobytes()
                 sys.stdout.flush()
                 os._exit(0)
             assert os.waitpid(child, 0)[1] == 0
-        assert finish() and states() == {State.MADE}
+        assert finish() and states() == {DeferredState.MADE}
     """)
 
 
@@ -343,7 +343,7 @@ def test_calls_that_are_registered_for_the_end() -> None:
     assert (
         run("""
         import atexit
-        atexit.register(lambda: print(f(x, y).shape, states() == {State.NOT_YET}))
+        atexit.register(lambda: print(f(x, y).shape, states() == {DeferredState.NOT_YET}))
         import dyn.backends.deferred as deferred
         atexit.register(deferred._threads()._close)
     """).strip()
@@ -371,7 +371,7 @@ def test_without_threads(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (os.sysconf("SC_PAGE_SIZE") * pages,) * 2)
         for _ in range(3):
             f(x, y)
-        assert finish() and states() == {State.NOT_YET}, states()
+        assert finish() and states() == {DeferredState.NOT_YET}, states()
     """)
 
 
@@ -380,28 +380,37 @@ def test_without_threads(tmp_path: Path) -> None:
 
 def test_another_process_finds_them(tmp_path: Path) -> None:
     folder = {"DYN_CACHE_DIR": str(tmp_path)}
-    assert run("print(states() == {State.NOT_YET}); f(x, y); finish(); print(states() == {State.MADE})", **folder) == (
-        "True\nTrue\n"
+    assert run(
+        "print(states() == {DeferredState.NOT_YET}); f(x, y); finish(); print(states() == {DeferredState.MADE})",
+        **folder,
+    ) == ("True\nTrue\n")
+    assert (
+        run("print(states() == {DeferredState.MADE}, 'llvmlite' in sys.modules); f(x, y)", **folder) == "True False\n"
     )
-    assert run("print(states() == {State.MADE}, 'llvmlite' in sys.modules); f(x, y)", **folder) == "True False\n"
 
 
 def test_a_process_that_found_its_program_compiles_others(tmp_path: Path) -> None:
     folder = {"DYN_CACHE_DIR": str(tmp_path)}
-    run("assert states() == {State.NOT_YET}", **folder)
-    run("assert states() == {State.NOT_YET} and not f._versions.in_order[0].record.sources", **folder)
-    run("f(x, y); assert finish() and states() == {State.MADE}", **folder)
-    run("assert states() == {State.MADE}", **folder)
+    run("assert states() == {DeferredState.NOT_YET}", **folder)
+    run("assert states() == {DeferredState.NOT_YET} and not f._versions.in_order[0].record.sources", **folder)
+    run("f(x, y); assert finish() and states() == {DeferredState.MADE}", **folder)
+    run("assert states() == {DeferredState.MADE}", **folder)
 
 
 def test_a_removed_object_is_compiled_again(tmp_path: Path) -> None:
     folder = {"DYN_CACHE_DIR": str(tmp_path)}
     run("", **folder)
     before = set(tmp_path.rglob("*.bin"))
-    run("f(x, y); finish()", **folder)
+    run(
+        "assert states() == {DeferredState.NOT_YET}; f(x, y); assert finish() and states() == {DeferredState.MADE}",
+        **folder,
+    )
     (made,) = set(tmp_path.rglob("*.bin")) - before
     made.unlink()
-    run("assert states() == {State.NOT_YET}; f(x, y); assert finish() and states() == {State.MADE}", **folder)
+    run(
+        "assert states() == {DeferredState.NOT_YET}; f(x, y); assert finish() and states() == {DeferredState.MADE}",
+        **folder,
+    )
 
 
 def test_what_is_written_is_read() -> None:
