@@ -51,6 +51,7 @@ class _Record:
         }
         self._words = (ctypes.c_int64 * DeviceKernel.WORDS)(*[words[8 * n] for n in range(DeviceKernel.WORDS)])
         self.address = ctypes.addressof(self._words)
+        _RECORDS.append(self)  # host programs have its address
 
 
 class _Module:
@@ -211,3 +212,5 @@ def _find(key: str, symbols: tuple[str, ...], store: CacheFolder | None) -> Buil
 _MODULES = Binaries()
 _MODULE_OF: dict[str, str] = {}
 _LOADED: OnceTable[_Module] = OnceTable()
+#: The records of all kernels: a module is never unloaded, and neither are they.
+_RECORDS: list[_Record] = []
