@@ -17,7 +17,7 @@ from dyn.trace.joint_function import FirstHalf
 from dyn.trace.pytree import register_node
 from dyn.trace.split_linearization import Half, split_derivative
 from dyn.transforms import SecondHalf
-from tests.trace.test_crossing import FEATURES, attention
+from tests.trace.test_runtime_partition import FEATURES, attention
 
 
 class Recorded(FirstHalf):
