@@ -91,7 +91,7 @@ def test_who_asks_a_size_for_its_value(case: tuple[Callable[[Any], Any], str, st
     assert lines[0] == (
         f"{what} needs one value of the dimension {size} (x_0 is x.shape[0]), and it differs from call to call."
     )
-    assert lines[1].startswith("  at test_asker.py:")
+    assert lines[1].startswith("  at test_concretization_site.py:")
     assert lines[2:] == [f"  help: {remedy}"]
 
 
@@ -110,7 +110,7 @@ def test_who_asks_for_elements(case: tuple[Callable[[Any], Any], str, str]) -> N
     function, what, remedy = case
     lines = refused(function, TraceError, X)
     assert lines[0] == f"{what}, which are not known while '<lambda>' is traced."
-    assert lines[1].startswith("  at test_asker.py:")
+    assert lines[1].startswith("  at test_concretization_site.py:")
     assert lines[2:] == [f"  help: {remedy}"]
 
 
@@ -119,7 +119,7 @@ def test_arrays_of_objects_that_numpy_makes_silently() -> None:
     for function in (lambda x: x + np.full((2,), x.shape[1])[0:1], lambda x: x * np.array([x.shape[1]])):
         lines = refused(function, UnsupportedOpError, X)
         assert lines[0] == "NumPy has made an array of Python objects of the dimension x_1."
-        assert lines[1].startswith("  at test_asker.py:")
+        assert lines[1].startswith("  at test_concretization_site.py:")
         assert lines[2] == remedy
 
 
@@ -173,7 +173,7 @@ def test_functions_of_torch(require_module: Callable[[str], Any]) -> None:
     ):
         lines = refused(function, UnsupportedOpError, X)
         assert lines[0] == f"torch.{name}() {what}"
-        assert lines[1].startswith("  at test_asker.py:")
+        assert lines[1].startswith("  at test_concretization_site.py:")
         assert lines[2:] == [f"  help: {remedy}"]
 
 
@@ -189,5 +189,5 @@ def test_functions_of_jax(require_module: Callable[[str], Any]) -> None:
     for function, what in ((lambda x: jnp.zeros(x.shape[0]), "zeros"),):
         lines = refused(function, UndecidedDimError, X)
         assert lines[0].startswith(f"jnp.{what}() needs one value of the dimension x_0")
-        assert lines[1].startswith("  at test_asker.py:")
+        assert lines[1].startswith("  at test_concretization_site.py:")
         assert lines[2:] == [f"  help: {instead(what)}"]
