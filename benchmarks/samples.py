@@ -33,7 +33,8 @@ class Samples:
 
     def __exit__(self, *exc: object) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, self._before)
+        # A last signal may be on its way, and by default it would end the process.
+        signal.signal(signal.SIGPROF, signal.SIG_IGN if self._before == signal.SIG_DFL else self._before)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         self.counts[_stage(frame)] += 1
