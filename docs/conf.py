@@ -51,7 +51,7 @@ add_module_names = False
 nitpick_ignore_regex = [
     ("py:class", r"(collections\.abc|numpy|optree|os)\..*"),
     ("py:class", r"dyn\.(?!errors\.)([a-z_]+\.)+_?[A-Z]\w*"),
-    ("py:class", r"Record|Program|Version|Optimized|Explanation|Dtype|Declarations"),
+    ("py:class", r"CompilationRecord|Program|Version|Optimized|Explanation|Dtype|Declarations"),
 ]
 
 # ---- looks -----------------------------------------------------------------------------------------------------------
