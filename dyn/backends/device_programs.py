@@ -178,8 +178,10 @@ class DeviceProgram:
 
     @staticmethod
     def _answered(state: int) -> tuple[int, int]:
-        """What the driver has answered in a call, by the address of its state: the first error number, or 0, and the
-        number of its dispatch, or -1."""
+        """The driver's first error number in a call, or 0, and the number of the dispatch that met it, or -1.
+
+        ``state`` is the address of the call's state.
+        """
         words = (ctypes.c_int64 * DeviceState.WORDS).from_address(state)
         return words[DeviceState.ERROR // 8], words[DeviceState.DISPATCH // 8]
 

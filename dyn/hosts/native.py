@@ -129,7 +129,7 @@ def _exchange_type(kind: type) -> NativeType | None:
 
 @lru_cache(maxsize=64)
 def _exchange_type_on(known: NativeType, device: Any, context: Context) -> NativeType:
-    """The same type's arrays on a GPU. Results are made from objects for its memory."""
+    """A tensor type as the native entry reads and makes it on a GPU; its results share the device's memory."""
     torch = sys.modules["torch"]
     with torch._C.DisableTorchFunction(), torch.inference_mode(False):
         keys = torch._C._dispatch_keys(torch.empty((), device=device)).raw_repr()
@@ -251,7 +251,7 @@ def holder_type(kind: type, attribute: str, label: str) -> NativeType | None:
 
 @lru_cache(maxsize=64)
 def device_holder(held: NativeType, context: Context) -> NativeType:
-    """The same type's objects that hold an array on a device."""
+    """A type that holds an array, as the native entry reads it where that array lies on a device."""
     return replace(held, reader=ArrayReader.DEVICE_HOLDER, device=context)
 
 

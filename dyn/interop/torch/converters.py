@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 @record()
 class Converter:
-    """How an ATen operation is written with dyn's ops: ``run`` takes the call as PyTorch made it, and gives the values
-    of its results. ``order`` is how they lie in memory, by the arguments' orders: each of them where it is a list.
+    """The translation of one ATen operator into dyn's ops.
+
+    ``run`` takes the call as PyTorch made it, and returns the values of its results. ``order`` is the order of axes in
+    which these lie in memory, by the arguments' orders; a list has one for each result.
     """
 
     run: Callable[[TorchTracing, tuple[Any, ...], dict[str, Any]], Any]
@@ -35,12 +37,13 @@ class Converter:
 
 @record()
 class View:
-    """How a view operation is written: the view's value, the tensor's once the view is written, and the view's order.
+    """The translation of one ATen operator whose result is a view: reads of it, writes through it, its order of axes.
 
-    Each takes the rest of the operation's arguments, sizes among them as dyn's. With ``is_dense`` a view of a tensor
-    without gaps has none; with ``in_rows`` that of one that lies in rows lies in rows. ``place`` finds strides and the
-    offset of the view from those of the tensor, where numbers are symbolic or known at run time only: PyTorch's own way
-    to them asks for these. With ``is_placed`` it finds those that PyTorch would, which is then not asked at all.
+    ``read`` returns the view's value, ``write`` the tensor's after the view was written. Each takes the rest of the
+    operation's arguments, sizes among them as dyn's. With ``is_dense`` a view of a tensor without gaps has none; with
+    ``in_rows`` that of one that lies in rows lies in rows. ``place`` finds strides and the offset of the view from
+    those of the tensor, where numbers are symbolic or known at run time only: PyTorch's own way to them asks for these.
+    With ``is_placed`` it finds those that PyTorch would, which is then not asked at all.
     """
 
     read: Callable[..., Any]

@@ -92,7 +92,7 @@ class Memory:
             self.zones.arena(segment, arena, offset, ends)
 
     def _block(self, segment: int, size: str) -> str:
-        """So many bytes for a segment: on the stack where they are few, or else of the runtime's memory.
+        """Allocate a segment of ``size`` bytes: on the stack if they are few, else by the runtime's allocator.
 
         A profile's table sees every segment.
         """

@@ -72,7 +72,7 @@ def _loads(loop: Loop) -> list[Load]:
 
 
 class Ahead:
-    """What the first sweep through a row asks for, step by step, if its rows are more than caches hold."""
+    """Software prefetches of the first sweep through a row, made if the rows together exceed the caches."""
 
     def __init__(self, em: KernelEmitter, loop: Loop) -> None:
         self.em = em
