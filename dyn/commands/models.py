@@ -11,7 +11,7 @@ from dyn.errors import ArgumentError, ArtifactError
 
 if TYPE_CHECKING:
     from dyn.api import Jitted
-    from dyn.ir.hlo import HloFunction, HloModule, HloType
+    from dyn.interop.stablehlo.hlo import HloFunction, HloModule, HloType
 
 
 def contents_of(path: str) -> bytes:

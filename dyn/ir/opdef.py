@@ -17,7 +17,6 @@ import numpy as np
 from dyn.dtypes import DType
 from dyn.errors import IRError, NotYetError
 from dyn.frozen import record
-from dyn.ir.hlo import Codec
 from dyn.ir.types import TensorType
 from dyn.shapes import Answer, Dim, RelKind
 from dyn.source import Loc
@@ -341,8 +340,8 @@ class OpDef:
 
     ``types`` gives the result types and demands what must hold of the dims; ``loops`` says how it computes;
     ``reference`` computes it with NumPy (``reference(*arrays, **attrs)``, with concrete dims); ``samples`` are calls
-    for the tests; ``vjp``, ``jvp``, ``batch`` are the transformation rules (``VjpRule``, ``JvpRule``, ``BatchRule``);
-    ``stablehlo`` the two-way codec (:class:`~dyn.ir.hlo.Codec`).
+    for the tests; ``vjp``, ``jvp``, ``batch`` are the transformation rules (``VjpRule``, ``JvpRule``, ``BatchRule``).
+    How it is written as StableHLO is said in ``dyn.interop.stablehlo.codecs``.
     ``simplify(b, op)`` may give cheaper values of equal types, or None: it may look at what ``b`` has built
     (``b.producer``, ``b.uniform``, ``b.facts``), and must give the same numbers to the bit.
     """
@@ -356,7 +355,6 @@ class OpDef:
     vjp: VjpRule | NoGrad | _Marks
     jvp: JvpRule | NoGrad | _Marks
     batch: BatchRule | NoBatch | _Marks
-    stablehlo: Codec | _Marks
     simplify: Callable[[Any, Any], tuple[Any, ...] | None] | None = None
     #: For a VIEW: the elements lie in the operand's own order, so the two can share memory.
     keeps_order: bool = False
@@ -383,7 +381,7 @@ class OpDef:
     def __repr__(self) -> str:
         return self.name
 
-    def rule(self, which: Literal["vjp", "jvp", "batch", "stablehlo"], loc: Loc | None = None) -> Any:
+    def rule(self, which: Literal["vjp", "jvp", "batch"], loc: Loc | None = None) -> Any:
         """The transformation rule ``which``; NotYetError, at ``loc``, where there is none yet."""
         rule = getattr(self, which)
         if rule is NOT_YET:
@@ -398,7 +396,6 @@ _MISSING = {
     "vjp": ("derivative backward", _OWN_RULE),
     "jvp": ("derivative forward", _OWN_RULE),
     "batch": ("rule for many examples at once", "use dyn.lax.map, which takes one after the other."),
-    "stablehlo": ("form in StableHLO", ""),
 }
 
 #: Every op by name; filled when ``dyn.ops`` is imported, read by the parser.

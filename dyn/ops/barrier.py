@@ -11,7 +11,6 @@ from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, Inline, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
-from dyn.ops.codecs import calls
 from dyn.shapes import Dim
 
 Array = np.ndarray[Any, Any]
@@ -52,6 +51,6 @@ optimization_barrier = OpDef(
     loops=Inline.STITCHED,
     reference=lambda *arrays: tuple(np.array(x) for x in arrays),
     samples=_samples,
-    vjp=_again, jvp=_again, batch=_batch, stablehlo=calls.optimization_barrier,
+    vjp=_again, jvp=_again, batch=_batch,
     prune=_prune,
 )  # fmt: skip

@@ -15,7 +15,6 @@ from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, Composite, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
-from dyn.ops.codecs import linalg
 from dyn.ops.expansion import Expand, expanded, expanded_batch, expanded_jvp, expanded_vjp
 from dyn.ops.rules import FLOAT, require_kinds
 from dyn.shapes import RelKind, product
@@ -166,8 +165,7 @@ def _define(
 ) -> OpDef:
     return OpDef(
         name, OpKind.OPAQUE, types=types, loops=Composite(), reference=_numpy(arrays), samples=made,
-        vjp=expanded_vjp(expand), jvp=expanded_jvp(expand), batch=expanded_batch(expand),
-        stablehlo=linalg.batch_norm(name), simplify=expanded(expand),
+        vjp=expanded_vjp(expand), jvp=expanded_jvp(expand), batch=expanded_batch(expand), simplify=expanded(expand),
     )  # fmt: skip
 
 

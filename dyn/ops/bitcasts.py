@@ -15,7 +15,6 @@ from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.ir.opdef import NOT_CONTINUOUS, Attrs, ElementLoops, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import elementwise
 from dyn.ops.pointwise import REALS, draw
 from dyn.ops.rules import pointwise
 from dyn.ops.scalar import Scalar
@@ -74,7 +73,7 @@ bitcast_convert = OpDef(
     loops=pointwise(Scalar.BITCAST),
     reference=lambda x, dtype: np.asarray(x).view(dtype.np),
     samples=_samples,
-    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=pointwise_batch, stablehlo=elementwise.bitcast_convert,
+    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=pointwise_batch,
     simplify=_same_bits,
 )  # fmt: skip
 
@@ -158,6 +157,5 @@ bitcast_regroup = OpDef(
     samples=_regroup_samples,
     vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS,
     batch=lambda b, op, operands, batched, size: again(b, op, operands),
-    stablehlo=elementwise.bitcast_regroup,
     simplify=_regroup_back,
 )  # fmt: skip

@@ -32,7 +32,6 @@ from dyn.ir.opdef import (
 )
 from dyn.ir.types import TensorType
 from dyn.ops.call_rules import Maybe, batched_region, call_types, distinct, or_zeros, pushed, smooth
-from dyn.ops.codecs import calls, elementwise
 from dyn.ops.identities import nothing
 from dyn.ops.pointwise import draw
 from dyn.ops.rules import ANY, same_type
@@ -222,7 +221,7 @@ checkpoint = OpDef(
     loops=Inline.AFTER_TRACE,
     reference=_computed,
     samples=_samples,
-    vjp=_vjp, jvp=_jvp, batch=_batch, stablehlo=calls.written_out("with the barriers of second passes"),
+    vjp=_vjp, jvp=_jvp, batch=_batch,
     prepare=_prepare,
 )  # fmt: skip
 
@@ -235,7 +234,7 @@ checkpoint_name = OpDef(
     reference=lambda x, name: np.array(x),
     samples=lambda: [Sample(s.operands, {"name": "x"}) for s in draw(1, (dtypes.float32, dtypes.int8))()],
     vjp=elementwise_vjp(lambda a, ct, y, x: (ct,)),
-    jvp=linear(), batch=pointwise_batch, stablehlo=elementwise.identity("names are not written"),
+    jvp=linear(), batch=pointwise_batch,
     simplify=nothing,
     parts=lambda b, op, operands: operands[0],
 )  # fmt: skip

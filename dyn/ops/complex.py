@@ -11,7 +11,6 @@ from dyn.dtypes import Kind
 from dyn.ir.opdef import Attrs, ElementLoops, OpDef, OpKind, TypeContext, TypeRule
 from dyn.ir.types import TensorType
 from dyn.ops import rules
-from dyn.ops.codecs import elementwise
 from dyn.ops.complex_parts import part_dtype
 from dyn.ops.pointwise import COMPLEXES, draw
 from dyn.ops.transform_rules import elementwise_vjp, linear, pointwise_batch
@@ -52,7 +51,7 @@ complex_ = OpDef(
     reference=_joined,
     samples=draw(2, (dtypes.float32, dtypes.float64)),
     vjp=elementwise_vjp(lambda a, ct, y, re, im: (a.f("real", ct), a.neg(a.f("imag", ct)))),
-    jvp=linear(), batch=pointwise_batch, stablehlo=elementwise.complex_,
+    jvp=linear(), batch=pointwise_batch,
     parts=lambda b, op, operands: operands,
 )  # fmt: skip
 
@@ -64,7 +63,7 @@ real = OpDef(
     reference=lambda x: np.array(x.real),
     samples=draw(1, COMPLEXES),
     vjp=elementwise_vjp(lambda a, ct, y, x: (a.f("complex", ct, a.fill(ct, 0)),)),
-    jvp=linear(), batch=pointwise_batch, stablehlo=elementwise.real,
+    jvp=linear(), batch=pointwise_batch,
     parts=lambda b, op, operands: operands[0][0],
 )  # fmt: skip
 
@@ -76,6 +75,6 @@ imag = OpDef(
     reference=lambda x: np.array(x.imag),
     samples=draw(1, COMPLEXES),
     vjp=elementwise_vjp(lambda a, ct, y, x: (a.f("complex", a.fill(ct, 0), a.neg(ct)),)),
-    jvp=linear(), batch=pointwise_batch, stablehlo=elementwise.imag,
+    jvp=linear(), batch=pointwise_batch,
     parts=lambda b, op, operands: operands[0][1],
 )  # fmt: skip

@@ -14,7 +14,6 @@ from dyn.ir.inline_regions import build_region
 from dyn.ir.opdef import Inline, OpDef, OpKind, Sample
 from dyn.ir.types import TensorType
 from dyn.ops.call_rules import call_types, through_batch, through_jvp, through_vjp
-from dyn.ops.codecs import calls
 from dyn.shapes import Facts
 from dyn.source import UNKNOWN
 
@@ -49,6 +48,6 @@ composite = OpDef(
     loops=Inline.BEFORE_PASSES,
     reference=_computed,
     samples=_samples,
-    vjp=through_vjp, jvp=through_jvp, batch=through_batch, stablehlo=calls.composite,
+    vjp=through_vjp, jvp=through_jvp, batch=through_batch,
     transparent=True,
 )  # fmt: skip

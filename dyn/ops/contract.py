@@ -11,7 +11,6 @@ from dyn import dtypes
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, ContractionLoops, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import contract as codec
 from dyn.ops.complex_parts import Real
 from dyn.ops.rules import NUMBER, require_kinds
 from dyn.ops.transform_rules import again, bilinear, later
@@ -148,6 +147,6 @@ dot_general = OpDef(
     loops=ContractionLoops(),
     reference=_reference,
     samples=_samples,
-    vjp=_vjp, jvp=bilinear, batch=_batch, stablehlo=codec.dot_general,
+    vjp=_vjp, jvp=bilinear, batch=_batch,
     parts=_parts,
 )  # fmt: skip

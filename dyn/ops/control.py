@@ -19,7 +19,6 @@ from dyn.ir.inline_regions import build_region
 from dyn.ir.opdef import Attrs, Control, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops import control_rules as transform
-from dyn.ops.codecs import control as codec
 from dyn.shapes import Facts, RelKind, format_dim, value_conditions
 from dyn.source import UNKNOWN
 
@@ -112,7 +111,7 @@ while_ = OpDef(
     loops=Control.WHILE,
     reference=_while,
     samples=_while_samples,
-    vjp=transform.while_vjp, jvp=transform.while_jvp, batch=transform.while_batch, stablehlo=codec.while_,
+    vjp=transform.while_vjp, jvp=transform.while_jvp, batch=transform.while_batch,
     simplify=transform.unchanged_outside,
     prune=transform.while_prune,
 )  # fmt: skip
@@ -182,7 +181,7 @@ scan = OpDef(
     loops=Control.SCAN,
     reference=_scan,
     samples=_scan_samples,
-    vjp=transform.scan_vjp, jvp=transform.scan_jvp, batch=transform.scan_batch, stablehlo=codec.scan,
+    vjp=transform.scan_vjp, jvp=transform.scan_jvp, batch=transform.scan_batch,
     simplify=transform.unchanged_outside,
     prune=transform.scan_prune,
     prepare=transform.scan_prepare,
@@ -253,7 +252,7 @@ if_ = OpDef(
     loops=Control.IF,
     reference=lambda index, *given, regions: regions[0 if index else 1](*given),
     samples=lambda: _choice_samples([np.asarray(True), np.asarray(False)], 2),
-    vjp=transform.choice_vjp, jvp=transform.choice_jvp, batch=transform.choice_batch, stablehlo=codec.if_,
+    vjp=transform.choice_vjp, jvp=transform.choice_jvp, batch=transform.choice_batch,
     prune=transform.choice_prune,
 )  # fmt: skip
 
@@ -265,6 +264,6 @@ case = OpDef(
     loops=Control.CASE,
     reference=_case,
     samples=lambda: _choice_samples([np.asarray(i, np.int32) for i in (0, 1, 2, -1, 9)], 3),
-    vjp=transform.choice_vjp, jvp=transform.choice_jvp, batch=transform.choice_batch, stablehlo=codec.case,
+    vjp=transform.choice_vjp, jvp=transform.choice_jvp, batch=transform.choice_batch,
     prune=transform.choice_prune,
 )  # fmt: skip

@@ -12,7 +12,6 @@ from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.ir.opdef import Attrs, Convolution, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import contract as codec
 from dyn.ops.complex_parts import Real
 from dyn.ops.convolution_rules import convolution_batch, convolution_vjp
 from dyn.ops.rules import NUMBER, require_kinds
@@ -261,6 +260,6 @@ convolution = OpDef(
     loops=Convolution(),
     reference=_reference,
     samples=_samples,
-    vjp=convolution_vjp, jvp=bilinear, batch=convolution_batch, stablehlo=codec.convolution,
+    vjp=convolution_vjp, jvp=bilinear, batch=convolution_batch,
     parts=_parts,
 )  # fmt: skip

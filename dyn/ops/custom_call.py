@@ -16,7 +16,6 @@ from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeConte
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
 from dyn.ops.call_rules import one_by_one
-from dyn.ops.codecs import calls
 from dyn.shapes import Dim, RelKind
 
 Array = np.ndarray[Any, Any]
@@ -178,5 +177,5 @@ custom_call = OpDef(
     effects=lambda op: isinstance(op.attrs["target"], External) and op.attrs["target"].effects,
     reference=_run,
     samples=_samples,
-    vjp=_refuse, jvp=_refuse, batch=_batch, stablehlo=calls.custom_call,
+    vjp=_refuse, jvp=_refuse, batch=_batch,
 )  # fmt: skip

@@ -24,7 +24,6 @@ from dyn.ir.inline_regions import build_region, copied, splice
 from dyn.ir.opdef import REGISTRY, Inline, OpDef, OpKind, Sample
 from dyn.ir.types import TensorType
 from dyn.ops.call_rules import Maybe, batched_region, call_types, or_zeros, summed_region, through_batch
-from dyn.ops.codecs import calls
 from dyn.shapes import Dim, Facts
 from dyn.source import UNKNOWN
 
@@ -214,7 +213,7 @@ custom_vjp_call = OpDef(
     loops=Inline.AFTER_TRACE,
     reference=_computed,
     samples=_vjp_samples,
-    vjp=vjp_vjp, jvp=vjp_jvp, batch=vjp_batch, stablehlo=calls.written_out("derivatives are not written"),
+    vjp=vjp_vjp, jvp=vjp_jvp, batch=vjp_batch,
     prepare=vjp_prepare,
     has_backward=True,
 )  # fmt: skip
@@ -228,7 +227,7 @@ custom_vjp_forward = OpDef(
     loops=Inline.AFTER_TRACE,
     reference=_computed,
     samples=_forward_samples,
-    vjp=forward_vjp, jvp=vjp_jvp, batch=through_batch, stablehlo=calls.written_out("derivatives are not written"),
+    vjp=forward_vjp, jvp=vjp_jvp, batch=through_batch,
     transparent=True,
     has_backward=True,
 )  # fmt: skip
@@ -242,5 +241,5 @@ custom_jvp_call = OpDef(
     loops=Inline.AFTER_TRACE,
     reference=_computed,
     samples=_jvp_samples,
-    vjp=jvp_vjp, jvp=jvp_jvp, batch=jvp_batch, stablehlo=calls.written_out("derivatives are not written"),
+    vjp=jvp_vjp, jvp=jvp_jvp, batch=jvp_batch,
 )  # fmt: skip

@@ -29,7 +29,6 @@ from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
 from dyn.ops import complex_parts, derivatives, rules
 from dyn.ops.arithmetic import Arithmetic
-from dyn.ops.codecs import elementwise
 from dyn.ops.identities import (
     converted_once,
     first_of,
@@ -334,7 +333,7 @@ clamp = OpDef(
     reference=lambda low, x, high: np.minimum(np.maximum(x, low), high),
     samples=_clamp_samples,
     vjp=_clamp_vjp,
-    jvp=_clamp_jvp, batch=_clamp_batch, stablehlo=elementwise.clamp,
+    jvp=_clamp_jvp, batch=_clamp_batch,
 )  # fmt: skip
 
 
@@ -375,7 +374,7 @@ compare = OpDef(
     loops=pointwise(lambda attrs: _DIRECTIONS[attrs["direction"]][0]),
     reference=lambda x, y, direction: np.asarray(_DIRECTIONS[direction][1](x, y)),
     samples=_compare_samples,
-    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=pointwise_batch, stablehlo=elementwise.compare,
+    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=pointwise_batch,
     parts=complex_parts.compare,
 )  # fmt: skip
 
@@ -402,7 +401,7 @@ select = OpDef(
     reference=np.where,
     samples=_select_samples,
     vjp=elementwise_vjp(lambda a, ct, y, p, left, right: (None, a.where(p, ct, 0), a.where(p, 0, ct))),
-    jvp=FROM_VJP, batch=pointwise_batch, stablehlo=elementwise.select,
+    jvp=FROM_VJP, batch=pointwise_batch,
     simplify=one_branch,
     parts=complex_parts.componentwise,
 )  # fmt: skip
@@ -498,7 +497,7 @@ convert = OpDef(
     reference=convert_array,
     samples=_convert_samples,
     vjp=_convert_vjp,
-    jvp=_convert_jvp, batch=pointwise_batch, stablehlo=elementwise.convert,
+    jvp=_convert_jvp, batch=pointwise_batch,
     simplify=converted_once,
     parts=_convert_parts,
 )  # fmt: skip
@@ -512,7 +511,7 @@ copy = OpDef(
     reference=np.array,
     samples=draw(1, (dtypes.bool_, *NUMBERS)),
     vjp=elementwise_vjp(lambda a, ct, y, x: (ct,)),
-    jvp=linear(), batch=pointwise_batch, stablehlo=elementwise.identity("a copy"),
+    jvp=linear(), batch=pointwise_batch,
     simplify=nothing,
     parts=lambda b, op, operands: operands[0],
 )  # fmt: skip
@@ -525,7 +524,7 @@ stop_gradient = OpDef(
     loops=ElementLoops(lambda k, op, index, get: get(0, index)),
     reference=np.array,
     samples=draw(1, _INEXACT),
-    vjp=STOPPED, jvp=STOPPED, batch=pointwise_batch, stablehlo=elementwise.identity("derivatives are not written"),
+    vjp=STOPPED, jvp=STOPPED, batch=pointwise_batch,
     simplify=nothing,
     parts=lambda b, op, operands: operands[0],
 )  # fmt: skip

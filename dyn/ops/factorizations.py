@@ -18,7 +18,6 @@ from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import elementwise
 from dyn.ops.matrices import LAPACK_DTYPES, OBLONGS, Array, Matrices, random_matrices, require_matrices
 from dyn.ops.order_rules import take_along
 from dyn.ops.transform_rules import pointwise_batch, transposed
@@ -117,7 +116,7 @@ lu = OpDef(
     loops=LibraryRoutine("lu"),
     reference=_lu,
     samples=lambda: [Sample((random_matrices(shape, dtype),)) for dtype in LAPACK_DTYPES for shape in OBLONGS],
-    vjp=transposed(_lu_jvp), jvp=_lu_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("lu"),
+    vjp=transposed(_lu_jvp), jvp=_lu_jvp, batch=pointwise_batch,
 )  # fmt: skip
 
 
@@ -174,5 +173,5 @@ qr = OpDef(
         for dtype in LAPACK_DTYPES
         for shape in OBLONGS
     ],
-    vjp=transposed(_qr_jvp), jvp=_qr_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("qr"),
+    vjp=transposed(_qr_jvp), jvp=_qr_jvp, batch=pointwise_batch,
 )  # fmt: skip

@@ -11,7 +11,6 @@ from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import linalg
 from dyn.ops.matrices import Array, Matrices, complex_of, random_matrices, real_of
 from dyn.ops.transform_rules import linear, pointwise_batch
 from dyn.shapes import Dim, RelKind, dim_max, floordiv, product
@@ -109,5 +108,5 @@ fft = OpDef(
     loops=LibraryRoutine(),
     reference=_reference,
     samples=_samples,
-    vjp=_vjp, jvp=linear(), batch=pointwise_batch, stablehlo=linalg.fft,
+    vjp=_vjp, jvp=linear(), batch=pointwise_batch,
 )  # fmt: skip

@@ -9,7 +9,6 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.ir.opdef import FROM_VJP, NOT_YET, ElementLoops, Get, NoGrad, OpDef, OpKind, Sample, ScalarBuilder, TypeRule
-from dyn.ops.codecs import elementwise
 from dyn.ops.pointwise import quiet
 from dyn.ops.scalar import Scalar
 from dyn.ops.transform_rules import Formula, elementwise_vjp, pointwise_batch
@@ -136,5 +135,5 @@ def formula_op(
     return OpDef(
         name, OpKind.POINTWISE, types=types, loops=ElementLoops(at),
         reference=quiet(reference) if plain is None else plain, samples=made,
-        vjp=vjp, jvp=jvp, batch=pointwise_batch, stablehlo=elementwise.pointwise(name),
+        vjp=vjp, jvp=jvp, batch=pointwise_batch,
     )  # fmt: skip

@@ -8,7 +8,6 @@ import numpy as np
 
 from dyn.ir.opdef import Attrs, ElementLoops, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import indexing as codec
 from dyn.ops.indexing_rules import gather_batch, gather_vjp
 from dyn.ops.rules import ALL_DTYPES, numbers
 from dyn.ops.transform_rules import linear
@@ -148,5 +147,5 @@ gather = OpDef(
     loops=ElementLoops(_at),
     reference=_reference,
     samples=_samples,
-    vjp=gather_vjp, jvp=linear(0), batch=gather_batch, stablehlo=codec.gather,
+    vjp=gather_vjp, jvp=linear(0), batch=gather_batch,
 )  # fmt: skip

@@ -11,8 +11,6 @@ import numpy as np
 from dyn import dtypes
 from dyn.ir.opdef import Attrs, ElementLoops, Get, OpDef, OpKind, Sample, ScalarBuilder, Scatter, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import indexing as codec
-from dyn.ops.codecs.shape import pad as pad_codec
 from dyn.ops.complex_parts import componentwise
 from dyn.ops.indexing_rules import pad_batch, pad_vjp, slice_batch, slice_vjp, update_batch, update_vjp
 from dyn.ops.rules import ALL_DTYPES, numbers
@@ -110,7 +108,7 @@ dynamic_slice = OpDef(
     loops=ElementLoops(_dynamic_slice_at),
     reference=_dynamic_slice,
     samples=_slice_samples,
-    vjp=slice_vjp, jvp=linear(0), batch=slice_batch, stablehlo=codec.dynamic_slice,
+    vjp=slice_vjp, jvp=linear(0), batch=slice_batch,
     simplify=lambda b, op: op.operands[:1] if op.operands[0].shape == op.result.shape else None,
 )  # fmt: skip
 
@@ -156,7 +154,7 @@ dynamic_update_slice = OpDef(
     loops=Scatter(updates=lambda op: op.operands[1], windows=_update_windows, combine=lambda attrs: None, clamp=True),
     reference=_update,
     samples=_update_samples,
-    vjp=update_vjp, jvp=linear(0, 1), batch=update_batch, stablehlo=codec.dynamic_update_slice,
+    vjp=update_vjp, jvp=linear(0, 1), batch=update_batch,
     parts=componentwise,
     simplify=lambda b, op: op.operands[1:2] if op.operands[0].type == op.operands[1].type else None,
 )  # fmt: skip
@@ -262,6 +260,6 @@ pad = OpDef(
     loops=ElementLoops(_pad_at),
     reference=_pad,
     samples=_pad_samples,
-    vjp=pad_vjp, jvp=linear(), batch=pad_batch, stablehlo=pad_codec,
+    vjp=pad_vjp, jvp=linear(), batch=pad_batch,
     simplify=lambda b, op: op.operands[:1] if all(d == 0 for name in _PADDING for d in op.attrs[name]) else None,
 )  # fmt: skip

@@ -14,11 +14,10 @@ from dyn.ir.inline_regions import build_region
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, RunningLoops, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
-from dyn.ops.codecs import folds, sorting
 from dyn.ops.complex_parts import Pair, Real, componentwise, product
 from dyn.ops.order_rules import cumulative_jvp, cumulative_vjp, sort_jvp, sort_vjp
 from dyn.ops.ordering import sort_into, stable_order
-from dyn.ops.reduce import COMBINES, identity
+from dyn.ops.reduce import COMBINES
 from dyn.ops.rules import require_same_shapes, samples
 from dyn.ops.transform_rules import one_later, shifted
 
@@ -101,7 +100,7 @@ sort = OpDef(
         for descending in (False, True)
     ]
     + _key_samples(),
-    vjp=sort_vjp, jvp=sort_jvp, batch=shifted(dimension=one_later), stablehlo=sorting.sort,
+    vjp=sort_vjp, jvp=sort_jvp, batch=shifted(dimension=one_later),
 )  # fmt: skip
 
 
@@ -159,6 +158,6 @@ cumulative = OpDef(
         for s in _axis_samples(*({"combine": c, "reverse": r} for c in _RUNNING for r in (False, True)))
         if s.operands[0].dtype != np.bool_ or s.attrs["combine"] in ("maximum", "minimum")
     ],
-    vjp=cumulative_vjp, jvp=cumulative_jvp, batch=shifted(dimension=one_later), stablehlo=folds.cumulative(identity),
+    vjp=cumulative_vjp, jvp=cumulative_jvp, batch=shifted(dimension=one_later),
     parts=_running_parts,
 )  # fmt: skip

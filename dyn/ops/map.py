@@ -13,7 +13,6 @@ from dyn.ir.core import Dense, Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import Attrs, ElementLoops, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import elementwise
 from dyn.ops.decomposed_rules import jvp_by_parts, vjp_by_parts
 from dyn.ops.regions import check_scalar_region, region_values, scalar_region
 from dyn.ops.rules import ELEMENT_SHAPES, numbers
@@ -108,6 +107,6 @@ map_ = OpDef(
     loops=ElementLoops(_at),
     reference=_reference,
     samples=_samples,
-    vjp=vjp_by_parts(_parts), jvp=jvp_by_parts(_parts), batch=pointwise_batch, stablehlo=elementwise.map_,
+    vjp=vjp_by_parts(_parts), jvp=jvp_by_parts(_parts), batch=pointwise_batch,
     simplify=_inlined,
 )  # fmt: skip

@@ -10,7 +10,6 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.ir.opdef import FROM_VJP, JvpRule, NoGrad, OpDef, OpKind, Reference, Sample, TypeRule
-from dyn.ops.codecs import elementwise
 from dyn.ops.complex_parts import PartsRule
 from dyn.ops.rules import ELEMENT_SHAPES, pointwise, samples
 from dyn.ops.scalar import Scalar
@@ -69,5 +68,5 @@ def pointwise_op(
     return OpDef(
         name, OpKind.POINTWISE, types=types, loops=pointwise(fn), reference=quiet(reference), samples=made,
         vjp=elementwise_vjp(grad) if smooth else grad, jvp=grad if not smooth else FROM_VJP if jvp is None else jvp,
-        batch=pointwise_batch, stablehlo=elementwise.pointwise(name), simplify=simplify, parts=parts,
+        batch=pointwise_batch, simplify=simplify, parts=parts,
     )  # fmt: skip

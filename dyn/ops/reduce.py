@@ -13,7 +13,6 @@ from dyn.ir.opdef import Attrs, OpDef, OpKind, ReductionLoops, Sample, TypeConte
 from dyn.ir.types import TensorType
 from dyn.ops import complex_parts
 from dyn.ops.arithmetic import Arithmetic
-from dyn.ops.codecs import folds
 from dyn.ops.rules import SAMPLE_SHAPES, numbers, samples
 from dyn.ops.scalar import Scalar
 from dyn.ops.transform_rules import later, shifted
@@ -165,7 +164,7 @@ reduce = OpDef(
     loops=ReductionLoops(combine=lambda attrs: COMBINES[attrs["combine"]]),
     reference=_reference,
     samples=_samples,
-    vjp=_vjp, jvp=_jvp, batch=shifted(axes=later), stablehlo=folds.reduce(identity),
+    vjp=_vjp, jvp=_jvp, batch=shifted(axes=later),
     simplify=lambda b, op: op.operands if not op.attrs["axes"] else None,
     parts=complex_parts.folded("variadic_reduce"),
 )  # fmt: skip

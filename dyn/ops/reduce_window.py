@@ -12,7 +12,6 @@ from dyn.dtypes import DType, Kind
 from dyn.ir.opdef import Attrs, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext, WindowFold
 from dyn.ir.types import TensorType
 from dyn.ops import complex_parts
-from dyn.ops.codecs import folds
 from dyn.ops.reduce import COMBINES, UFUNCS, identity, require_combinable
 from dyn.ops.scalar import Scalar
 from dyn.ops.sliding import all_of, check_windows, dilate_and_pad, window_axes, window_counts
@@ -99,6 +98,6 @@ reduce_window = OpDef(
     ),
     reference=_reference,
     samples=_samples,
-    vjp=window_vjp, jvp=window_jvp, batch=window_batch, stablehlo=folds.reduce_window(identity),
+    vjp=window_vjp, jvp=window_jvp, batch=window_batch,
     parts=complex_parts.folded("variadic_reduce_window"),
 )  # fmt: skip

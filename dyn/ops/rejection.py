@@ -18,7 +18,6 @@ from dyn.ir.opdef import NOT_CONTINUOUS, Attrs, Composite, OpDef, OpKind, Sample
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
 from dyn.ops import rejection_loops
-from dyn.ops.codecs import elementwise
 from dyn.ops.gamma_slope import gamma_jvp, gamma_vjp
 from dyn.ops.threefry import blocks
 from dyn.ops.transform_rules import again
@@ -140,7 +139,7 @@ random_gamma = OpDef(
         for alpha in (0.1, 3.0)
         for log_space in (False, True)
     ],
-    vjp=gamma_vjp, jvp=gamma_jvp, batch=_batch, stablehlo=elementwise.custom("random_gamma"),
+    vjp=gamma_vjp, jvp=gamma_jvp, batch=_batch,
     simplify=rejection_loops.gamma,
 )  # fmt: skip
 
@@ -228,6 +227,6 @@ random_poisson = OpDef(
         for rate in (0.0, 2.5, 40.0)
         for dtype in (dtypes.int32, dtypes.int64)
     ],
-    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=_batch, stablehlo=elementwise.custom("random_poisson", dtype=True),
+    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=_batch,
     simplify=rejection_loops.poisson,
 )  # fmt: skip

@@ -22,7 +22,6 @@ from dyn.ir.core import Dense, Op, Value
 from dyn.ir.opdef import NOT_CONTINUOUS, Attrs, Composite, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
-from dyn.ops.codecs import random_bits
 from dyn.ops.expansion import expanded, expanded_batch
 from dyn.ops.threefry import blocks
 from dyn.shapes import Dim, RelKind, floordiv, mod, product
@@ -295,6 +294,6 @@ rng_bit_generator = OpDef(
     loops=Composite(),
     reference=_reference,
     samples=_samples,
-    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=expanded_batch(_expand), stablehlo=random_bits.rng_bit_generator,
+    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=expanded_batch(_expand),
     simplify=expanded(_expand),
 )  # fmt: skip

@@ -14,7 +14,6 @@ from dyn.ir.evaluate import RegionFunction
 from dyn.ir.inline_regions import build_region
 from dyn.ir.opdef import Attrs, OpDef, OpKind, Sample, Scatter, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import indexing as codec
 from dyn.ops.complex_parts import componentwise
 from dyn.ops.reduce import COMBINES, UFUNCS
 from dyn.ops.regions import check_scalar_region, scalar_region
@@ -216,6 +215,6 @@ scatter = OpDef(
     ),
     reference=_reference,
     samples=_samples,
-    vjp=scatter_vjp, jvp=scatter_jvp, batch=scatter_batch, stablehlo=codec.scatter,
+    vjp=scatter_vjp, jvp=scatter_jvp, batch=scatter_batch,
     parts=componentwise, simplify=_simplify,
 )  # fmt: skip

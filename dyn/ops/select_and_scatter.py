@@ -19,7 +19,6 @@ from dyn.ir.inline_regions import build_region, splice
 from dyn.ir.opdef import Attrs, Composite, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
-from dyn.ops.codecs import folds
 from dyn.ops.expansion import expanded, expanded_jvp, expanded_vjp
 from dyn.ops.regions import check_scalar_region, monoid_of, scalar_region
 from dyn.ops.scatter import scatter_attrs
@@ -191,6 +190,6 @@ select_and_scatter = OpDef(
     loops=Composite(),
     reference=_reference,
     samples=_samples,
-    vjp=expanded_vjp(_expand), jvp=_jvp, batch=_batch, stablehlo=folds.select_and_scatter,
+    vjp=expanded_vjp(_expand), jvp=_jvp, batch=_batch,
     simplify=expanded(_expand),
 )  # fmt: skip

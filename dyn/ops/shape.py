@@ -27,7 +27,6 @@ from dyn.ir.opdef import (
 )
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
-from dyn.ops.codecs import shape as codec
 from dyn.ops.complex_parts import Real, part_dtype
 from dyn.ops.identities import broadcast_once, joined_once, reshaped_once, transposed_once, whole_slice
 from dyn.ops.rules import SAMPLE_SHAPES, view
@@ -149,7 +148,6 @@ broadcast_in_dim = OpDef(
         for s in SAMPLE_SHAPES
     ],
     vjp=_broadcast_vjp, jvp=linear(), batch=shifted(shape=size_in_front, dims=later_from_0),
-    stablehlo=codec.broadcast_in_dim,
     simplify=broadcast_once,
 )  # fmt: skip
 
@@ -217,7 +215,7 @@ reshape = OpDef(
     loops=view(_reshape_map),
     reference=lambda x, shape: x.reshape(shape),
     samples=lambda: [Sample((np.ones(s, np.float32),), {"shape": (1, *reversed(s))}) for s in SAMPLE_SHAPES],
-    vjp=_reshape_vjp, jvp=linear(), batch=shifted(shape=size_in_front), stablehlo=codec.reshape,
+    vjp=_reshape_vjp, jvp=linear(), batch=shifted(shape=size_in_front),
     simplify=reshaped_once,
     keeps_order=True,
 )  # fmt: skip
@@ -255,7 +253,7 @@ transpose = OpDef(
         Sample((np.arange(np.prod(s)).reshape(s),), {"permutation": tuple(reversed(range(len(s))))})
         for s in SAMPLE_SHAPES
     ],
-    vjp=_transpose_vjp, jvp=linear(), batch=shifted(permutation=later_from_0), stablehlo=codec.transpose,
+    vjp=_transpose_vjp, jvp=linear(), batch=shifted(permutation=later_from_0),
     simplify=transposed_once,
 )  # fmt: skip
 
@@ -306,7 +304,7 @@ slice_ = OpDef(
         Sample((np.zeros((0,)),), {"start": (0,), "limit": (0,), "strides": (3,)}),
         Sample((np.ones((1, 7)),), {"start": (0, 2), "limit": (1, 7), "strides": (1, 3)}),
     ],
-    vjp=_slice_vjp, jvp=linear(), batch=_slice_batch, stablehlo=codec.slice_,
+    vjp=_slice_vjp, jvp=linear(), batch=_slice_batch,
     simplify=whole_slice,
 )  # fmt: skip
 
@@ -333,7 +331,7 @@ reverse = OpDef(
         for s in SAMPLE_SHAPES
         for axes in ((), tuple(range(len(s))), tuple(range(len(s)))[:1])
     ],
-    vjp=_reverse_vjp, jvp=linear(), batch=shifted(dimensions=later), stablehlo=codec.reverse,
+    vjp=_reverse_vjp, jvp=linear(), batch=shifted(dimensions=later),
     simplify=lambda b, op: op.operands if not op.attrs["dimensions"] else None,
 )  # fmt: skip
 
@@ -413,7 +411,7 @@ concatenate = OpDef(
         Sample(tuple(np.full((2, k), k, np.float32) for k in (3, n, 2)), {"dimension": 1})
         for n in (0, 1, 5)
     ],
-    vjp=_concatenate_vjp, jvp=linear(), batch=shifted(dimension=one_later), stablehlo=codec.concatenate,
+    vjp=_concatenate_vjp, jvp=linear(), batch=shifted(dimension=one_later),
     simplify=joined_once,
 )  # fmt: skip
 
@@ -482,7 +480,7 @@ constant = OpDef(
         Sample((), {"value": Dense(np.array(v))})
         for v in (2.5, True, 7, [[1, 2, 3], [4, 5, 6]], [], np.arange(66.0).reshape(3, 22), np.full((9, 9), -0.0))
     ],
-    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=codec.constant,
+    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing,
     simplify=_one_number,
     parts=_constant_parts,
 )  # fmt: skip
@@ -516,7 +514,7 @@ iota = OpDef(
         for d in (0, 1)
         for t in (dtypes.int32, dtypes.float32)
     ],
-    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=codec.iota, simplify=_only_zeros,
+    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, simplify=_only_zeros,
     parts=_real_parts,
 )  # fmt: skip
 
@@ -542,7 +540,7 @@ dim_size = OpDef(
     loops=ElementLoops(_size_at),
     reference=lambda size, dtype: np.asarray(size).astype(dtype.np),
     samples=lambda: [Sample((), {"size": n, "dtype": t}) for n in (0, 7) for t in (dtypes.int64, dtypes.float32)],
-    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing, stablehlo=codec.dim_size,
+    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=of_nothing,
     simplify=_static_size,
     parts=_real_parts,
 )  # fmt: skip
@@ -574,7 +572,7 @@ get_dimension_size = OpDef(
     samples=lambda: [
         Sample((np.zeros(s, np.float32),), {"dimension": d}) for s in SAMPLE_SHAPES for d in range(len(s))
     ],
-    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=_size_batch, stablehlo=codec.get_dimension_size,
+    vjp=READS_NOTHING, jvp=READS_NOTHING, batch=_size_batch,
     simplify=lambda b, op: (
         b.op("dim_size", size=op.operands[0].shape[op.attrs["dimension"]], dtype=dtypes.int32),
     ),

@@ -14,7 +14,6 @@ from dyn.dtypes import Kind
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, Composite, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import elementwise
 from dyn.ops.matrices import (
     LAPACK_DTYPES,
     OBLONGS,
@@ -79,7 +78,7 @@ solve = OpDef(
         for shape in SQUARES
         for count in (0, 2)
     ],
-    vjp=_solve_vjp, jvp=_solve_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("solve"),
+    vjp=_solve_vjp, jvp=_solve_jvp, batch=pointwise_batch,
 )  # fmt: skip
 
 
@@ -111,7 +110,7 @@ inverse = OpDef(
     loops=LibraryRoutine("inverse"),
     reference=lambda a: each_matrix(np.linalg.inv, a, outputs=((a.shape, a.dtype),)),
     samples=_square_samples,
-    vjp=_inverse_vjp, jvp=_inverse_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("inverse"),
+    vjp=_inverse_vjp, jvp=_inverse_jvp, batch=pointwise_batch,
 )  # fmt: skip
 
 
@@ -175,7 +174,7 @@ pinv = OpDef(
         for dtype in LAPACK_DTYPES
         for shape in OBLONGS
     ],
-    vjp=transposed(_pinv_jvp), jvp=_pinv_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("pinv"),
+    vjp=transposed(_pinv_jvp), jvp=_pinv_jvp, batch=pointwise_batch,
     simplify=_pinv_by_values,
 )  # fmt: skip
 
@@ -208,7 +207,7 @@ det = OpDef(
     loops=LibraryRoutine("det"),
     reference=lambda a: each_matrix(np.linalg.det, a, outputs=((a.shape[:-2], a.dtype),)),
     samples=_square_samples,
-    vjp=_det_vjp, jvp=_det_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("det"),
+    vjp=_det_vjp, jvp=_det_jvp, batch=pointwise_batch,
 )  # fmt: skip
 
 
@@ -253,7 +252,7 @@ adjugate = OpDef(
     loops=LibraryRoutine(),
     reference=_adjugate,
     samples=_square_samples,
-    vjp=transposed(_adjugate_jvp), jvp=_adjugate_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("adjugate"),
+    vjp=transposed(_adjugate_jvp), jvp=_adjugate_jvp, batch=pointwise_batch,
 )  # fmt: skip
 
 
@@ -288,5 +287,5 @@ slogdet = OpDef(
     loops=LibraryRoutine("slogdet"),
     reference=_slogdet,
     samples=_square_samples,
-    vjp=transposed(_slogdet_jvp), jvp=_slogdet_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("slogdet"),
+    vjp=transposed(_slogdet_jvp), jvp=_slogdet_jvp, batch=pointwise_batch,
 )  # fmt: skip

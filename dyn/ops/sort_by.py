@@ -23,7 +23,6 @@ from dyn.ir.inline_regions import build_region, splice
 from dyn.ir.opdef import Attrs, Composite, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
-from dyn.ops.codecs import sorting
 from dyn.ops.comparators import Key, keys_of
 from dyn.ops.expansion import expanded
 from dyn.ops.map import whole_arrays
@@ -257,6 +256,6 @@ sort_by = OpDef(
     loops=Composite(),
     reference=_reference,
     samples=_samples,
-    vjp=_vjp, jvp=_jvp, batch=shifted(dimension=one_later), stablehlo=sorting.sort_by,
+    vjp=_vjp, jvp=_jvp, batch=shifted(dimension=one_later),
     simplify=expanded(_expand),
 )  # fmt: skip

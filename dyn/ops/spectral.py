@@ -20,7 +20,6 @@ from dyn.errors import UnsupportedOpError
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import elementwise
 from dyn.ops.matrices import (
     LAPACK_DTYPES,
     OBLONGS,
@@ -100,7 +99,7 @@ eigh = OpDef(
         for shape in SQUARES
         for lower, vectors in ((True, True), (False, True), (True, False))
     ],
-    vjp=transposed(_eigh_jvp), jvp=_eigh_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("eigh"),
+    vjp=transposed(_eigh_jvp), jvp=_eigh_jvp, batch=pointwise_batch,
     prune=_only_values(0),
 )  # fmt: skip
 
@@ -204,7 +203,7 @@ svd = OpDef(
         for shape in OBLONGS
         for vectors in (True, False)
     ],
-    vjp=transposed(_svd_jvp), jvp=_svd_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("svd"),
+    vjp=transposed(_svd_jvp), jvp=_svd_jvp, batch=pointwise_batch,
     prune=_only_values(1),
 )  # fmt: skip
 
@@ -256,6 +255,6 @@ eig = OpDef(
         for shape in SQUARES
         for vectors in (True, False)
     ],
-    vjp=transposed(_eig_jvp), jvp=_eig_jvp, batch=pointwise_batch, stablehlo=elementwise.custom("eig"),
+    vjp=transposed(_eig_jvp), jvp=_eig_jvp, batch=pointwise_batch,
     prune=_only_values(0),
 )  # fmt: skip

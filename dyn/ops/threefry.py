@@ -27,7 +27,6 @@ from dyn.ir.opdef import (
 )
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
-from dyn.ops.codecs import indexing as codec
 from dyn.ops.scalar import Scalar
 from dyn.ops.transform_rules import again
 from dyn.shapes import Dim, RelKind
@@ -155,5 +154,5 @@ threefry2x32 = OpDef(
     loops=ElementLoops(_at),
     reference=blocks,
     samples=_samples,
-    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=_batch, stablehlo=codec.threefry(cipher, NAMES),
+    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=_batch,
 )  # fmt: skip

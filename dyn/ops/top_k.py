@@ -11,7 +11,6 @@ from dyn.dtypes import Kind
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import sorting
 from dyn.ops.order_rules import add_along, take_along
 from dyn.ops.rules import samples
 from dyn.ops.transform_rules import one_later, shifted
@@ -169,5 +168,5 @@ top_k = OpDef(
     loops=LibraryRoutine(),
     reference=_reference,
     samples=_samples,
-    vjp=_vjp, jvp=_jvp, batch=shifted(dimension=one_later), stablehlo=sorting.top_k,
+    vjp=_vjp, jvp=_jvp, batch=shifted(dimension=one_later),
 )  # fmt: skip

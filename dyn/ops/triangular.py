@@ -16,7 +16,6 @@ from dyn.dtypes import DType
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import linalg
 from dyn.ops.matrices import (
     LAPACK_DTYPES,
     SQUARES,
@@ -74,7 +73,7 @@ cholesky = OpDef(
         for shape in SQUARES
         for lower in (True, False)
     ],
-    vjp=transposed(_cholesky_jvp), jvp=_cholesky_jvp, batch=pointwise_batch, stablehlo=linalg.cholesky,
+    vjp=transposed(_cholesky_jvp), jvp=_cholesky_jvp, batch=pointwise_batch,
 )  # fmt: skip
 
 
@@ -166,5 +165,5 @@ triangular_solve = OpDef(
     loops=LibraryRoutine("triangular_solve"),
     reference=_triangular_solve,
     samples=_solve_samples,
-    vjp=_solve_vjp, jvp=_solve_jvp, batch=pointwise_batch, stablehlo=linalg.triangular_solve,
+    vjp=_solve_vjp, jvp=_solve_jvp, batch=pointwise_batch,
 )  # fmt: skip

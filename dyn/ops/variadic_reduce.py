@@ -21,7 +21,6 @@ from dyn.ir.core import Dense, Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import Attrs, OpDef, OpKind, OrderedReductionLoops, Sample, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import folds
 from dyn.ops.decomposed_rules import vjp_by_parts
 from dyn.ops.fold_rules import as_scan, fold_batch, fold_jvp
 from dyn.ops.reduce import identity
@@ -165,5 +164,4 @@ variadic_reduce = OpDef(
     reference=_reference,
     samples=_samples,
     vjp=vjp_by_parts(as_scan), jvp=fold_jvp, batch=fold_batch(shifted(axes=later), as_scan),
-    stablehlo=folds.variadic_reduce(reduced),
 )  # fmt: skip

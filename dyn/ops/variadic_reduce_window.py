@@ -18,7 +18,6 @@ from dyn.ir.core import Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import Attrs, Get, OpDef, OpKind, OrderedWindows, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import folds
 from dyn.ops.decomposed_rules import vjp_by_parts
 from dyn.ops.fold_rules import as_fold, fold_batch, fold_jvp
 from dyn.ops.regions import arrays_and_inits, check_scalar_region, scalar_region
@@ -117,5 +116,4 @@ variadic_reduce_window = OpDef(
     reference=_reference,
     samples=_samples,
     vjp=vjp_by_parts(as_fold), jvp=fold_jvp, batch=fold_batch(window_batch, as_fold),
-    stablehlo=folds.variadic_reduce_window,
 )  # fmt: skip

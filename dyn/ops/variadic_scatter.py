@@ -18,7 +18,6 @@ from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import Attrs, Composite, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
-from dyn.ops.codecs import indexing as codec
 from dyn.ops.expansion import expanded, expanded_jvp, expanded_vjp
 from dyn.ops.indexing_rules import spread_all, with_examples
 from dyn.ops.places import scatter_numbers
@@ -159,6 +158,6 @@ variadic_scatter = OpDef(
     loops=Composite(),
     reference=_reference,
     samples=_samples,
-    vjp=expanded_vjp(_expand), jvp=expanded_jvp(_expand), batch=_batch, stablehlo=codec.variadic_scatter,
+    vjp=expanded_vjp(_expand), jvp=expanded_jvp(_expand), batch=_batch,
     simplify=expanded(_expand),
 )  # fmt: skip

@@ -21,7 +21,6 @@ from dyn.ir.opdef import (
     WindowFold,
 )
 from dyn.ir.types import TensorType
-from dyn.ops.codecs import folds
 from dyn.ops.reduce_window import reduce_window
 from dyn.ops.scalar import Scalar
 from dyn.ops.sliding import all_of, check_windows, dilate_and_pad, window_axes, window_counts
@@ -119,5 +118,5 @@ window_choice = OpDef(
     ),
     reference=_reference,
     samples=_samples,
-    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=shifted(**BATCH_CHANGES, axes=later), stablehlo=folds.window_choice,
+    vjp=NOT_CONTINUOUS, jvp=NOT_CONTINUOUS, batch=shifted(**BATCH_CHANGES, axes=later),
 )  # fmt: skip

@@ -11,11 +11,11 @@ import pytest
 
 from dyn.errors import DynError, UnsupportedOpError
 from dyn.interop.stablehlo import dump, load, mlir
+from dyn.interop.stablehlo.attributes import Attributes
 from dyn.interop.stablehlo.decode import decoders, is_known
 from dyn.interop.stablehlo.dialects import RULES
+from dyn.interop.stablehlo.hlo import HloModule, HloOp, HloRegion
 from dyn.interop.stablehlo.load import function_of
-from dyn.ir.hlo import HloModule, HloOp, HloRegion
-from dyn.ir.hlo_attributes import Attributes
 from dyn.ir.opdef import REGISTRY
 from tests.interop.programs import distinct, of_sample
 from tests.interop.spec_examples import EXAMPLES

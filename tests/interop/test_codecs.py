@@ -14,8 +14,8 @@ import dyn.numpy as dnp
 from dyn.backends.reference import run_reference
 from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.interop.stablehlo import dump, load
+from dyn.interop.stablehlo.codecs.elementwise import SPECIAL
 from dyn.ir.opdef import REGISTRY
-from dyn.ops.codecs.elementwise import SPECIAL
 from dyn.ops.comparators import keys_of
 from tests.interop.programs import distinct, of_sample, retraced
 

@@ -11,7 +11,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn.backends.reference import run_reference
 from dyn.errors import NotYetError
-from dyn.ir.hlo import Codec
+from dyn.interop.stablehlo.codecs import CODECS
 from dyn.ir.opdef import REGISTRY, Sample
 from dyn.ops.regions import monoid_of
 from tests.interop.programs import NAMES, distinct, of_sample
@@ -21,9 +21,7 @@ from dyn.interop.jax import exported  # noqa: E402  # needs JAX
 
 #: What only dyn runs: custom calls of its own and of its users, and sizes that a program measures.
 OWN = {"measure", "custom_call"} | {
-    name
-    for name, opdef in REGISTRY.items()
-    if isinstance(opdef.stablehlo, Codec) and opdef.stablehlo.form.startswith("custom_call: dyn.")
+    name for name, codec in CODECS.items() if codec.form.startswith("custom_call: dyn.")
 }
 
 

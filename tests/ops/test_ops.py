@@ -18,7 +18,6 @@ from dyn.errors import IRError
 from dyn.ir.builder import Builder, buffer_of
 from dyn.ir.core import Attr, Dense, Function, Op, ParamInfo, Value, buffers, map_attr_dims
 from dyn.ir.evaluate import run_sample
-from dyn.ir.hlo import Codec
 from dyn.ir.identity import function_identity
 from dyn.ir.opdef import (
     FROM_VJP,
@@ -96,7 +95,6 @@ def test_every_rule_is_set(name: str) -> None:
         assert rule is NOT_YET or isinstance(rule, NoGrad) or rule is FROM_VJP or callable(rule)
     assert isinstance(opdef.vjp, NoGrad) == isinstance(opdef.jvp, NoGrad)
     assert opdef.batch is NOT_YET or isinstance(opdef.batch, NoBatch) or callable(opdef.batch)
-    assert opdef.stablehlo is NOT_YET or isinstance(opdef.stablehlo, Codec)
     assert isinstance(opdef.loops, LibraryRoutine | Composite) == (opdef.kind is OpKind.OPAQUE)
     assert not isinstance(opdef.loops, Composite) or opdef.simplify is not None
     assert (opdef.loops is None) == (opdef.kind is OpKind.DATA_DEPENDENT_SIZE)

@@ -19,8 +19,8 @@ from dyn.interop.jax.tracing import Exported, JaxTracing
 from dyn.interop.jax.xla import XLA
 from dyn.interop.stablehlo import mlir
 from dyn.interop.stablehlo.decode import is_known
+from dyn.interop.stablehlo.hlo import HloModule, HloOp
 from dyn.interop.stablehlo.load import function_of
-from dyn.ir.hlo import HloModule, HloOp
 from dyn.shapes import first_broken
 from dyn.specialize.arguments import ShapeDtypeStruct
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
+from dyn.interop.stablehlo.codecs.folds import window_rules
 from dyn.interop.stablehlo.decode import decoders
+from dyn.interop.stablehlo.hlo import DecodeRule, HloOp
 from dyn.ir.core import Dense, Value
-from dyn.ir.hlo import DecodeRule, HloOp
-from dyn.ops.codecs.folds import window_rules
 from dyn.ops.matrices import Matrices
 from dyn.ops.reduce import identity
 from dyn.shapes import Dim

@@ -9,8 +9,8 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.errors import NotYetError
+from dyn.interop.stablehlo.hlo import Encoder, HloEnum, HloType, HloValue, is_static
 from dyn.interop.stablehlo.scopes import ValueScope
-from dyn.ir.hlo import Encoder, HloEnum, HloType, HloValue, is_static
 from dyn.shapes import Atom, Dim, Opaque, OpaqueKind, Symbol, SymExpr
 
 SIZE = HloType(dtypes.int64, ())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Set
 
 from dyn.interop.stablehlo.arithmetic import axis_size, compared
+from dyn.interop.stablehlo.hlo import HloInt, HloValue
 from dyn.interop.stablehlo.writer import Writer
 from dyn.ir.core import Value
-from dyn.ir.hlo import HloInt, HloValue
 from dyn.shapes import Dim, Facts, Relation, RelKind, Symbol, SymExpr, as_dim, format_dim
 from dyn.source import UNKNOWN
 

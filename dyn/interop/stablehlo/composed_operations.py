@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from dyn.interop.stablehlo.custom_calls import CUSTOM_CALLS
+from dyn.interop.stablehlo.hlo import DecodeRule, HloOp
 from dyn.ir.core import Dense
-from dyn.ir.hlo import DecodeRule, HloOp
 
 
 def _broadcast(d: Any, op: HloOp) -> Sequence[Any]:

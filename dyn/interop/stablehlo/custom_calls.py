@@ -12,10 +12,10 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from dyn.interop.stablehlo.hlo import DecodeRule, HloOp
 from dyn.interop.stablehlo.lapack import LAPACK, config
 from dyn.ir.core import Dense, Value
 from dyn.ir.external import External, PythonFunction
-from dyn.ir.hlo import DecodeRule, HloOp
 from dyn.ops.threefry import NAMES, cipher
 from dyn.source import Loc
 

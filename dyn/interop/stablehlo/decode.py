@@ -18,16 +18,16 @@ from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import ArtifactError, DynError, UnsupportedOpError
 from dyn.interop.stablehlo import dialects, sizes
+from dyn.interop.stablehlo.attributes import Attributes, whole, without_effect
 from dyn.interop.stablehlo.claims import reason_of, relations
+from dyn.interop.stablehlo.codecs import CODECS
+from dyn.interop.stablehlo.codecs.calls import MEASURE
 from dyn.interop.stablehlo.composed_operations import EXTRA
 from dyn.interop.stablehlo.elements import Open
+from dyn.interop.stablehlo.hlo import DecodeRule, HloFunction, HloModule, HloOp, HloRegion, HloSymbol, HloType, HloValue
 from dyn.interop.stablehlo.scopes import ValueScope
 from dyn.ir.core import Dense, Op, Region, Value, with_operands
-from dyn.ir.hlo import Codec, DecodeRule, HloFunction, HloModule, HloOp, HloRegion, HloSymbol, HloType, HloValue
-from dyn.ir.hlo_attributes import Attributes, whole, without_effect
-from dyn.ir.opdef import REGISTRY
 from dyn.ir.types import TensorType
-from dyn.ops.codecs.calls import MEASURE
 from dyn.ops.custom_call import registered
 from dyn.shapes import Dim, Reason, Relation, RelKind, SymExpr, as_dim, symbol
 from dyn.source import UNKNOWN, Loc
@@ -53,12 +53,11 @@ _LARGEST, _LARGEST_FOR_EACH = 100_000, 100
 def decoders() -> Mapping[str, DecodeRule]:
     """The rule that reads each operation: the codecs of the ops, and ``extra``."""
     found: dict[str, DecodeRule] = {}
-    for opdef in REGISTRY.values():
-        if isinstance(opdef.stablehlo, Codec):
-            for name, rule in opdef.stablehlo.decode.items():
-                if name in found:
-                    raise AssertionError(f"{name} is read by two ops, {opdef.name} among them")
-                found[name] = rule
+    for op, codec in CODECS.items():
+        for name, rule in codec.decode.items():
+            if name in found:
+                raise AssertionError(f"{name} is read by two ops, {op} among them")
+            found[name] = rule
     return {**EXTRA, **found}
 
 
@@ -108,7 +107,7 @@ def rule_names(op: HloOp) -> tuple[str, ...]:
 
 
 class OpReader:
-    """The :class:`~dyn.ir.hlo.Decoder` of a module's operations."""
+    """The :class:`~dyn.interop.stablehlo.hlo.Decoder` of a module's operations."""
 
     def __init__(
         self, module: HloModule, trace: Trace, custom_calls: Mapping[str, CustomCall],

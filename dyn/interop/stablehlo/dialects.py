@@ -16,8 +16,8 @@ import numpy as np
 from dyn.dtypes import Kind
 from dyn.interop.stablehlo import elements
 from dyn.interop.stablehlo.elements import ElementsQuery
+from dyn.interop.stablehlo.hlo import HloEnum, HloOp, HloType, HloValue
 from dyn.ir.core import Value
-from dyn.ir.hlo import HloEnum, HloOp, HloType, HloValue
 from dyn.shapes import Dim, RelKind
 from dyn.shapes import broadcast as broadcast_dims
 

@@ -8,7 +8,7 @@ from dyn.api import Compiled, Lowered, Traced
 from dyn.errors import ArgumentError
 from dyn.interop.stablehlo import mlir
 from dyn.interop.stablehlo.encode import encode
-from dyn.ir.hlo import HloModule
+from dyn.interop.stablehlo.hlo import HloModule
 from dyn.trace.function import TracedFunction
 from dyn.trace.lift import as_numpy
 

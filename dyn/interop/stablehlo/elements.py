@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dyn.dtypes import DType, Kind
-from dyn.ir.hlo import HloOp
+from dyn.interop.stablehlo.hlo import HloOp
 from dyn.shapes import (
     Dim,
     Facts,

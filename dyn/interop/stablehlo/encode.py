@@ -13,10 +13,10 @@ import numpy as np
 
 from dyn.interop.stablehlo.arithmetic import axis_size
 from dyn.interop.stablehlo.assertions import assert_facts, assert_least, assert_measured, assert_size
+from dyn.interop.stablehlo.hlo import HloFunction, HloModule, HloRegion, HloType, HloValue
 from dyn.interop.stablehlo.writer import Writer
 from dyn.ir.core import Function, Value
 from dyn.ir.data_dependent import bound_dim
-from dyn.ir.hlo import HloFunction, HloModule, HloRegion, HloType, HloValue
 from dyn.shapes import Symbol, SymExpr, free_symbols, linear_in
 
 Array = np.ndarray[Any, Any]

@@ -13,8 +13,8 @@ from typing import Any
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.interop.stablehlo import routines
+from dyn.interop.stablehlo.hlo import DecodeRule, HloOp
 from dyn.ir.core import Value
-from dyn.ir.hlo import DecodeRule, HloOp
 from dyn.ir.types import TensorType
 from dyn.ops.matrices import Matrices, complex_of, real_of
 from dyn.shapes import Dim, dim_max, dim_min

@@ -15,8 +15,8 @@ from dyn.fork_safety import lock
 from dyn.interop.stablehlo import mlir
 from dyn.interop.stablehlo.decode import CustomCall, OpReader, is_known
 from dyn.interop.stablehlo.encode import DIMS
+from dyn.interop.stablehlo.hlo import DecodeRule, HloFunction, HloModule, HloType, HloValue
 from dyn.ir.core import Value
-from dyn.ir.hlo import DecodeRule, HloFunction, HloModule, HloType, HloValue
 from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace.lift import lift

@@ -16,9 +16,9 @@ import numpy as np
 
 from dyn.dtypes import DType, Kind
 from dyn.interop.stablehlo import elements
+from dyn.interop.stablehlo.codecs.indexing import combine_of
 from dyn.interop.stablehlo.elements import ElementsQuery, UnknownError
-from dyn.ir.hlo import HloOp
-from dyn.ops.codecs.indexing import combine_of
+from dyn.interop.stablehlo.hlo import HloOp
 from dyn.shapes import Dim, Facts, product
 from dyn.shapes import broadcast as broadcast_dims
 

@@ -10,8 +10,8 @@ from typing import Any
 from dyn.errors import DynError, UnsupportedOpError
 from dyn.interop.stablehlo import mlir
 from dyn.interop.stablehlo.decode import OpReader, is_known
+from dyn.interop.stablehlo.hlo import HloFunction, HloModule, HloOp, HloRegion, HloSymbol, HloValue
 from dyn.interop.stablehlo.load import custom_calls
-from dyn.ir.hlo import HloFunction, HloModule, HloOp, HloRegion, HloSymbol, HloValue
 from dyn.source import UNKNOWN, Loc
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.function import LeafSpec, trace_function

@@ -1,4 +1,4 @@
-"""The :class:`~dyn.ir.hlo.Encoder`: a block of a StableHLO program that grows, and the blocks and functions in it."""
+"""Blocks of a StableHLO program that grow: the :class:`~dyn.interop.stablehlo.hlo.Encoder` that codecs write with."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.interop.stablehlo.arithmetic import TRUTH, SizeArithmetic, UnknownSizeError, comparison
+from dyn.interop.stablehlo.codecs import codec_of
+from dyn.interop.stablehlo.hlo import HloFunction, HloOp, HloRegion, HloSymbol, HloType, HloValue, is_static
 from dyn.interop.stablehlo.scopes import ValueScope
 from dyn.ir.core import Op, Region, Value
-from dyn.ir.hlo import Codec, HloFunction, HloOp, HloRegion, HloSymbol, HloType, HloValue, is_static
 from dyn.shapes import Dim, Facts
 from dyn.source import UNKNOWN, Loc
 
 
 class Writer:
-    """A block of a StableHLO program, in the making: the :class:`~dyn.ir.hlo.Encoder` of the ops in it."""
+    """The encoder of a block of a StableHLO program: what is written is appended to the block."""
 
     truth = TRUTH
     direction = staticmethod(comparison)
@@ -193,7 +194,7 @@ class Writer:
 
     def write(self, op: Op) -> None:
         """An op, by its codec."""
-        codec: Codec = op.opdef.rule("stablehlo", op.loc)
+        codec = codec_of(op.opdef, op.loc)
         before, self.loc = self.loc, op.loc
         results = codec.encode(self, op, tuple([self.value(v) for v in op.operands]))
         for own, made in zip(op.results, results, strict=True):

@@ -11,13 +11,8 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.errors import ArtifactError, DynError, UnsupportedOpError
-from dyn.interop.stablehlo.literals import parse_elements
-from dyn.interop.stablehlo.mlir.context import ELEMENTS, bindings
-from dyn.interop.stablehlo.mlir.forms import parsed
-from dyn.interop.stablehlo.mlir.guarded import Diagnostics, readable
-from dyn.interop.stablehlo.mlir.passes import legalize_chlo, operations
-from dyn.interop.stablehlo.scopes import ValueScope
-from dyn.ir.hlo import (
+from dyn.interop.stablehlo.attributes import ANYWHERE, OF_FUNCTIONS, OF_MODULES, OF_VALUES, SEGMENTS, WRITTEN_OUT
+from dyn.interop.stablehlo.hlo import (
     HloEnum,
     HloFunction,
     HloModule,
@@ -29,7 +24,12 @@ from dyn.ir.hlo import (
     HloType,
     HloValue,
 )
-from dyn.ir.hlo_attributes import ANYWHERE, OF_FUNCTIONS, OF_MODULES, OF_VALUES, SEGMENTS, WRITTEN_OUT
+from dyn.interop.stablehlo.literals import parse_elements
+from dyn.interop.stablehlo.mlir.context import ELEMENTS, bindings
+from dyn.interop.stablehlo.mlir.forms import parsed
+from dyn.interop.stablehlo.mlir.guarded import Diagnostics, readable
+from dyn.interop.stablehlo.mlir.passes import legalize_chlo, operations
+from dyn.interop.stablehlo.scopes import ValueScope
 from dyn.source import UNKNOWN, Loc
 
 Array = np.ndarray[Any, Any]

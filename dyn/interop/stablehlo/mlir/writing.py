@@ -9,10 +9,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.errors import ArtifactError
-from dyn.interop.stablehlo.mlir.context import NAMES, bindings
-from dyn.interop.stablehlo.mlir.guarded import Diagnostics
-from dyn.interop.stablehlo.scopes import ValueScope
-from dyn.ir.hlo import (
+from dyn.interop.stablehlo.hlo import (
     HloEnum,
     HloFloat,
     HloFunction,
@@ -26,6 +23,9 @@ from dyn.ir.hlo import (
     HloType,
     HloValue,
 )
+from dyn.interop.stablehlo.mlir.context import NAMES, bindings
+from dyn.interop.stablehlo.mlir.guarded import Diagnostics
+from dyn.interop.stablehlo.scopes import ValueScope
 from dyn.source import UNKNOWN, Loc
 
 Array = np.ndarray[Any, Any]

@@ -9,7 +9,7 @@ from typing import Any
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import NotYetError
-from dyn.ir.hlo import Codec, HloNumbers, HloOp, HloText, HloType, HloValue, is_static
+from dyn.interop.stablehlo.hlo import Codec, HloNumbers, HloOp, HloText, HloType, HloValue, is_static
 
 _DOT = (
     ("lhs_batch", "lhs_batching_dimensions"),

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from dyn import dtypes
+from dyn.interop.stablehlo.codecs.indexing import window_at
+from dyn.interop.stablehlo.hlo import Codec, HloOp, HloType, HloValue
 from dyn.ir.core import Value
-from dyn.ir.hlo import Codec, HloOp, HloType, HloValue
 from dyn.ir.types import TensorType
-from dyn.ops.codecs.indexing import window_at
 from dyn.shapes import RelKind
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.ir.hlo import Codec, HloNumbers, HloOp, HloRegion, HloType, HloValue, is_static
-from dyn.ops.codecs.elementwise import of_bools
+from dyn.interop.stablehlo.codecs.elementwise import of_bools
+from dyn.interop.stablehlo.hlo import Codec, HloNumbers, HloOp, HloRegion, HloType, HloValue, is_static
 from dyn.shapes import Dim
 
 _GREATEST = 2**63 - 1

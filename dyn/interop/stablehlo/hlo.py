@@ -1,8 +1,8 @@
 """StableHLO programs as plain records, and what a codec is: how an op is written as StableHLO, and read again.
 
-Nothing here knows of MLIR. ``dyn/interop/stablehlo`` turns these records into a module of jaxlib's bindings and back;
-the codecs of the ops are in ``dyn/ops/codecs``. Types are tensors whose sizes are dims; in a program that was read a
-size may be None, for ``?``.
+Nothing here knows of MLIR: ``dyn.interop.stablehlo.mlir`` turns these records into a module of jaxlib's bindings and
+back. The codecs of the ops are in ``dyn.interop.stablehlo.codecs``. Types are tensors whose sizes are dims; in a
+program that was read a size may be None, for ``?``.
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.errors import NotYetError, UnsupportedOpError
+from dyn.interop.stablehlo.attributes import whole
+from dyn.interop.stablehlo.codecs.elementwise import decode_as
+from dyn.interop.stablehlo.hlo import Codec, HloInt, HloOp, HloRegion, HloType, HloValue
 from dyn.ir.core import Value
 from dyn.ir.external import External
-from dyn.ir.hlo import Codec, HloInt, HloOp, HloRegion, HloType, HloValue
-from dyn.ir.hlo_attributes import whole
 from dyn.ir.types import TensorType
-from dyn.ops.codecs.elementwise import decode_as
 
 
 def _types(op: Any) -> list[HloType]:

@@ -10,8 +10,8 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import NotYetError
+from dyn.interop.stablehlo.hlo import Codec, DecodeRule, EncodeRule, HloEnum, HloInt, HloOp, HloType, HloValue
 from dyn.ir.core import Dense
-from dyn.ir.hlo import Codec, DecodeRule, EncodeRule, HloEnum, HloInt, HloOp, HloType, HloValue
 
 
 def decode_as(name: str, *attrs: str) -> DecodeRule:
@@ -76,6 +76,15 @@ def twin_of_signed(name: str, of_unsigned: Callable[[Any, HloValue], HloValue]) 
     return Codec(full, _encode_unsigned(full, of_unsigned), {full: decode_as(name)})
 
 
+#: Operations of the same name that take the same operands and no attributes.
+TWINS = (
+    "add", "and", "atan2", "cbrt", "ceil", "cosine", "count_leading_zeros", "divide", "exponential",
+    "exponential_minus_one", "floor", "is_finite", "log", "log_plus_one", "logistic", "maximum", "minimum",
+    "multiply", "negate", "not", "or", "popcnt", "power", "remainder", "round_nearest_afz", "round_nearest_even",
+    "rsqrt", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sine", "sqrt", "subtract", "tan",
+    "tanh", "xor",
+)  # fmt: skip
+
 _CHLO = (
     "erf", "erfc", "lgamma", "digamma", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
     "next_after", "is_inf", "is_pos_inf", "is_neg_inf",
@@ -129,11 +138,6 @@ SPECIAL["reduce_precision"] = Codec(
     _encode_precision,
     {"stablehlo.reduce_precision": decode_as("reduce_precision", "exponent_bits", "mantissa_bits")},
 )
-
-
-def pointwise(name: str) -> Codec:
-    """The codec of the elementwise op ``name``."""
-    return SPECIAL.get(name) or twin(name)
 
 
 # --- those with attributes --------------------------------------------------------------------------------------------

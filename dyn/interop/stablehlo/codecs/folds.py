@@ -11,8 +11,8 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import NotYetError
-from dyn.ir.hlo import Codec, DecodeRule, HloEnum, HloOp, HloRegion, HloType, HloValue, is_static
-from dyn.ops.codecs.indexing import combine_of, monoid
+from dyn.interop.stablehlo.codecs.indexing import combine_of, monoid
+from dyn.interop.stablehlo.hlo import Codec, DecodeRule, HloEnum, HloOp, HloRegion, HloType, HloValue, is_static
 from dyn.shapes import Dim, dim_max, dim_min
 
 #: ``identity(combine, dtype)``: what changes nothing.

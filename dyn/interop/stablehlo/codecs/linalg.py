@@ -7,8 +7,8 @@ from typing import Any
 
 from dyn import dtypes
 from dyn.errors import NotYetError
-from dyn.ir.hlo import Codec, HloEnum, HloFloat, HloOp, HloType, HloValue, is_static
-from dyn.ops.codecs.elementwise import decode_as
+from dyn.interop.stablehlo.codecs.elementwise import decode_as
+from dyn.interop.stablehlo.hlo import Codec, HloEnum, HloFloat, HloOp, HloType, HloValue, is_static
 
 # --- fft --------------------------------------------------------------------------------------------------------------
 

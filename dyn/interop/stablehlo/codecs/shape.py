@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dyn import dtypes
+from dyn.interop.stablehlo.codecs.elementwise import decode_as
+from dyn.interop.stablehlo.hlo import Codec, HloOp, HloType, HloValue, is_static
 from dyn.ir.core import Dense
-from dyn.ir.hlo import Codec, HloOp, HloType, HloValue, is_static
-from dyn.ops.codecs.elementwise import decode_as
 from dyn.shapes import RelKind, SymExpr
 from dyn.shapes import broadcast as broadcast_dims
 

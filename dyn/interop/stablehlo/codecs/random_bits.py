@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dyn import dtypes
-from dyn.ir.hlo import Codec, HloEnum, HloOp, HloType, HloValue, is_static
+from dyn.interop.stablehlo.hlo import Codec, HloEnum, HloOp, HloType, HloValue, is_static
 from dyn.shapes import Dim
 
 _UNSIGNED = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}

@@ -9,7 +9,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.ir.hlo import Codec, HloOp, HloType, HloValue
+from dyn.interop.stablehlo.hlo import Codec, HloOp, HloType, HloValue
 
 # --- sort, sort_by ----------------------------------------------------------------------------------------------------
 
