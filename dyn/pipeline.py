@@ -19,20 +19,21 @@ from dyn.backends.library import register
 from dyn.backends.programs import Deferred
 from dyn.backends.rendering import Rendering, Scratch, rendering, scratch
 from dyn.compilation_record import CompilationRecord
-from dyn.ir.calls import inline_calls
 from dyn.ir.core import Function
 from dyn.ir.external import ExternalTarget, callees
-from dyn.ir.nan_checks import check_finite
-from dyn.ir.passes import eliminate_dead_code, own_results
 from dyn.ir.printer import print_function
 from dyn.ir.region_passes import in_regions
-from dyn.ir.split_complex import split_complex
 from dyn.ir.verifier import Verifier
 from dyn.lower.chosen_variants import chosen_variants
 from dyn.lower.host import HostProgram, MemorySpace, build_host
 from dyn.lower.host_llvm.emit import emit_guards, emit_host
 from dyn.lower.library_calls import emit_library_call
-from dyn.ops.normal_form import NORMAL_FORM
+from dyn.passes.inline_calls import inline_calls
+from dyn.passes.nan_checks import check_finite
+from dyn.passes.normal_form import NORMAL_FORM
+from dyn.passes.own_results import own_results
+from dyn.passes.redundancy import eliminate_dead_code
+from dyn.passes.split_complex import split_complex
 from dyn.schedule.donate import donate
 from dyn.schedule.kernel import Kernel
 from dyn.schedule.kernel_text import kernel_name, kernel_text

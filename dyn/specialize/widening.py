@@ -12,16 +12,17 @@ from dataclasses import replace
 
 from dyn.errors import DynError
 from dyn.frozen import record
-from dyn.ir.calls import inline_calls
 from dyn.ir.core import Function
 from dyn.ir.external import ExternalTarget, callees
 from dyn.ir.identity import function_identity
-from dyn.ir.passes import eliminate_dead_code, order_by_use, restate_demands, state_values
 from dyn.ir.region_passes import in_regions
 from dyn.ir.substitute_dims import Redimension, Substitution
 from dyn.ir.verifier import verify
 from dyn.ops import OWN_OPS
-from dyn.ops.normal_form import NORMAL_FORM
+from dyn.passes.inline_calls import inline_calls
+from dyn.passes.normal_form import NORMAL_FORM
+from dyn.passes.redundancy import eliminate_dead_code, order_by_use
+from dyn.passes.refine_shapes import restate_demands, state_values
 from dyn.shapes import Dim, Facts, Relation, Symbol, SymExpr, as_dim, substitute, value_conditions
 from dyn.trace import small_sizes
 from dyn.trace.function import TracedFunction

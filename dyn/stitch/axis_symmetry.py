@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dyn.ir.calls import inline_calls
 from dyn.ir.core import Attr, Function, Op
 from dyn.ir.elementwise import elementwise_rank
 from dyn.ir.opdef import OpKind
+from dyn.passes.inline_calls import inline_calls
 from dyn.shapes import Dim, Relation, Symbol, SymExpr, as_dim, substitute
 from dyn.stitch.access import axis_symbols, view_index
 

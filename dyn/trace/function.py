@@ -15,9 +15,9 @@ from dyn.errors import ArgumentError, ShapeError, TraceError
 from dyn.frozen import record
 from dyn.ir.binding import Binding, bind_axes, bind_function
 from dyn.ir.builder import Builder
-from dyn.ir.calls import end_trace
 from dyn.ir.core import Function, Op, ParamInfo, Region, Value
 from dyn.ir.types import TensorType
+from dyn.passes.inline_calls import end_trace
 from dyn.shapes import (
     Dim,
     Facts,

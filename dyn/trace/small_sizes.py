@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dyn.errors import DynError
 from dyn.ir.core import Function
-from dyn.ir.passes import restate_demands
+from dyn.passes.refine_shapes import restate_demands
 from dyn.shapes import Facts, Relation, RelKind
 
 #: The constants of questions that tell a size of 0 or 1 from others, such as ``n > 1`` and ``n >= 2``.

@@ -32,7 +32,7 @@ def registered(name: str, types: Any, kind: OpKind = OpKind.OPAQUE) -> Iterator[
     """An op that exists inside the ``with`` block only."""
     made = OpDef(
         name, kind, types=types, loops=None, reference=lambda *x: x[0], samples=list,
-        vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET, stablehlo=NOT_YET,
+        vjp=NOT_YET, jvp=NOT_YET, batch=NOT_YET,
     )  # fmt: skip
     try:
         yield made

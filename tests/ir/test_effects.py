@@ -12,14 +12,16 @@ from dyn.ir.effects import effects_in, has_effect, without_effects
 from dyn.ir.external import External, callees
 from dyn.ir.identity import function_identity
 from dyn.ir.inline_regions import build_region
-from dyn.ir.nan_checks import check_finite
 from dyn.ir.parser import parse_function
-from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, refine_shapes, simplify
 from dyn.ir.printer import print_function
 from dyn.ir.region_passes import in_regions
 from dyn.ir.types import TensorType
 from dyn.ir.verifier import verify
 from dyn.ops import OWN_OPS
+from dyn.passes.nan_checks import check_finite
+from dyn.passes.redundancy import eliminate_common_subexpressions, eliminate_dead_code
+from dyn.passes.refine_shapes import refine_shapes
+from dyn.passes.simplify import simplify
 from dyn.source import UNKNOWN
 from dyn.stitch.plan import stitch
 from tests.ir.programs import Program

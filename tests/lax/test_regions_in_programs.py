@@ -12,11 +12,11 @@ from dyn import dtypes, lax
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, ParamInfo, Value
 from dyn.ir.opdef import REGISTRY
-from dyn.ir.passes import simplify
 from dyn.ir.printer import print_function
 from dyn.ir.types import TensorType
 from dyn.ir.verifier import verify
 from dyn.ops.regions import scalar_region
+from dyn.passes.simplify import simplify
 from dyn.shapes import Facts, as_dim, symbol
 from dyn.source import Loc
 

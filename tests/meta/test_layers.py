@@ -24,7 +24,7 @@ ROOMS = {
     "shapes": 1,
     "ir": 2,
     "ops": 3,
-    "trace": 4, "stitch": 4,
+    "passes": 4, "trace": 4, "stitch": 4,
     "schedule": 5, "lower": 5,
     "runtime": 6, "backends": 6, "hosts": 6,
     "compilation_record": 7, "pipeline": 7, "explain": 7, "profiling": 7, "array": 7, "call": 7, "specialize": 7,
@@ -38,6 +38,8 @@ ROOMS = {
 LEFT_TO_RIGHT = [
     ("frozen", "source", "errors", "config", "events"),
     ("frozen", "source", "errors", "dtypes", "dtype_aliases"),
+    ("passes", "trace"),
+    ("passes", "stitch"),
     ("schedule", "lower"),
     ("runtime", "backends"),
     ("runtime", "hosts"),

@@ -17,9 +17,11 @@ from dyn.backends.reference import run_reference
 from dyn.errors import DynError, ShapeError
 from dyn.ir.core import buffers
 from dyn.ir.parser import parse_function
-from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, refine_shapes, simplify
 from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
+from dyn.passes.redundancy import eliminate_common_subexpressions, eliminate_dead_code
+from dyn.passes.refine_shapes import refine_shapes
+from dyn.passes.simplify import simplify
 from dyn.trace.function import LeafSpec, TracedFunction, trace_function
 from dyn.trace.pytree import flatten
 from tests.canary import compile_traced, run_compiled

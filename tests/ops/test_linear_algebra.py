@@ -19,9 +19,9 @@ from dyn.ir.core import Function, ParamInfo, Value
 from dyn.ir.differentiate import push_forward
 from dyn.ir.evaluate import run_sample
 from dyn.ir.opdef import REGISTRY, OpDef, Sample
-from dyn.ir.passes import eliminate_dead_code
 from dyn.ir.types import TensorType
 from dyn.ops.matrices import positive_matrices, random_matrices
+from dyn.passes.redundancy import eliminate_dead_code
 from dyn.shapes import Facts, as_dim, symbol
 from dyn.source import Loc
 from dyn.trace.function import TracedFunction

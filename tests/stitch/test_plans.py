@@ -10,8 +10,10 @@ import pytest
 
 from dyn import dtypes
 from dyn.ir.core import Function
-from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, own_results, refine_shapes
-from dyn.ir.simplify import simplify
+from dyn.passes.own_results import own_results
+from dyn.passes.redundancy import eliminate_common_subexpressions, eliminate_dead_code
+from dyn.passes.refine_shapes import refine_shapes
+from dyn.passes.simplify import simplify
 from dyn.schedule.plan import lower_plan
 from dyn.stitch.groups import GroupKind, Plan
 from dyn.stitch.plan import stitch

@@ -1,4 +1,4 @@
-"""Passes that need nothing but the IR and the ops' own rules: ``Function -> Function`` each."""
+"""Dims replaced by their representatives under the facts, and demands stated as facts."""
 
 from __future__ import annotations
 
@@ -6,26 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dyn.ir.builder import Builder, Restated
-from dyn.ir.core import Attr, Function, Op, Region, Value, attrs_key, with_operands
-from dyn.ir.effects import has_own_effect, must_run
+from dyn.ir.core import Attr, Function, Op, Region, Value
 from dyn.ir.opdef import OpKind
-from dyn.ir.region_passes import body_of, carries, region_function, unchanged, with_regions
-from dyn.ir.simplify import FOLD_LIMIT, simplify
 from dyn.ir.substitute_dims import Redimension
 from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, SymExpr, value_conditions
 from dyn.source import UNKNOWN
-
-__all__ = [
-    "FOLD_LIMIT",
-    "eliminate_common_subexpressions",
-    "eliminate_dead_code",
-    "order_by_use",
-    "own_results",
-    "refine_shapes",
-    "restate_demands",
-    "simplify",
-    "state_values",
-]
 
 
 def refine_shapes(function: Function) -> Function:
@@ -175,144 +160,3 @@ class _ValueStater(_Restater):
 
     def region(self, region: Region) -> Region:
         return self.demanding(region)
-
-
-def eliminate_common_subexpressions(function: Function) -> Function:
-    """Common subexpression elimination: of ops that compute the same from the same, the first stays.
-
-    Needs refined shapes, so that equal attributes are equal. Leaves every value computed once; ops with effects, ops
-    with regions, and those inside them, are left as they are.
-    """
-    values: dict[Value, Value] = {}
-    seen: dict[object, Op] = {}
-    ops: list[Op] = []
-    for old in function.ops:
-        op = with_operands(old, values)
-        if op.regions or has_own_effect(op):
-            ops.append(op)
-            continue
-        key = (op.opdef, op.operands, attrs_key(op.attrs), tuple([v.type for v in op.results]))
-        first = seen.setdefault(key, op)
-        if first is op:
-            ops.append(op)
-        else:
-            values.update(zip(old.results, first.results, strict=True))
-    return function.with_ops(tuple(ops), tuple([values.get(v, v) for v in function.results]))
-
-
-def eliminate_dead_code(function: Function) -> Function:
-    """Ops without effects whose results nobody reads go.
-
-    Needs nothing. Checks that dead ops demanded stay in the facts: an error does not depend on what is used, and what
-    checks are made of is measured. Only what the regions of a dead loop or choice demand is gone with them, for they
-    don't run. Ops that can do without some of their results lose those that nobody reads (``OpDef.prune``).
-    """
-    live = set(function.results)
-    kept: list[Op] = []
-    for op in reversed(function.ops):
-        if must_run(op) or any(v in live for v in op.results):
-            if op.opdef.prune is not None and any(v in live for v in op.results):
-                op = op.opdef.prune(op, live)
-            kept.append(op)
-            live.update(op.reads())
-    return function.with_ops(tuple(reversed(kept)))
-
-
-def order_by_use(function: Function) -> Function:
-    """Put each op right before the first that reads it.
-
-    Needs nothing. Ops that must run keep their order, with what they read before them; then come those that the results
-    need, in the order of the results and of operands. So functions of the same ops have them in the same order, however
-    they were written down. Other ops go.
-    """
-    made_by = {value: op for op in function.ops for value in op.results}
-    ordered: dict[Op, None] = {}
-    roots = [op for op in function.ops if must_run(op)]
-    roots += [made_by[value] for value in function.results if value in made_by]
-    for root in roots:
-        waiting = [root]
-        while waiting:
-            op = waiting[-1]
-            missing = [made for v in op.reads() if (made := made_by.get(v)) is not None and made not in ordered]
-            if missing:
-                waiting += reversed(missing)
-            else:
-                ordered[waiting.pop()] = None
-    return function.with_ops(tuple(ordered))
-
-
-def own_results(function: Function) -> Function:
-    """Make every result a value of its own: a copy where it is a parameter, a constant, a view of one, or twice.
-
-    Needs nothing. Leaves results that are distinct, computed values, or views of distinct computed values, so that a
-    result's memory can be what its producer writes to. A value that is itself a result stays one before its views do.
-    The same holds in the regions of loops and choices. What a loop changes from step to step starts as a copy that
-    nothing else reads, and is copied where it is a result: it has no memory of its own.
-    """
-    function = with_regions(_own_starts(function), _own_regions)
-    return _own_results(function)
-
-
-def _own_starts(function: Function) -> Function:
-    """The function with a copy of each value that a loop starts from and changes."""
-    if not any(carries(op) for op in function.ops):
-        return function
-    builder = Builder(function.facts, UNKNOWN)
-    for op in function.ops:
-        builder.loc = op.loc
-        starts = [v if same else builder.op("copy", v) for v, same in zip(op.operands, unchanged(op), strict=False)]
-        builder.append(replace(op, operands=(*starts, *op.operands[len(starts) :])) if starts else op)
-    return function.with_ops(tuple(builder.ops), facts=builder.facts)
-
-
-def _own_regions(function: Function, op: Op) -> tuple[Region, ...]:
-    """The op's regions; what a loop hands on unchanged stays as it is."""
-    made: list[Region] = []
-    for region in op.regions:
-        same = unchanged(op) if region is body_of(op) else ()
-        kept = [*same, *(False,) * (len(region.results) - len(same))]
-        changed = tuple([v for v, keep in zip(region.results, kept, strict=True) if not keep])
-        own = own_results(region_function(function, replace(region, results=changed)))
-        left = iter(own.results)
-        results = tuple([v if keep else next(left) for v, keep in zip(region.results, kept, strict=True)])
-        made.append(Region(own.params, own.ops, results, region.demands))
-    return tuple(made)
-
-
-def _own_results(function: Function) -> Function:
-    producers = function.producers()
-    start = function.ops[0].loc if function.ops else UNKNOWN
-    builder = Builder(function.facts, start)
-    bases = [_base(value, producers) for value in function.results]
-    owner: dict[Value, int] = {}
-    for direct in (True, False):
-        for i, (value, base) in enumerate(zip(function.results, bases, strict=True)):
-            if base in producers and _has_memory(base, producers[base]) and (value is base) is direct:
-                owner.setdefault(base, i)
-    results: list[Value] = []
-    for i, (value, base) in enumerate(zip(function.results, bases, strict=True)):
-        if owner.get(base) == i:
-            results.append(value)
-        else:
-            builder.loc = producers[value].loc if value in producers else start
-            results.append(builder.op("copy", value))
-    return function.with_ops((*function.ops, *builder.ops), tuple(results), builder.facts)
-
-
-def _has_memory(value: Value, op: Op) -> bool:
-    """Whether the op that makes a value can write it to where it is wanted."""
-    shared = (OpKind.GENERATE, OpKind.DATA_DEPENDENT_SIZE)
-    return op.opdef.kind not in shared and value not in op.results[: carries(op)]
-
-
-def _base(value: Value, producers: dict[Value, Op]) -> Value:
-    """The value that ``value`` is a view of; itself when it is none."""
-    while value in producers:
-        op = producers[value]
-        if op.opdef.kind is OpKind.BARRIER:
-            value = op.operands[op.results.index(value)]
-        elif op.opdef.kind is OpKind.VIEW:
-            value = op.operands[0]
-        else:
-            break
-    return value

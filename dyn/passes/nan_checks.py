@@ -15,8 +15,8 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Function, Op, Region
 from dyn.ir.external import External, ExternalResult
 from dyn.ir.opdef import OpKind
-from dyn.ir.passes import eliminate_dead_code
 from dyn.ir.region_passes import in_regions
+from dyn.passes.redundancy import eliminate_dead_code
 from dyn.source import UNKNOWN
 
 Array = np.ndarray[Any, Any]

@@ -7,10 +7,10 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Function, Op, Value
 from dyn.ir.opdef import REGISTRY
 from dyn.ir.parser import parse_function
-from dyn.ir.passes import eliminate_dead_code
 from dyn.ir.printer import print_function
-from dyn.ir.rewrite import Pattern, rewrite
 from dyn.ir.verifier import verify
+from dyn.passes.redundancy import eliminate_dead_code
+from dyn.passes.rewrite import Pattern, rewrite
 
 assert ops
 

@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 from dyn.errors import ShapeError
-from dyn.ir import passes
 from dyn.ir.core import Function
 from dyn.ir.parser import parse_function
 from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
+from dyn.passes.own_results import own_results
+from dyn.passes.redundancy import eliminate_common_subexpressions, eliminate_dead_code, order_by_use
+from dyn.passes.refine_shapes import refine_shapes, restate_demands, state_values
+from dyn.passes.simplify import simplify
 from dyn.shapes import Answer, Facts, Relation, Verdict
 from tests.ir.programs import SIZES, assert_same_bits, functions, inputs, registered, results_of
 
@@ -25,13 +28,13 @@ Pass = Callable[[Function], Function]
 PASSES: dict[str, Pass] = {
     step.__name__: step
     for step in (
-        passes.refine_shapes,
-        passes.restate_demands,
-        passes.state_values,
-        passes.simplify,
-        passes.eliminate_common_subexpressions,
-        passes.own_results,
-        passes.eliminate_dead_code,
+        refine_shapes,
+        restate_demands,
+        state_values,
+        simplify,
+        eliminate_common_subexpressions,
+        own_results,
+        eliminate_dead_code,
     )
 }
 
@@ -338,7 +341,7 @@ def test_empty_function(name: str) -> None:
 @pytest.mark.parametrize("name", [*PASSES, "all"])
 @hypothesis.given(function=functions())
 def test_meaning_is_kept(name: str, function: Function) -> None:
-    after = function if name == "all" else passes.refine_shapes(function)
+    after = function if name == "all" else refine_shapes(function)
     for step in PASSES.values() if name == "all" else [PASSES[name]]:
         after = verify(step(after), name)
     text = print_function(after)
@@ -361,9 +364,9 @@ def test_meaning_is_kept(name: str, function: Function) -> None:
 
 def test_parameters_remember_their_own_dims() -> None:
     (text, *_) = split(CASES["refine_shapes"])
-    refined = passes.refine_shapes(parse_function(text))
+    refined = refine_shapes(parse_function(text))
     assert "was [l, n]" in print_function(refined)
-    again = passes.refine_shapes(refined)
+    again = refine_shapes(refined)
     assert [i.dims for i in again.infos] == [i.dims for i in refined.infos]
     with pytest.raises(ShapeError) as error:
         results_of(refined, [np.ones((2, 3), np.float32), np.ones((4, 5), np.float32)])
@@ -406,7 +409,7 @@ def test_what_was_demanded_of_dims_is_known_of_what_they_become(where: str, monk
         function = verify(parse_function(text))
         with monkeypatch.context() as patch:
             patch.setattr(Facts, "ask", forgetful)
-            made = passes.refine_shapes(function)
+            made = refine_shapes(function)
         refined = verify(made, "refine_shapes")
     known, more = function.facts.relations, refined.facts.relations
     regions = [region for op in refined.ops for region in op.regions]
@@ -441,13 +444,13 @@ func @f(%x: f32[n] "x", %y: f32[n] "y") -> (f32[n], f32[n]) {{
 def test_regions_see_the_values_that_stay() -> None:
     with registered("loop", lambda ctx, operands, attrs: operands[:1]):
         function = verify(parse_function(REGION.format(inner=8)))
-        once = print_function(verify(passes.eliminate_common_subexpressions(function)))
+        once = print_function(verify(eliminate_common_subexpressions(function)))
         assert "= exponential(%x)" in once
         assert once.count("exponential") == 1
         assert "add(%3, %0)" in once
-        simple = print_function(verify(passes.simplify(function)))
+        simple = print_function(verify(simplify(function)))
         assert simple == print_function(function)
-        refined = print_function(verify(passes.refine_shapes(function)))
+        refined = print_function(verify(refine_shapes(function)))
         assert refined == print_function(function)
 
 
@@ -461,7 +464,7 @@ def test_what_has_no_elements_is_folded_by_a_known_shape_alone() -> None:
   return %2
 }
 """
-    function = verify(passes.simplify(verify(parse_function(text))))
+    function = verify(simplify(verify(parse_function(text))))
     assert function.ops[-1].opdef.name == "reduce"
 
 
@@ -476,18 +479,18 @@ def test_ops_stand_where_they_are_used() -> None:
   return %3, %1
 }
 """
-    ordered = verify(passes.order_by_use(verify(parse_function(text))))
+    ordered = verify(order_by_use(verify(parse_function(text))))
     assert [op.opdef.name for op in ordered.ops] == ["exponential", "sine", "subtract", "cosine"]
-    assert passes.order_by_use(ordered).ops == ordered.ops
+    assert order_by_use(ordered).ops == ordered.ops
     with registered("loop", lambda ctx, operands, attrs: operands[:1]):
         function = verify(parse_function(REGION.format(inner=2)))
-        assert [op.opdef.name for op in verify(passes.order_by_use(function)).ops]
+        assert [op.opdef.name for op in verify(order_by_use(function)).ops]
 
 
 def test_what_regions_read_is_alive() -> None:
     with registered("loop", lambda ctx, operands, attrs: operands[:1]):
         function = verify(parse_function(REGION.format(inner=2)))
-        text = print_function(verify(passes.eliminate_dead_code(function)))
+        text = print_function(verify(eliminate_dead_code(function)))
         assert text == print_function(function)
         (users, *_) = [ops for value, ops in function.users().items() if value is function.ops[2].result]
         assert [op.opdef.name for op in users] == ["loop"]

@@ -10,10 +10,11 @@ import pytest
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.ir.core import Function
-from dyn.ir.passes import eliminate_dead_code, simplify
 from dyn.ir.verifier import verify
 from dyn.ops.elementwise import convert_array
 from dyn.ops.identities import holds
+from dyn.passes.redundancy import eliminate_dead_code
+from dyn.passes.simplify import simplify
 from dyn.shapes import as_dim, symbol
 from tests.ir.programs import Array, Program, assert_same_bits, results_of
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from dyn.backends.reference import run_reference
 from dyn.ir.core import Function, Value
-from dyn.ir.passes import eliminate_common_subexpressions, eliminate_dead_code, refine_shapes
 from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
-from dyn.ops.layout import propagate_transposes
+from dyn.passes.propagate_transposes import propagate_transposes
+from dyn.passes.redundancy import eliminate_common_subexpressions, eliminate_dead_code
+from dyn.passes.refine_shapes import refine_shapes
 from tests.stitch.models import Model, optimized
 
 

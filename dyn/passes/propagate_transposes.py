@@ -14,9 +14,9 @@ from typing import Any
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, Op, Value, with_operands
 from dyn.ir.opdef import OpKind
-from dyn.ops.contract_order import keep_axes, order_contractions
 from dyn.ops.reduce import reduce
 from dyn.ops.shape import broadcast_in_dim, iota, transpose
+from dyn.passes.contraction_order import keep_axes, order_contractions
 from dyn.shapes import Dim
 from dyn.source import UNKNOWN
 
@@ -29,7 +29,7 @@ def propagate_transposes(function: Function) -> Function:
     Needs no common subexpressions: a value that is transposed twice would seem to be needed in both orders. A region is
     turned only where no transpose is added for it: all that leaves it is transposed already, or reduced. Transposes of
     contractions that are left go where the operands may change places, and reshapes around them where they cancel
-    (``dyn.ops.contract_order``).
+    (``dyn.passes.contraction_order``).
     """
     uses = _Uses(function)
     orders = dict.fromkeys(op.attrs["permutation"] for op in function.ops if op.opdef is transpose)

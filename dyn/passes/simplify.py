@@ -12,8 +12,8 @@ import numpy as np
 from dyn.ir.builder import Builder, literal
 from dyn.ir.core import BUFFER_FROM, Dense, Function, Op, Value, attr_dims, uniform_element
 from dyn.ir.opdef import REGISTRY, OpKind
-from dyn.ir.rewrite import Pattern, rewrite
 from dyn.ir.types import TensorType
+from dyn.passes.rewrite import Pattern, rewrite
 
 #: Arrays of so many elements are not computed at compile time: they would take memory that the program need not have.
 #: An array of one number has no limit, for it stays a number and a broadcast.
