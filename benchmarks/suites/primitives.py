@@ -190,7 +190,7 @@ def _case(name: str, what: str, arrays: tuple[np.ndarray, ...], own: Any, numpys
 
 
 def _scatter(name: str, what: str, x: np.ndarray, places: np.ndarray, updates: np.ndarray, jax: Any) -> Case:
-    from dyn.numpy._indexing import scatter_update
+    from dyn.numpy._indexing.getitem import scatter_update
 
     def numpys(x: np.ndarray, places: np.ndarray, updates: np.ndarray) -> np.ndarray:
         made = x.copy()

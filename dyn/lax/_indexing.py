@@ -14,9 +14,9 @@ from dyn.errors import UnsupportedOpError
 from dyn.ir.core import Value
 from dyn.lax._operands import Array, ArrayLike, Size, in_dtype, lifted, lifted_all, raw, settled, sizes_of, trace_of
 from dyn.ops.arithmetic import Arithmetic
-from dyn.ops.gather import gather_attrs
-from dyn.ops.places import sized
-from dyn.ops.scatter import scatter_attrs
+from dyn.ops.indexing.gather import gather_attrs
+from dyn.ops.indexing.places import sized
+from dyn.ops.indexing.scatter import scatter_attrs
 from dyn.shapes import Dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace

@@ -9,8 +9,8 @@ from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.ir.core import Region, Value
 from dyn.lax._folds import Computation, Tree, folded, is_identity
 from dyn.ops.regions import monoid_of
-from dyn.ops.sliding import same_padding
 from dyn.ops.variadic_reduce import reduced
+from dyn.ops.windows.sliding import same_padding
 from dyn.shapes import Dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace

@@ -10,7 +10,7 @@ from dyn.numpy._axes import text_of
 from dyn.numpy._manipulation import flip, permuted
 from dyn.numpy._operands import emit, promote, shape_of, size_in
 from dyn.numpy._public import Array, ArrayLike, Size, public
-from dyn.ops.sliding import same_padding
+from dyn.ops.windows.sliding import same_padding
 from dyn.shapes import Dim, dim_max, dim_min, floordiv
 from dyn.source import user_loc
 from dyn.trace.context import Trace

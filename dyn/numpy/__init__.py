@@ -111,6 +111,7 @@ from dyn.numpy._creation import (
     zeros,
     zeros_like,
 )
+from dyn.numpy._cumulative import cumprod, cumsum, cumulative_prod, cumulative_sum
 from dyn.numpy._diagonal import diag, diagonal
 from dyn.numpy._dtypes import can_cast, finfo, iinfo, isdtype, promote_types, result_type
 from dyn.numpy._editing import (
@@ -142,7 +143,10 @@ from dyn.numpy._grids import (
     triu_indices_from,
     unravel_index,
 )
-from dyn.numpy._index_tricks import index_exp, mgrid, ogrid, s_
+from dyn.numpy._indexing.index_tricks import index_exp, mgrid, ogrid, s_
+from dyn.numpy._indexing.nonzero import argwhere, compress, extract, flatnonzero, nonzero
+from dyn.numpy._indexing.selection import diff, nan_to_num, select, where
+from dyn.numpy._indexing.take import put_along_axis, take, take_along_axis
 from dyn.numpy._integers import gcd, lcm
 from dyn.numpy._joining import (
     array_split,
@@ -162,7 +166,8 @@ from dyn.numpy._joining import (
     vsplit,
     vstack,
 )
-from dyn.numpy._linalg import dot, inner, matmul, outer, tensordot, trace, vdot, vecdot
+from dyn.numpy._linalg.products import dot, inner, matmul, outer, tensordot, trace, vdot, vecdot
+from dyn.numpy._linalg.vector_products import cross, kron
 from dyn.numpy._logic import (
     bitwise_and,
     bitwise_invert,
@@ -216,22 +221,9 @@ from dyn.numpy._manipulation import (
 from dyn.numpy._mapped import apply_along_axis, apply_over_axes, vectorize
 from dyn.numpy._moments import average, mean, std, var
 from dyn.numpy._nan_reductions import nanargmax, nanargmin, nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar
-from dyn.numpy._nonzero import argwhere, compress, extract, flatnonzero, nonzero
-from dyn.numpy._ordering import lexsort
 from dyn.numpy._packing import packbits, unpackbits
 from dyn.numpy._padding import pad
 from dyn.numpy._polynomials import poly, polyadd, polyder, polyint, polymul, polysub, polyval, vander
-from dyn.numpy._products import cross, kron
-from dyn.numpy._quantiles import (
-    argpartition,
-    median,
-    nanmedian,
-    nanpercentile,
-    nanquantile,
-    partition,
-    percentile,
-    quantile,
-)
 from dyn.numpy._reductions import (
     all,
     amax,
@@ -246,14 +238,24 @@ from dyn.numpy._reductions import (
     ptp,
     sum,
 )
-from dyn.numpy._search import digitize, interp, isin, searchsorted
-from dyn.numpy._selection import diff, nan_to_num, select, where
-from dyn.numpy._sets import intersect1d, setdiff1d, setxor1d, trim_zeros, union1d
-from dyn.numpy._sorting import argsort, cumprod, cumsum, cumulative_prod, cumulative_sum, sort, sort_complex
+from dyn.numpy._sorting.lexsort import lexsort
+from dyn.numpy._sorting.quantiles import (
+    argpartition,
+    median,
+    nanmedian,
+    nanpercentile,
+    nanquantile,
+    partition,
+    percentile,
+    quantile,
+)
+from dyn.numpy._sorting.search import digitize, interp, isin, searchsorted
+from dyn.numpy._sorting.sets import intersect1d, setdiff1d, setxor1d, trim_zeros, union1d
+from dyn.numpy._sorting.sort import argsort, sort, sort_complex
+from dyn.numpy._sorting.unique import unique, unique_all, unique_counts, unique_inverse, unique_values
 from dyn.numpy._special import bartlett, blackman, hamming, hanning, i0, kaiser, sinc
 from dyn.numpy._standard import __array_api_version__, __array_namespace_info__
 from dyn.numpy._statistics import corrcoef, cov, geomspace, logspace, nancumprod, nancumsum
-from dyn.numpy._take import put_along_axis, take, take_along_axis
 from dyn.numpy._trig import (
     acos,
     acosh,
@@ -310,7 +312,6 @@ from dyn.numpy._unary import (
     square,
     trunc,
 )
-from dyn.numpy._unique import unique, unique_all, unique_counts, unique_inverse, unique_values
 
 if TYPE_CHECKING:
     from dyn.numpy import fft, linalg

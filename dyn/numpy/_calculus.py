@@ -8,15 +8,15 @@ from typing import Any
 from dyn.errors import InvalidValueError, ShapeError
 from dyn.numpy._axes import all_axes, one_axis, text_of
 from dyn.numpy._binary import remainder
-from dyn.numpy._indexing import getitem
+from dyn.numpy._cumulative import cumsum
+from dyn.numpy._indexing.getitem import getitem
+from dyn.numpy._indexing.selection import diff, where
 from dyn.numpy._joining import concatenate
 from dyn.numpy._manipulation import view
 from dyn.numpy._operands import cast, operand, promote, shape_of, to_float
 from dyn.numpy._public import Array, ArrayLike, Axis, public
 from dyn.numpy._reductions import sum as sum_of
-from dyn.numpy._search import array_of, demand_elements, vector
-from dyn.numpy._selection import diff, where
-from dyn.numpy._sorting import cumsum
+from dyn.numpy._sorting.search import array_of, demand_elements, vector
 from dyn.numpy._unary import abs as abs_of
 from dyn.numpy._unary import real_float
 from dyn.shapes import product

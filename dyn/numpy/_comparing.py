@@ -10,12 +10,12 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.numpy._broadcast import join_shapes
+from dyn.numpy._indexing.take import size_of
 from dyn.numpy._logic import equal, has, isclose, isnan, logical_and, logical_or
 from dyn.numpy._operands import cast, constant, emit, promote, shape_of
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.numpy._reductions import all as all_of
-from dyn.numpy._search import array_of
-from dyn.numpy._take import size_of
+from dyn.numpy._sorting.search import array_of
 from dyn.numpy._unary import filled, imag
 from dyn.shapes import dim_min
 from dyn.trace.dims import SymbolicDim

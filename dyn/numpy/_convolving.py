@@ -9,7 +9,7 @@ from dyn.numpy._manipulation import view
 from dyn.numpy._operands import cast, emit, promote, shape_of
 from dyn.numpy._options import no_choice
 from dyn.numpy._public import Array, ArrayLike, public
-from dyn.numpy._search import demand_elements, vector
+from dyn.numpy._sorting.search import demand_elements, vector
 from dyn.numpy._unary import conj
 from dyn.shapes import Dim, dim_max, dim_min, floordiv, mod
 from dyn.trace.tracer import Tracer

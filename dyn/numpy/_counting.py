@@ -12,18 +12,18 @@ from dyn.errors import InvalidValueError, NotYetError, ShapeError, UnsupportedOp
 from dyn.numpy._axes import shape_in, text_of
 from dyn.numpy._broadcast import expand
 from dyn.numpy._creation import linspace
-from dyn.numpy._indexing import getitem
+from dyn.numpy._indexing.getitem import getitem
+from dyn.numpy._indexing.nonzero import scattered
+from dyn.numpy._indexing.selection import diff, where
+from dyn.numpy._indexing.take import size_of
 from dyn.numpy._manipulation import view
-from dyn.numpy._nonzero import scattered
 from dyn.numpy._operands import cast, emit, like, operand, promote, shape_of, size_from_value, to_float
 from dyn.numpy._options import check_rising, numbers_in, one_of, whole_number
 from dyn.numpy._public import Array, ArrayLike, Size, public
 from dyn.numpy._reductions import max as max_of
 from dyn.numpy._reductions import min as min_of
 from dyn.numpy._reductions import sum as sum_of
-from dyn.numpy._search import array_of, places_in, vector
-from dyn.numpy._selection import diff, where
-from dyn.numpy._take import size_of
+from dyn.numpy._sorting.search import array_of, places_in, vector
 from dyn.numpy._unary import filled, real_float
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, product
 from dyn.source import user_loc

@@ -8,12 +8,12 @@ from dyn import dtypes
 from dyn.errors import ShapeError
 from dyn.numpy._axes import distinct_axes, text_of
 from dyn.numpy._creation import diagonal_mask
-from dyn.numpy._indexing import getitem
+from dyn.numpy._indexing.getitem import getitem
 from dyn.numpy._operands import emit, made, operand, shape_of, size_in
 from dyn.numpy._padding import pad
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.numpy._unary import filled
-from dyn.ops.gather import gather_attrs
+from dyn.ops.indexing.gather import gather_attrs
 from dyn.shapes import dim_max, dim_min
 from dyn.source import user_loc
 from dyn.trace.dims import wrap_dim

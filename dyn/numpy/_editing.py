@@ -16,21 +16,22 @@ from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.numpy._axes import one_axis, shape_in, text_of
 from dyn.numpy._binary import clip, remainder
 from dyn.numpy._broadcast import align, expand
+from dyn.numpy._cumulative import cumsum
 from dyn.numpy._diagonal import diag
-from dyn.numpy._index import SliceRange, is_number, position, select
-from dyn.numpy._indexing import getitem
+from dyn.numpy._indexing.getitem import getitem
+from dyn.numpy._indexing.index import SliceRange, is_number, position, select
+from dyn.numpy._indexing.nonzero import scattered
+from dyn.numpy._indexing.selection import where
+from dyn.numpy._indexing.take import in_int64, put_along_axis, size_of
 from dyn.numpy._joining import concatenate
 from dyn.numpy._logic import truth
 from dyn.numpy._manipulation import broadcast_to, moveaxis, view
-from dyn.numpy._nonzero import scattered
 from dyn.numpy._operands import cast, constant, emit, made, operand, promote, shape_of, vector_of
 from dyn.numpy._options import no_choice, one_of
 from dyn.numpy._public import Array, ArrayLike, Shape, public
-from dyn.numpy._search import array_of, never_empty
-from dyn.numpy._selection import where
-from dyn.numpy._sorting import argsort, cumsum
-from dyn.numpy._take import in_int64, put_along_axis, size_of
-from dyn.ops.gather import take_attrs
+from dyn.numpy._sorting.search import array_of, never_empty
+from dyn.numpy._sorting.sort import argsort
+from dyn.ops.indexing.gather import take_attrs
 from dyn.shapes import Dim, RelKind, product
 from dyn.source import user_loc
 from dyn.trace.dims import SymbolicDim, wrap_dim

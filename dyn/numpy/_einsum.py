@@ -14,7 +14,7 @@ from dyn import dtypes
 from dyn.errors import NotYetError, ShapeError
 from dyn.numpy._binary import multiply
 from dyn.numpy._diagonal import main_diagonal
-from dyn.numpy._linalg import check_contracted, contract
+from dyn.numpy._linalg.products import check_contracted, contract
 from dyn.numpy._manipulation import permuted, view
 from dyn.numpy._operands import promote, shape_of
 from dyn.numpy._public import Array, ArrayLike, public

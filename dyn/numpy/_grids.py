@@ -18,16 +18,16 @@ from dyn.numpy._binary import maximum as larger
 from dyn.numpy._broadcast import align, expand
 from dyn.numpy._creation import arange
 from dyn.numpy._creation import indices as places_along
-from dyn.numpy._indexing import getitem
+from dyn.numpy._cumulative import cumsum
+from dyn.numpy._indexing.getitem import getitem
+from dyn.numpy._indexing.nonzero import nonzero
+from dyn.numpy._indexing.take import size_of
 from dyn.numpy._manipulation import view
-from dyn.numpy._nonzero import nonzero
 from dyn.numpy._operands import cast, default_float, dtype_of, emit, operand, promote, shape_of
 from dyn.numpy._options import check_numbers, no_choice, one_of, whole_number
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, checked, public, trace_of
-from dyn.numpy._search import array_of, never_empty, places_in
-from dyn.numpy._sorting import cumsum
-from dyn.numpy._take import size_of
-from dyn.ops.gather import take_attrs
+from dyn.numpy._sorting.search import array_of, never_empty, places_in
+from dyn.ops.indexing.gather import take_attrs
 from dyn.shapes import Dim, RelKind, dim_max, floordiv, format_dim, product
 from dyn.source import user_loc
 from dyn.trace.context import Trace

@@ -8,7 +8,7 @@ from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.numpy._axes import text_of
 from dyn.numpy._binary import add, floor_divide, multiply, power, remainder, subtract, true_divide
 from dyn.numpy._bits import left_shift, right_shift
-from dyn.numpy._linalg import matmul
+from dyn.numpy._linalg.products import matmul
 from dyn.numpy._logic import bitwise_and, bitwise_or, bitwise_xor
 from dyn.numpy._manipulation import broadcast_to
 from dyn.numpy._operands import operand, shape_of

@@ -16,9 +16,9 @@ from dyn.dtypes import Kind
 from dyn.errors import InvalidValueError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import all_axes, one_axis, shape_in, text_of, times_in
 from dyn.numpy._broadcast import expand
-from dyn.numpy._indexing import getitem
+from dyn.numpy._indexing.getitem import getitem
+from dyn.numpy._indexing.nonzero import scattered
 from dyn.numpy._manipulation import atleast_3d, expand_dims, view
-from dyn.numpy._nonzero import scattered
 from dyn.numpy._operands import (
     cast,
     constant,

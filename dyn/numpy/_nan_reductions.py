@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dyn import dtypes
 from dyn.numpy._axes import all_axes
+from dyn.numpy._indexing.selection import where
 from dyn.numpy._logic import isnan, less_equal, logical_not
 from dyn.numpy._moments import mean, var
 from dyn.numpy._operands import cast, operand
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, public
 from dyn.numpy._reductions import all, argmax, argmin, max, min, prod, sum
-from dyn.numpy._selection import where
 from dyn.numpy._unary import sqrt
 from dyn.trace.tracer import Tracer
 

@@ -8,7 +8,7 @@ from dyn import dtypes
 from dyn.errors import UnsupportedOpError
 from dyn.numpy._axes import one_axis
 from dyn.numpy._bits import left_shift, right_shift
-from dyn.numpy._indexing import getitem
+from dyn.numpy._indexing.getitem import getitem
 from dyn.numpy._logic import truth
 from dyn.numpy._manipulation import view
 from dyn.numpy._operands import cast, constant, emit, made, operand, shape_of, size_in

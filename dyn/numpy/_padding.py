@@ -11,7 +11,7 @@ from dyn.numpy._binary import maximum, minimum, remainder, subtract
 from dyn.numpy._operands import cast, emit, made, operand, promote, shape_of
 from dyn.numpy._options import one_of
 from dyn.numpy._public import Array, ArrayLike, public
-from dyn.ops.gather import take_attrs
+from dyn.ops.indexing.gather import take_attrs
 from dyn.shapes import Dim, dim_max
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer

@@ -8,13 +8,13 @@ from dyn.numpy._axes import shape_in
 from dyn.numpy._broadcast import align
 from dyn.numpy._convolving import convolve
 from dyn.numpy._creation import arange, ones
-from dyn.numpy._indexing import getitem
+from dyn.numpy._indexing.getitem import getitem
 from dyn.numpy._joining import concatenate
 from dyn.numpy._manipulation import expand_dims, flip, view
 from dyn.numpy._operands import cast, constant, emit, like, promote, shape_of, to_float
 from dyn.numpy._options import whole_number
 from dyn.numpy._public import Array, ArrayLike, Size, public, trace_of
-from dyn.numpy._search import array_of, vector
+from dyn.numpy._sorting.search import array_of, vector
 from dyn.numpy._unary import filled
 from dyn.shapes import Dim, dim_max
 from dyn.source import user_loc

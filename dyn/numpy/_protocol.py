@@ -10,11 +10,11 @@ from typing import Any
 
 from dyn.errors import UnsupportedOpError
 from dyn.ir.core import Value
-from dyn.numpy._at import At
 from dyn.numpy._in_place import in_place
-from dyn.numpy._indexing import getitem
+from dyn.numpy._indexing.at import At
+from dyn.numpy._indexing.getitem import getitem
+from dyn.numpy._indexing.update import assigned
 from dyn.numpy._standard import check_device, check_version
-from dyn.numpy._update import assigned
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.lift import is_liftable

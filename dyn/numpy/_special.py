@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dyn import dtypes
 from dyn.numpy._axes import shape_in
 from dyn.numpy._creation import indices
+from dyn.numpy._indexing.selection import where
 from dyn.numpy._operands import cast, default_float, emit, made
 from dyn.numpy._public import Array, ArrayLike, Size, public, trace_of
-from dyn.numpy._selection import where
 from dyn.numpy._trig import cos, sin
 from dyn.numpy._unary import abs as abs_of
 from dyn.numpy._unary import composed, exp, filled, real_float, sqrt

@@ -9,9 +9,12 @@ from dyn.errors import ArgumentError, ShapeError
 from dyn.numpy._axes import text_of
 from dyn.numpy._binary import clip, power, true_divide
 from dyn.numpy._creation import linspace
+from dyn.numpy._cumulative import cumprod, cumsum
 from dyn.numpy._diagonal import diagonal
+from dyn.numpy._indexing.selection import where
+from dyn.numpy._indexing.take import size_of
 from dyn.numpy._joining import concatenate
-from dyn.numpy._linalg import matmul
+from dyn.numpy._linalg.products import matmul
 from dyn.numpy._logic import isnan
 from dyn.numpy._manipulation import view
 from dyn.numpy._moments import average
@@ -19,10 +22,7 @@ from dyn.numpy._operands import cast, default_float, dtype_of, promote, shape_of
 from dyn.numpy._options import check_numbers, whole_number
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Size, public
 from dyn.numpy._reductions import sum as sum_of
-from dyn.numpy._search import array_of, vector
-from dyn.numpy._selection import where
-from dyn.numpy._sorting import cumprod, cumsum
-from dyn.numpy._take import size_of
+from dyn.numpy._sorting.search import array_of, vector
 from dyn.numpy._unary import conj, exp, imag, log, real, sqrt
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer

@@ -27,7 +27,7 @@ from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Size, checked, 
 from dyn.numpy._standard import check_device
 from dyn.numpy._unary import conj, sqrt
 from dyn.ops.fft import half_length
-from dyn.ops.matrices import complex_of, real_of
+from dyn.ops.linalg.matrices import complex_of, real_of
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, floordiv, format_dim, product
 from dyn.source import user_loc
 from dyn.trace.dims import wrap_dim

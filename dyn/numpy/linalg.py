@@ -6,7 +6,7 @@ JAX, and right for the matrices beside it; there is no LinAlgError. All have der
 
 from __future__ import annotations
 
-from dyn.numpy._factors import (
+from dyn.numpy._linalg.factors import (
     EighResult,
     EigResult,
     QRResult,
@@ -20,11 +20,10 @@ from dyn.numpy._factors import (
     svd,
     svdvals,
 )
-from dyn.numpy._linalg import matmul, tensordot, vecdot
-from dyn.numpy._manipulation import matrix_transpose
-from dyn.numpy._matrix_products import cross, diagonal, multi_dot, outer, trace
-from dyn.numpy._norms import matrix_norm, norm, vector_norm
-from dyn.numpy._solving import (
+from dyn.numpy._linalg.matrix_products import cross, diagonal, multi_dot, outer, trace
+from dyn.numpy._linalg.norms import matrix_norm, norm, vector_norm
+from dyn.numpy._linalg.products import matmul, tensordot, vecdot
+from dyn.numpy._linalg.solving import (
     SlogdetResult,
     cond,
     det,
@@ -38,6 +37,7 @@ from dyn.numpy._solving import (
     tensorinv,
     tensorsolve,
 )
+from dyn.numpy._manipulation import matrix_transpose
 
 __all__ = [
     "EigResult", "EighResult", "QRResult", "SVDResult", "SlogdetResult", "cholesky", "cond", "cross", "det", "diagonal",

@@ -11,48 +11,37 @@ from dyn.ops import (
     composite,
     contract,
     control,
-    convolution,
+    cumulative,
     custom_call,
     custom_derivatives,
     data_dependent,
     elementwise,
     erf_inverse,
-    factorizations,
     fft,
-    gather,
-    indexing,
-    library,
     map,
     reduce,
     reduce_precision,
-    reduce_window,
     rejection,
     rng_bit_generator,
-    scatter,
-    select_and_scatter,
     shape,
-    solving,
-    sort_by,
     special,
-    spectral,
     threefry,
-    top_k,
-    triangular,
     variadic_reduce,
-    variadic_reduce_window,
-    variadic_scatter,
-    window_choice,
 )
+from dyn.ops.indexing import dynamic_slices, gather, scatter, variadic_scatter
+from dyn.ops.linalg import factorizations, solving, spectral, triangular
 from dyn.ops.scalar import Scalar
+from dyn.ops.sorting import sort, sort_by, top_k
+from dyn.ops.windows import convolution, reduce_window, select_and_scatter, variadic_reduce_window, window_choice
 
 #: The ops that dyn itself is made of: what others define is no part of its version.
 OWN_OPS = frozenset(REGISTRY.values())
 
 __all__ = [
     "OWN_OPS", "Scalar", "barrier", "batch_norm", "bitcasts", "bits", "checkpoint", "complex", "composite",
-    "contract", "control", "convolution", "custom_call", "custom_derivatives", "elementwise", "erf_inverse",
-    "factorizations", "fft", "gather", "indexing", "library", "map", "data_dependent", "reduce", "reduce_precision",
-    "reduce_window", "rejection", "rng_bit_generator", "scatter", "select_and_scatter", "shape", "solving", "sort_by",
-    "special", "spectral", "threefry", "top_k", "triangular", "variadic_reduce", "variadic_reduce_window",
-    "variadic_scatter", "window_choice",
+    "contract", "control", "convolution", "cumulative", "custom_call", "custom_derivatives", "data_dependent",
+    "dynamic_slices", "elementwise", "erf_inverse", "factorizations", "fft", "gather", "map", "reduce",
+    "reduce_precision", "reduce_window", "rejection", "rng_bit_generator", "scatter", "select_and_scatter", "shape",
+    "solving", "sort", "sort_by", "special", "spectral", "threefry", "top_k", "triangular", "variadic_reduce",
+    "variadic_reduce_window", "variadic_scatter", "window_choice",
 ]  # fmt: skip

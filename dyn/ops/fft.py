@@ -11,7 +11,7 @@ from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.matrices import Array, Matrices, complex_of, random_matrices, real_of
+from dyn.ops.linalg.matrices import Array, Matrices, complex_of, random_matrices, real_of
 from dyn.ops.transform_rules import linear, pointwise_batch
 from dyn.shapes import Dim, RelKind, dim_max, floordiv, product
 

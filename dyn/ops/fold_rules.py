@@ -19,10 +19,10 @@ from dyn.ir.opdef import BatchRule
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.decomposed_rules import Parts, batch_by_parts
+from dyn.ops.indexing.dimension_numbers import Windows
+from dyn.ops.indexing.places import gather_numbers, not_empty
 from dyn.ops.map import whole_arrays
-from dyn.ops.places import gather_numbers, not_empty
-from dyn.ops.sliding import window_axes
-from dyn.ops.windows import Windows
+from dyn.ops.windows.sliding import window_axes
 from dyn.shapes import Dim, product
 
 

@@ -102,6 +102,9 @@ def _values(shape: tuple[int, ...], dtype: DType, low: float, high: float, seed:
     return rng.uniform(low, high, shape).astype(dtype.np)
 
 
+AXIS_DTYPES = (dtypes.float32, dtypes.bfloat16, dtypes.int64, dtypes.uint8, dtypes.bool_, dtypes.float8_e5m2)
+
+
 def samples(
     arity: int,
     types: tuple[DType, ...] = (dtypes.float32, dtypes.float64),
@@ -133,3 +136,13 @@ ALL_DTYPES: tuple[np.dtype[Any], ...] = tuple(
 def numbers(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray[Any, Any]:
     """Different numbers, or as different as a dtype can have them."""
     return (np.arange(np.prod(shape, dtype=np.int64)).reshape(shape) % 97).astype(dtype)
+
+
+def axis_samples(*attrs: dict[str, Any]) -> list[Sample]:
+    """Calls of an op that goes along an axis: each axis of arrays of some dtypes, with each of ``attrs``."""
+    return [
+        Sample(sample.operands, {"dimension": axis, **own})
+        for sample in samples(1, AXIS_DTYPES, -9.0, 9.0)()
+        for axis in range(sample.operands[0].ndim)
+        for own in attrs
+    ]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dyn.ir.core import Op
 from dyn.ir.opdef import Convolution, OpKind
-from dyn.ops.convolution import Geometry
+from dyn.ops.windows.convolution import Geometry
 from dyn.schedule.contract import dot_nest
 from dyn.schedule.contract_parts import ContractionParts
 from dyn.schedule.convolution import convolution_nest, geometry_of

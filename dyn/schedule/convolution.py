@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dyn.frozen import record
 from dyn.ir.core import Op
-from dyn.ops.convolution import Geometry, Term, image_element, kernel_element
+from dyn.ops.windows.convolution import Geometry, Term, image_element, kernel_element
 from dyn.schedule.axes import Axis, AxisKind, index_of, onto
 from dyn.schedule.contract import contraction_nest
 from dyn.schedule.elements import ElementReader, Index

@@ -19,9 +19,9 @@ from dyn import dtypes
 from dyn.errors import IRError
 from dyn.ir.core import Value
 from dyn.ir.opdef import Scatter
+from dyn.ops.indexing.dimension_numbers import Windows, clamped
 from dyn.ops.regions import region_values
 from dyn.ops.scalar import Scalar
-from dyn.ops.windows import Windows, clamped
 from dyn.schedule.axes import Axis, AxisKind, index_of, linearize
 from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.expressions import ExprBuilder

@@ -11,7 +11,7 @@ import numpy as np
 
 import dyn
 import dyn.numpy as dnp
-from dyn.numpy._indexing import scatter_update
+from dyn.numpy._indexing.getitem import scatter_update
 
 Array = np.ndarray[Any, Any]
 #: The shapes of a call, an argument after the other.

@@ -15,7 +15,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.errors import ArgumentError, IRError, ShapeError
-from dyn.numpy._indexing import scatter_update
+from dyn.numpy._indexing.getitem import scatter_update
 from dyn.schedule.kernel import Buffer, Const, Kernel, Update, check
 from tests.donated import REFUSED, numbers
 

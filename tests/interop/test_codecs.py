@@ -16,7 +16,7 @@ from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.interop.stablehlo import dump, load
 from dyn.interop.stablehlo.codecs.elementwise import SPECIAL
 from dyn.ir.opdef import REGISTRY
-from dyn.ops.comparators import keys_of
+from dyn.ops.sorting.comparators import keys_of
 from tests.interop.programs import distinct, of_sample, retraced
 
 jax = pytest.importorskip("jax")

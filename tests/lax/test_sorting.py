@@ -14,8 +14,8 @@ from dyn import dtypes, lax
 from dyn.errors import ArgumentError, ShapeError, TraceError, UnsupportedOpError
 from dyn.ir.core import Region, Value
 from dyn.ir.opdef import REGISTRY
-from dyn.ops.comparators import keys_of
 from dyn.ops.regions import scalar_region
+from dyn.ops.sorting.comparators import keys_of
 from dyn.trace.tracer import Tracer
 
 Array = np.ndarray[Any, Any]

@@ -26,7 +26,7 @@ from dyn.ir.opdef import REGISTRY, LibraryRoutine
 from dyn.ir.types import TensorType
 from dyn.lower.lapack.routines import ROUTINES
 from dyn.lower.library_calls import emit_library_call
-from dyn.ops.matrices import LAPACK_DTYPES, positive_matrices, random_matrices
+from dyn.ops.linalg.matrices import LAPACK_DTYPES, positive_matrices, random_matrices
 from dyn.shapes import Facts
 from dyn.source import Loc
 from dyn.specialize.shared_code import Codes

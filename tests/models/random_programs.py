@@ -21,7 +21,7 @@ import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import ArgumentError, NotYetError, ShapeError, TraceError
-from dyn.numpy._indexing import scatter_update
+from dyn.numpy._indexing.getitem import scatter_update
 from dyn.trace.function import LeafSpec, trace_function
 from dyn.trace.tracer import Tracer
 from tests.models import random_ops, raw_ops

@@ -12,7 +12,7 @@ import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.lax._folds import scalar_body
 from dyn.numpy._operands import emit_all
-from dyn.ops.scatter import scatter_attrs
+from dyn.ops.indexing.scatter import scatter_attrs
 from dyn.trace.lift import lift
 from dyn.trace.pytree import flatten
 from dyn.trace.tracer import Tracer

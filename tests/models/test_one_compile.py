@@ -13,7 +13,7 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn.backends.runtime import native_runtime
-from dyn.numpy._indexing import scatter_update
+from dyn.numpy._indexing.getitem import scatter_update
 from dyn.runtime.launch import THRESHOLDS
 
 SIZES = (0, 1, 2, 7, 64, 1000)

@@ -11,7 +11,7 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn.errors import DynError, UnsupportedOpError
-from dyn.numpy._indexing import scatter_update
+from dyn.numpy._indexing.getitem import scatter_update
 from tests.numpy.differential import compare
 
 Array = np.ndarray[Any, Any]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dyn.errors import ShapeError
-from dyn.numpy._indexing import scatter_update
+from dyn.numpy._indexing.getitem import scatter_update
 from tests.canary import compile_traced, run_compiled
 from tests.numpy.differential import assignments, compiled_form, draw, parse_spec, run, trace
 

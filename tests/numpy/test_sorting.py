@@ -90,7 +90,7 @@ def test_what_a_library_raises_reaches_the_caller(monkeypatch: pytest.MonkeyPatc
     x = np.arange(3.0).astype(dyn.dtypes.float8_e5m2.np)  # for which there is no native code
     before = f(x)
     with monkeypatch.context() as patch:
-        patch.setattr("dyn.ops.library.sort_into", refuse)
+        patch.setattr("dyn.ops.sorting.sort.sort_into", refuse)
         with pytest.raises(MemoryError, match="no room to sort in"):
             f(x)
     np.testing.assert_array_equal(f(x), before)

@@ -20,7 +20,7 @@ from dyn.ir.differentiate import push_forward
 from dyn.ir.evaluate import run_sample
 from dyn.ir.opdef import REGISTRY, OpDef, Sample
 from dyn.ir.types import TensorType
-from dyn.ops.matrices import positive_matrices, random_matrices
+from dyn.ops.linalg.matrices import positive_matrices, random_matrices
 from dyn.passes.redundancy import eliminate_dead_code
 from dyn.shapes import Facts, as_dim, symbol
 from dyn.source import Loc

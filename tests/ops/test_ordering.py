@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dyn.ops.ordering import sort_into, stable_order
+from dyn.ops.sorting.stable_sort import sort_into, stable_order
 from tests.orderings import DTYPES, KINDS, bits, numbers, ordered, without_payloads
 
 SIZES = (0, 1, 2, 7, 64, 700)

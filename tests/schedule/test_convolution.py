@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dyn.ir.core import Value
-from dyn.ops.convolution import NCHW, NHWC
+from dyn.ops.windows.convolution import NCHW, NHWC
 from dyn.pipeline import Optimized
 from dyn.schedule.kernel import TileContract, walk_stmts
 from dyn.schedule.kernel_text import kernel_text

@@ -13,8 +13,8 @@ from dyn import dtypes
 from dyn.backends.reference import run_reference
 from dyn.errors import IRError
 from dyn.ir.core import Function
+from dyn.ops.indexing.scatter import scatter_attrs
 from dyn.ops.scalar import Scalar
-from dyn.ops.scatter import scatter_attrs
 from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Ref, Space, Store, Update, check
 from dyn.schedule.kernel_text import kernel_text
 from dyn.shapes import as_dim, symbol

@@ -13,7 +13,7 @@ from dyn.dtypes import DType
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Function, ParamInfo, Value
 from dyn.ir.types import TensorType
-from dyn.ops.gather import take_attrs
+from dyn.ops.indexing.gather import take_attrs
 from dyn.pipeline import Optimized, optimize
 from dyn.schedule.target import Target
 from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, as_dim, broadcast

@@ -23,9 +23,9 @@ from dyn.ir.core import Dense, Function, ParamInfo, Value
 from dyn.ir.printer import print_function
 from dyn.ir.types import TensorType
 from dyn.ir.verifier import verify
-from dyn.ops.gather import take_attrs
+from dyn.ops.indexing.gather import take_attrs
+from dyn.ops.indexing.scatter import scatter_attrs
 from dyn.ops.regions import scalar_region
-from dyn.ops.scatter import scatter_attrs
 from dyn.shapes import (
     Dim,
     Facts,

@@ -11,7 +11,7 @@ import numpy as np
 
 import dyn.nn
 import dyn.numpy as dnp
-from dyn.numpy._indexing import scatter_update
+from dyn.numpy._indexing.getitem import scatter_update
 from dyn.numpy._operands import emit
 
 Array = Any

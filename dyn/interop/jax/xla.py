@@ -18,7 +18,7 @@ from dyn.interop.stablehlo.codecs.folds import window_rules
 from dyn.interop.stablehlo.decode import decoders
 from dyn.interop.stablehlo.hlo import DecodeRule, HloOp
 from dyn.ir.core import Dense, Value
-from dyn.ops.matrices import Matrices
+from dyn.ops.linalg.matrices import Matrices
 from dyn.ops.reduce import identity
 from dyn.shapes import Dim
 

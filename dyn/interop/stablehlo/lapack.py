@@ -16,7 +16,7 @@ from dyn.interop.stablehlo import routines
 from dyn.interop.stablehlo.hlo import DecodeRule, HloOp
 from dyn.ir.core import Value
 from dyn.ir.types import TensorType
-from dyn.ops.matrices import Matrices, complex_of, real_of
+from dyn.ops.linalg.matrices import Matrices, complex_of, real_of
 from dyn.shapes import Dim, dim_max, dim_min
 
 _Shape = tuple[Dim, ...]

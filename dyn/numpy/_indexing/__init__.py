@@ -1,0 +1,1 @@
+"""Indexing: ``x[...]``, ``x.at[...]``, and functions that choose elements."""

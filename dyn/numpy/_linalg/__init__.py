@@ -1,0 +1,1 @@
+"""Linear algebra: products, norms, factors, systems of equations. ``dyn.numpy.linalg`` has the public names."""

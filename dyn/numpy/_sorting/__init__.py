@@ -1,0 +1,1 @@
+"""Sorting, and what is found by it: orders, distinct elements, sets, quantiles."""

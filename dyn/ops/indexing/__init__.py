@@ -1,0 +1,1 @@
+"""Elements at computed places: slices and their updates, gathers and scatters."""

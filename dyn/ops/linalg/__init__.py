@@ -1,0 +1,1 @@
+"""Linear algebra: factors, systems of equations, spectra, computed by LAPACK."""

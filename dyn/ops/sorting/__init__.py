@@ -1,0 +1,1 @@
+"""Sorting, the greatest elements, and what runs along an axis."""
