@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dyn import config, errors, hosts, numpy
-from dyn.api import CacheInfo, Compiled, Jitted, Lowered, Traced, install_dialects, jit
+from dyn.api import CacheInfo, Jitted, jit
 from dyn.array import Array, asarray, describe, device_put, view
 from dyn.dtype_aliases import (
     bf16,
@@ -76,6 +76,7 @@ from dyn.dtypes import (
 from dyn.numpy._protocol import NAMESPACE
 from dyn.shapes import NamedDim as Dim
 from dyn.specialize.arguments import ShapeDtypeStruct
+from dyn.stages import Compiled, Lowered, Traced, install_dialects
 from dyn.trace.context import install_namespace
 from dyn.trace.lift import install_view
 

@@ -1,4 +1,4 @@
-"""``dyn.jit`` and its stages: trace, lower, compile, call.
+"""``dyn.jit``: functions that are traced and compiled when they are called.
 
 Everything behind tracing is imported by the functions that need it: a quarter of what ``import dyn`` would take.
 """
@@ -8,68 +8,48 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType, MethodType
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from dyn import config, dtypes
-from dyn.array import Array as OwnArray
-from dyn.array import adapter_of, from_device, from_numpy, result_host, to_numpy, use_up
+from dyn.array import adapter_of, from_device, from_numpy, result_host
 from dyn.errors import (
     ArgumentError,
-    BackendUnavailableError,
-    NotYetError,
     ShapeError,
-    TraceError,
 )
-from dyn.hosts import NUMPY, Host, keeps_order
+from dyn.hosts import keeps_order
 from dyn.native_callable import NativeCallable
 from dyn.runtime.device_memory import parse_device
-from dyn.shapes import NamedDim, format_dim, keeping_recent
+from dyn.shapes import NamedDim, keeping_recent
 from dyn.shutdown import enter_call, leave_call
-from dyn.specialize.arguments import ArgumentLeaf, ShapeDtypeStruct, prepared_calls, read_leaf
+from dyn.specialize.arguments import ArgumentLeaf, ShapeDtypeStruct, prepared_calls
+from dyn.specialize.call_arguments import CallArguments, JitOptions, broken_guard_text
 from dyn.specialize.inline import call_in_trace
-from dyn.specialize.placement import declared_placement, placement_for
 from dyn.specialize.table import ProgramTable
 from dyn.specialize.version import (
     Version,
     build_beside,
-    load,
     load_compiler,
-    make_program,
     no_more_compiling,
-    record_of,
 )
+from dyn.stages import Lowered, Traced
 from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
-from dyn.trace.lift import as_numpy, weak_dtype
-from dyn.trace.pytree import TreeSpec, flatten, tree_text, unflatten, unflatten_sorted
+from dyn.trace.lift import as_numpy
+from dyn.trace.pytree import tree_text, unflatten, unflatten_sorted
 from dyn.trace.signature import BoundArguments, Shapes, Signature
 from dyn.trace.tracer import Tracer, active_trace
 
 if TYPE_CHECKING:
     from dyn.backends.families import Placement
-    from dyn.compilation_record import CompilationRecord
     from dyn.explain.explanation import Explanation
     from dyn.explain.versions import MadeFor
-    from dyn.pipeline import Optimized
-    from dyn.specialize.program import Program
 
 Array = np.ndarray[Any, Any]
-
-
-class _Hook:
-    """The hook upward: what writes a program in the dialects of front ends, which ``dyn/__init__`` installs once."""
-
-    dialects: Mapping[str, Callable[[Any], str]] = MappingProxyType({})
-
-
-def install_dialects(dialects: Mapping[str, Callable[[Any], str]]) -> None:
-    """Have ``Lowered.as_text(name)`` call ``dialects[name]`` with the stage."""
-    _Hook.dialects = MappingProxyType(dict(dialects))
 
 
 #: So many of the latest programs of a function's relatives are looked at for one whose code serves.
@@ -111,13 +91,6 @@ def _stand_in(leaf: Any) -> Any:
     return np.broadcast_to(np.zeros((), dtypes.dtype(leaf.dtype).np), sizes)
 
 
-@dataclass
-class _Options:
-    declarations: Declarations
-    on_new_shape: Literal["compile", "error"]
-    device: str | None
-
-
 class Jitted(NativeCallable):
     """Function that is compiled once for every shape. Made by :func:`jit`.
 
@@ -127,9 +100,10 @@ class Jitted(NativeCallable):
         static_names: arguments that are static.
     """
 
-    def __init__(self, function: Callable[..., Any], signature: Signature, options: _Options) -> None:
+    def __init__(self, function: Callable[..., Any], signature: Signature, options: JitOptions) -> None:
         super().__init__()
         functools.update_wrapper(self, function)
+        self._arguments = CallArguments(signature, options)
         self._signature = signature
         self._options = options
         #: What was traced, for calls from outside and in other traces, and what of that was compiled.
@@ -191,65 +165,30 @@ class Jitted(NativeCallable):
             trace = active_trace(*bound.leaves)
             assert trace is not None, "a tracer has a trace"
             return call_in_trace(trace, self._traces, self._signature, self._options.declarations, bound)
-        viewed, host = self._viewed(bound)
-        placement = self._placement(viewed)
+        viewed, host = self._arguments.viewed(bound)
+        placement = self._arguments.placement(viewed)
         if placement is not None:
-            leaves = self._leaves(viewed)
-            arrays = self._arrays(leaves)
+            leaves = self._arguments.leaves(viewed)
+            arrays = self._arguments.arrays(leaves)
             version, made = self._version(viewed, leaves, arrays, placement)
             self._hits += not made
             result = version.call(arrays)
             self._accept(args, kwargs, bound, version)
-            self._use_up(bound, version)
+            self._arguments.use_up(bound, version)
             return from_device(host, result)
         if viewed is not bound and not signature.donated_names and not _is_readable(bound):
             # What the native entry cannot read it can once it is NumPy's.
             positional, named = signature.arguments(viewed, viewed.leaves, unflatten)
             return from_numpy(host, self(*positional, **named))
-        leaves = self._leaves(viewed)
-        arrays = self._arrays(leaves)
+        leaves = self._arguments.leaves(viewed)
+        arrays = self._arguments.arrays(leaves)
         version, made = self._version(viewed, leaves, arrays)
         self._hits += not made
-        originals = () if viewed is bound else self._originals(bound)
+        originals = () if viewed is bound else self._arguments.originals(bound)
         result = version.call(arrays, originals, any_order=keeps_order(host))
         self._accept(args, kwargs, bound, version)
-        self._use_up(bound, version)
+        self._arguments.use_up(bound, version)
         return from_numpy(host, result)
-
-    def _viewed(self, bound: BoundArguments) -> tuple[BoundArguments, Host]:
-        """A call with NumPy's arrays, itself if it has no others; and what its results become."""
-        try:
-            found = to_numpy(bound.leaves)
-        except TraceError:
-            self._leaves(bound)  # raises, with the argument's name
-            raise
-        return (bound, NUMPY) if found is None else (replace(bound, leaves=found[0]), found[1])
-
-    def _placement(self, bound: BoundArguments) -> Placement | None:
-        """The device that a call runs on, or None for the processor (``dyn.specialize.placement``)."""
-        return placement_for(bound.leaves, self._options.device, self._signature.name)
-
-    def _originals(self, bound: BoundArguments) -> list[Array] | None:
-        """The arrays that a call was given, where it donates some and all are NumPy's: copies are made of some of them,
-        and their memory is not to be written to any more than that of the others. None where it is not known."""
-        if not self._signature.donated_names:
-            return None
-        leaves = [leaf for leaf in bound.leaves if weak_dtype(leaf) is None]
-        return leaves if all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) else None
-
-    def _donated_arrays(self, bound: BoundArguments, version: Version) -> dict[int, str]:
-        """The leaves that are dyn.Array whose memory a program's results may take, with what they are labelled with."""
-        reuses = version.loaded.interface.reuses if self._signature.donated_names else ()
-        found = [reuse.input for reuse in reuses if isinstance(bound.leaves[reuse.input], OwnArray)]
-        if not found:
-            return {}
-        names = self._signature.leaf_names(bound)
-        return {number: f"it was {names[number]} of {self._signature.name}()" for number in found}
-
-    def _use_up(self, bound: BoundArguments, version: Version) -> None:
-        """End the donated arrays of a call that went well, as JAX does. NumPy's cannot be told."""
-        for number, label in self._donated_arrays(bound, version).items():
-            use_up(bound.leaves[number], label)
 
     def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], bound: BoundArguments, version: Version) -> None:
         """Leave calls like this one to the native entry from now on, if it can make them."""
@@ -261,32 +200,8 @@ class Jitted(NativeCallable):
             results = Results.of(version.traced.out_tree, result_host(hosts))
             table.add(
                 lambda: CallForm.of(self._signature, bound, args, kwargs), version.loaded, results,
-                donated=lambda form: self._donated_arrays(bound, version),
+                donated=lambda form: self._arguments.donated_arrays(bound, version),
             )  # fmt: skip
-
-    def _leaves(self, bound: BoundArguments) -> list[ArgumentLeaf]:
-        name = self._signature.name
-        try:
-            return [read_leaf(value, "", name) for value in bound.leaves]
-        except ArgumentError:
-            # Names cost time and are needed for an error only.
-            names = self._signature.leaf_names(bound)
-            return [read_leaf(value, where, name) for value, where in zip(bound.leaves, names, strict=True)]
-
-    def _arrays(self, leaves: list[ArgumentLeaf]) -> list[Any]:
-        arrays = [leaf.array for leaf in leaves if leaf.array is not None]
-        if len(arrays) != len(leaves):
-            raise ArgumentError(
-                f"{self._signature.name}() was called with a ShapeDtypeStruct, which has no elements.",
-                remedy="pass arrays, or use .trace(...).lower().compile().",
-            )
-        return arrays
-
-    def _key(self, bound: BoundArguments, leaves: list[ArgumentLeaf], placement: Placement | None = None) -> Any:
-        """Key of the programs for a call; without a placement that of what is traced for one, wherever it runs."""
-        types = tuple((leaf.dtype, leaf.rank, leaf.weak) for leaf in leaves)
-        key = (bound.tree, bound.static, bound.keywords, types, config.current().key(), ())
-        return key if placement is None else (*key, placement)
 
     def version_of(self, *args: Any) -> Version:
         """Program for NumPy arrays, made where there is none yet.
@@ -301,8 +216,8 @@ class Jitted(NativeCallable):
             TraceError: if the function cannot be traced.
         """
         bound = self._signature.bind(args, {})
-        leaves = self._leaves(bound)
-        return self._version(bound, leaves, self._arrays(leaves), self._placement(bound))[0]
+        leaves = self._arguments.leaves(bound)
+        return self._version(bound, leaves, self._arguments.arrays(leaves), self._arguments.placement(bound))[0]
 
     def is_compiled_for(self, *args: Any, **kwargs: Any) -> bool:
         """Tell whether a call with these arrays would find its program, and trace nothing.
@@ -320,22 +235,23 @@ class Jitted(NativeCallable):
             >>> f.is_compiled_for(np.zeros(5))
             True
         """
-        viewed, _ = self._viewed(self._signature.bind(args, kwargs))
-        leaves = self._leaves(viewed)
-        arrays, key = self._arrays(leaves), self._key(viewed, leaves, self._placement(viewed))
+        reader = self._arguments
+        viewed, _ = reader.viewed(reader.bind(args, kwargs))
+        leaves = reader.leaves(viewed)
+        arrays, key = reader.arrays(leaves), reader.key(viewed, leaves, reader.placement(viewed))
         return self._versions.find(key, lambda version: version.traced.matches(arrays)) is not None
 
     def _version(
         self, bound: BoundArguments, leaves: list[ArgumentLeaf], arrays: list[Any], placement: Placement | None = None
     ) -> tuple[Version, bool]:
         """The program for a call: found, or traced and compiled now; and whether it was made."""
-        key = self._key(bound, leaves, placement)
+        key = self._arguments.key(bound, leaves, placement)
 
         def make() -> Version:
             load_compiler()
             known = self._versions.of(key)
             if known and self._options.on_new_shape == "error":
-                broken = self._broken(known, arrays)
+                broken = broken_guard_text(known[-1], arrays)
                 raise ShapeError(
                     f"{self._signature.name}() needs a second program for these arguments: {broken}.",
                     remedy="call it with such arguments before on_new_shape='error' is set, or remove the branch.",
@@ -350,8 +266,9 @@ class Jitted(NativeCallable):
             because = self._because(made_for, known, arrays)
             log_miss(self._signature.name, because)
             start = time.perf_counter()
+            anywhere = self._arguments.key(bound, leaves)
             traced, _ = self._traces.get(
-                self._key(bound, leaves), lambda traced: traced.matches(arrays), lambda: self._trace(bound, leaves)
+                anywhere, lambda traced: traced.matches(arrays), lambda: self._trace(bound, leaves)
             )
             related = [v for one in self.relatives() for v in one._versions.of(key) if v.code_of is None]
             version = build_beside(
@@ -393,13 +310,6 @@ class Jitted(NativeCallable):
         broken = [broken_guard(v.guards, v.traced.sizes_of(arrays)) if v in same_key else "" for v in versions]
         return why_new(made_for, known, broken)
 
-    def _broken(self, known: Sequence[Version], arrays: Sequence[Array]) -> str:
-        version = known[-1]
-        guard = version.traced.broken(arrays)
-        if guard is None:
-            return "its guards do not hold"
-        return f"{guard.reason.text} ({guard.reason.loc}) went the way of {guard.describe()}"
-
     # Stages ---------------------------------------------------------------------------------------------------
 
     def _trace(self, bound: BoundArguments, leaves: list[ArgumentLeaf]) -> TracedFunction:
@@ -438,10 +348,10 @@ class Jitted(NativeCallable):
             'func @lambda(%x: f64[x_0] "x") -> (f64[x_0] "result") {'
         """
         bound = self._signature.bind(args, kwargs)
-        leaves = self._leaves(bound)
+        leaves = self._arguments.leaves(bound)
         start = time.perf_counter()
         traced = self._trace(bound, leaves).ended()
-        return Traced(self, bound, leaves, traced, time.perf_counter() - start)
+        return Traced(self._arguments, bound, leaves, traced, time.perf_counter() - start)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Program for some arguments, optimised: ``trace(...).lower()``, as in JAX.
@@ -481,10 +391,10 @@ class Jitted(NativeCallable):
         for args, kwargs in prepared_calls(shapes):
             bound = self._signature.bind(args, kwargs)
             stood_for = [_stand_in(leaf) for leaf in bound.leaves]
-            viewed, _ = self._viewed(replace(bound, leaves=stood_for))
-            leaves = self._leaves(viewed)
-            arrays = self._arrays(leaves)
-            self._version(viewed, leaves, arrays, self._placement(viewed))[0].prepare(arrays)
+            viewed, _ = self._arguments.viewed(replace(bound, leaves=stood_for))
+            leaves = self._arguments.leaves(viewed)
+            arrays = self._arguments.arrays(leaves)
+            self._version(viewed, leaves, arrays, self._arguments.placement(viewed))[0].prepare(arrays)
 
     def reference(self, *args: Any, **kwargs: Any) -> Any:
         """Call of the function on the NumPy oracle, op by op: slow, and independent of code generation.
@@ -503,8 +413,8 @@ class Jitted(NativeCallable):
         from dyn.backends.reference import run_reference
 
         bound = self._signature.bind(args, kwargs)
-        leaves = self._leaves(bound)
-        arrays = self._arrays(leaves)
+        leaves = self._arguments.leaves(bound)
+        arrays = self._arguments.arrays(leaves)
         traced = self._trace(bound, leaves).ended()
         captured = [as_numpy(a) for a in traced.captured]
         return unflatten(traced.out_tree, list(run_reference(traced.function, [*arrays, *captured])))
@@ -548,268 +458,6 @@ class Jitted(NativeCallable):
         info = self.cache_info()
         counts = {"compile": info.compiles, "hit": info.hits, "guard": info.guards}
         return Explanation(self._signature.name, tuple(parts), counts)
-
-
-@dataclass(eq=False)
-class Traced:
-    """Traced program, which ``lower()`` optimises.
-
-    Attributes:
-        function: the DHLO function.
-        out_tree: structure of the results.
-        seconds: seconds of tracing.
-    """
-
-    jitted: Jitted
-    bound: BoundArguments
-    leaves: list[ArgumentLeaf]
-    traced: TracedFunction
-    seconds: float = 0.0
-
-    @property
-    def function(self) -> Any:
-        """The DHLO function."""
-        return self.traced.function
-
-    @property
-    def out_tree(self) -> TreeSpec:
-        """Structure of the results."""
-        return self.traced.out_tree
-
-    def as_text(self) -> str:
-        """DHLO of the program as it was traced.
-
-        Returns:
-            A string.
-        """
-        from dyn.ir.printer import print_function
-
-        return print_function(self.traced.function)
-
-    @property
-    def declarations(self) -> Declarations:
-        """Declarations of the function's named dims, by ``dyn.Dim`` objects and ``constraints=``."""
-        return self.jitted._options.declarations
-
-    def again(self, leaves: Sequence[Any]) -> list[Any]:
-        """Function of other array leaves, in a trace where their dims are declared.
-
-        Args:
-            leaves: arrays or tracers, as many as the program has.
-
-        Returns:
-            The leaves of its results.
-        """
-        return flatten(self.jitted._signature.call(self.bound, leaves, unflatten_sorted))[0]
-
-    def lower(self) -> Lowered:
-        """Optimise and stitch. Kernels are generated once they are compiled or looked at.
-
-        Returns:
-            A :class:`Lowered`.
-        """
-        program = make_program(self.traced, self.seconds, declared_placement(self.jitted._options.device))
-        program.lower()
-        return Lowered(self, program)
-
-
-@dataclass(eq=False)
-class Lowered:
-    """Optimised program with its kernels, of which ``compile()`` makes machine code.
-
-    Attributes:
-        stage: the stage before.
-        optimized: the program after all passes, with its kernels and its host program.
-        record: record of this compilation so far, with passes, kernels and times.
-    """
-
-    stage: Traced
-    program: Program
-
-    @property
-    def optimized(self) -> Optimized:
-        """The program after all passes, with its kernels and its host program."""
-        return self.program.optimized
-
-    @property
-    def record(self) -> CompilationRecord:
-        """Record of this compilation so far, with passes, kernels and times."""
-        return self.program.record
-
-    def as_text(self, dialect: str = "dhlo") -> str:
-        """Text of the program in one of its forms.
-
-        Args:
-            dialect: ``"dhlo"``: after all passes; ``"stitch"``: its groups; ``"kernel"``: its kernels; ``"host"``: its
-                host program; ``"stablehlo"``: as it was traced (``dyn.interop.stablehlo.dump``).
-
-        Returns:
-            A string.
-
-        Raises:
-            ArgumentError: for another form.
-
-        Example:
-            >>> "stablehlo.add" in dyn.jit(lambda x: x + 1).lower(np.zeros(3)).as_text("stablehlo")
-            True
-        """
-        from dyn.ir.printer import print_function
-        from dyn.schedule.kernel_text import kernel_text
-        from dyn.schedule.launch import walk_launches
-
-        if dialect == "dhlo":
-            return print_function(self.optimized.function)
-        if dialect == "stitch":
-            return self.optimized.plan.text()
-        if dialect == "kernel":
-            launches = walk_launches(self.optimized.launches)
-            return "\n".join(kernel_text(v.kernel) for launch in launches for v in launch.variants)
-        if dialect == "host":
-            return self.optimized.host.text()
-        if dialect in _Hook.dialects:
-            return _Hook.dialects[dialect](self)
-        names = ", ".join(["dhlo", "stitch", "kernel", "host", *_Hook.dialects])
-        raise ArgumentError(f"there is no dialect {dialect!r}.", remedy=f"use one of {names}.")
-
-    def compile(self, target: str | None = None) -> Compiled:
-        """Machine code of the program, for this machine or for one that is not here.
-
-        What is compiled for another machine can be looked at, and not called.
-
-        Args:
-            target: ``"cuda:sm_90a"``, ``"rocm:gfx90a"``, ``"x86:x86-64-v3"``, …; None: this machine.
-
-        Returns:
-            A :class:`Compiled`.
-
-        Raises:
-            ArgumentError: for a text that is no target.
-            BackendUnavailableError: where the target's compiler is not installed.
-
-        Example:
-            >>> dyn.jit(lambda x: x + 1).lower(np.zeros(3)).compile()(np.array([1.0, 2.0]))
-            array([2., 3.])
-        """
-        shapes = [leaf.array.shape for leaf in self.stage.leaves if leaf.array is not None]
-        known = shapes if len(shapes) == len(self.stage.leaves) else None
-        if target is None:
-            return Compiled(self.stage, self.program, load(self.program, shapes=known))
-        from dyn.backends.families import Placement, parse_target
-
-        program = self.program.on(Placement(parse_target(target)), record_of(self.stage.traced, self.stage.seconds))
-        program.build()
-        return Compiled(self.stage, program, None)
-
-
-@dataclass(eq=False)
-class Compiled:
-    """Compiled program, called with arguments like those it was traced for, of any sizes.
-
-    Attributes:
-        stage: the traced program.
-        version: the program in memory.
-    """
-
-    stage: Traced
-    program: Program
-    _version: Version | None
-
-    @property
-    def version(self) -> Version:
-        """The program in memory; BackendUnavailableError where it was compiled for another machine."""
-        if self._version is None:
-            raise BackendUnavailableError(
-                f"{self.stage.jitted!r} was compiled for {self.program.placement.target}, to be looked at.",
-                remedy="compile it without target=, and call that.",
-            )
-        return self._version
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        jitted = self.stage.jitted
-        bound = jitted._signature.bind(args, kwargs)
-        viewed, host = jitted._viewed(bound)
-        if self.version.program.placement.on_device:
-            return from_device(host, self._call_numpy(viewed, None))
-        originals = () if viewed is bound else jitted._originals(bound)
-        result = self._call_numpy(viewed, originals, any_order=keeps_order(host))
-        jitted._use_up(bound, self.version)
-        return from_numpy(host, result)
-
-    def _call_numpy(self, bound: BoundArguments, beside: Sequence[Array] | None, *, any_order: bool = False) -> Any:
-        jitted = self.stage.jitted
-        leaves = jitted._leaves(bound)
-        expected = [(leaf.dtype, leaf.rank, leaf.weak) for leaf in self.stage.leaves]
-        if bound.tree != self.stage.bound.tree:
-            own, given = tree_text(self.stage.bound.tree), tree_text(bound.tree)
-            raise ArgumentError(
-                f"{jitted!r} was compiled for arguments {own}, not {given}.",
-                remedy="compile for the other tree as well, or call the jitted function.",
-            )
-        if [(leaf.dtype, leaf.rank, leaf.weak) for leaf in leaves] != expected:
-            names = jitted._signature.leaf_names(bound)
-            for name, leaf, (dtype, rank, _) in zip(names, leaves, expected, strict=True):
-                if (leaf.dtype, leaf.rank) != (dtype, rank):
-                    raise ArgumentError(
-                        f"{jitted!r} was compiled for {name} of dtype {dtype.name} and {rank} axes, "
-                        f"not {leaf.dtype.name} and {leaf.rank}.",
-                        remedy=f"convert {name}, or call the jitted function, which compiles for both.",
-                    )
-        arrays = jitted._arrays(leaves)
-        if not self.version.traced.matches(arrays):
-            broken = jitted._broken([self.version], arrays)
-            raise ShapeError(f"{jitted!r} was compiled for other shapes: {broken}.", remedy="call the jitted function.")
-        return self.version.call(arrays, beside, any_order=any_order)
-
-    def as_text(self, dialect: str = "dhlo") -> str:
-        """Text of the program, or of its code.
-
-        Args:
-            dialect: what :meth:`Lowered.as_text` has; ``"llvm"`` and ``"asm"``, of a program for a GPU those of the
-                code around its kernels; and of its kernels ``"cuda"`` and ``"ptx"``, or ``"hip"``.
-
-        Returns:
-            A string.
-
-        Raises:
-            ArgumentError: for another form.
-        """
-        if dialect in ("llvm", "asm", "cuda", "ptx", "hip"):
-            return self.program.as_text(dialect)
-        return Lowered(self.stage, self.program).as_text(dialect)
-
-    def memory_analysis(self) -> str:
-        """Bytes of intermediate memory as a formula over the dims.
-
-        Returns:
-            A string.
-
-        Example:
-            >>> dyn.jit(lambda x: x + 1).lower(np.zeros(3)).compile().memory_analysis()
-            '0'
-        """
-        return format_dim(self.program.optimized.host.arena)
-
-    def cost_analysis(self) -> Any:
-        """Not there yet.
-
-        Returns:
-            Nothing.
-
-        Raises:
-            NotYetError: always.
-        """
-        raise NotYetError("cost_analysis() comes later.")
-
-    def save(self, path: str) -> None:
-        """Not there yet.
-
-        Args:
-            path: file to write.
-
-        Raises:
-            NotYetError: always.
-        """
-        raise NotYetError("saved programs come later.")
 
 
 @functools.lru_cache(maxsize=1)
@@ -904,6 +552,6 @@ def jit(
     if on_new_shape not in ("compile", "error"):
         raise ArgumentError(f"on_new_shape={on_new_shape!r} is neither 'compile' nor 'error'.")
     texts = (constraints,) if isinstance(constraints, str) else tuple(constraints)
-    options = _Options(Declarations(tuple(dims), texts), on_new_shape, device)
+    options = JitOptions(Declarations(tuple(dims), texts), on_new_shape, device)
     signature = Signature(function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames)
     return Jitted.single()(function, signature, options)

@@ -19,13 +19,13 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn import config, lax
-from dyn.api import Compiled
 from dyn.backends import programs, x86
 from dyn.backends.cache import current_store
 from dyn.backends.programs import Found, ObjectFile, Programs, parse_found
 from dyn.backends.x86 import X86Backend
 from dyn.errors import IRError, ShapeError
 from dyn.specialize.shared_code import Codes
+from dyn.stages import Compiled
 from dyn.trace.context import current_trace
 from dyn.trace.tracer import Tracer
 

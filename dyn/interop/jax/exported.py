@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dyn import dtypes
-from dyn.api import Compiled, Lowered, Traced
 from dyn.errors import NotYetError
 from dyn.interop.jax.internals import import_jax
 from dyn.interop.stablehlo import mlir
@@ -17,6 +16,7 @@ from dyn.ir.core import Function, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.types import TensorType
 from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol, SymExpr, format_dim
+from dyn.stages import Compiled, Lowered, Traced
 from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
 from dyn.trace.tracer import Tracer

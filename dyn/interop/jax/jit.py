@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dyn import events
-from dyn.api import Lowered, Traced
 from dyn.call import CallForm, NoPlanError
 from dyn.errors import ArgumentError, ShapeError
 from dyn.interop.jax.arguments import Arguments, CallTree
@@ -24,6 +23,7 @@ from dyn.interop.jax.tracing import JaxTracing, LeafType
 from dyn.native_callable import NativeCallable
 from dyn.specialize.arguments import ShapeDtypeStruct, prepared_calls
 from dyn.specialize.table import ProgramTable
+from dyn.stages import Lowered, Traced
 from dyn.trace.signature import Shapes, Signature
 from dyn.trace.static_keys import Static
 

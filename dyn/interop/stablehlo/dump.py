@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from dyn.api import Compiled, Lowered, Traced
 from dyn.errors import ArgumentError
 from dyn.interop.stablehlo import mlir
 from dyn.interop.stablehlo.encode import encode
 from dyn.interop.stablehlo.hlo import HloModule
+from dyn.stages import Compiled, Lowered, Traced
 from dyn.trace.function import TracedFunction
 from dyn.trace.lift import as_numpy
 

@@ -1,0 +1,129 @@
+"""The arguments of a jitted function's calls: bound to its signature, read as arrays, placed, and used up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dyn import config
+from dyn.array import Array as OwnArray
+from dyn.array import to_numpy, use_up
+from dyn.errors import ArgumentError, TraceError
+from dyn.hosts import NUMPY, Host
+from dyn.specialize.arguments import ArgumentLeaf, read_leaf
+from dyn.specialize.placement import placement_for
+from dyn.specialize.version import Version
+from dyn.trace.function import Declarations
+from dyn.trace.lift import weak_dtype
+from dyn.trace.signature import BoundArguments, Signature
+
+if TYPE_CHECKING:
+    from dyn.backends.families import Placement
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class JitOptions:
+    """What ``dyn.jit`` is told beside the function: declarations, what another shape does, and the device."""
+
+    declarations: Declarations
+    on_new_shape: Literal["compile", "error"]
+    device: str | None
+
+
+class CallArguments:
+    """Reader of the arguments of calls of one function.
+
+    Attributes:
+        signature: the function's signature.
+        options: what it was jitted with.
+    """
+
+    def __init__(self, signature: Signature, options: JitOptions) -> None:
+        self.signature = signature
+        self.options = options
+
+    @property
+    def name(self) -> str:
+        """The function's name, for messages."""
+        return self.signature.name
+
+    @property
+    def title(self) -> str:
+        """``dyn.jit(name)``, for messages."""
+        return f"dyn.jit({self.signature.name})"
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundArguments:
+        """Bind the arguments of a call to the function's parameters."""
+        return self.signature.bind(args, kwargs)
+
+    def viewed(self, bound: BoundArguments) -> tuple[BoundArguments, Host]:
+        """A call with NumPy's arrays, itself if it has no others; and what its results become."""
+        try:
+            found = to_numpy(bound.leaves)
+        except TraceError:
+            self.leaves(bound)  # raises, with the argument's name
+            raise
+        return (bound, NUMPY) if found is None else (replace(bound, leaves=found[0]), found[1])
+
+    def placement(self, bound: BoundArguments) -> Placement | None:
+        """The device that a call runs on, or None for the processor (``dyn.specialize.placement``)."""
+        return placement_for(bound.leaves, self.options.device, self.signature.name)
+
+    def originals(self, bound: BoundArguments) -> list[Array] | None:
+        """The arrays that a call was given, where it donates some and all are NumPy's: copies are made of some of them,
+        and their memory is not to be written to any more than that of the others. None where it is not known."""
+        if not self.signature.donated_names:
+            return None
+        leaves = [leaf for leaf in bound.leaves if weak_dtype(leaf) is None]
+        return leaves if all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) else None
+
+    def donated_arrays(self, bound: BoundArguments, version: Version) -> dict[int, str]:
+        """The leaves that are dyn.Array whose memory a program's results may take, with what they are labelled with."""
+        reuses = version.loaded.interface.reuses if self.signature.donated_names else ()
+        found = [reuse.input for reuse in reuses if isinstance(bound.leaves[reuse.input], OwnArray)]
+        if not found:
+            return {}
+        names = self.signature.leaf_names(bound)
+        return {number: f"it was {names[number]} of {self.signature.name}()" for number in found}
+
+    def use_up(self, bound: BoundArguments, version: Version) -> None:
+        """End the donated arrays of a call that went well, as JAX does. NumPy's cannot be told."""
+        for number, label in self.donated_arrays(bound, version).items():
+            use_up(bound.leaves[number], label)
+
+    def leaves(self, bound: BoundArguments) -> list[ArgumentLeaf]:
+        name = self.signature.name
+        try:
+            return [read_leaf(value, "", name) for value in bound.leaves]
+        except ArgumentError:
+            # Names cost time and are needed for an error only.
+            names = self.signature.leaf_names(bound)
+            return [read_leaf(value, where, name) for value, where in zip(bound.leaves, names, strict=True)]
+
+    def arrays(self, leaves: list[ArgumentLeaf]) -> list[Any]:
+        arrays = [leaf.array for leaf in leaves if leaf.array is not None]
+        if len(arrays) != len(leaves):
+            raise ArgumentError(
+                f"{self.signature.name}() was called with a ShapeDtypeStruct, which has no elements.",
+                remedy="pass arrays, or use .trace(...).lower().compile().",
+            )
+        return arrays
+
+    def key(self, bound: BoundArguments, leaves: list[ArgumentLeaf], placement: Placement | None = None) -> Any:
+        """Key of the programs for a call; without a placement that of what is traced for one, wherever it runs."""
+        types = tuple((leaf.dtype, leaf.rank, leaf.weak) for leaf in leaves)
+        key = (bound.tree, bound.static, bound.keywords, types, config.current().key(), ())
+        return key if placement is None else (*key, placement)
+
+
+def broken_guard_text(version: Version, arrays: Sequence[Array]) -> str:
+    """A guard of a program that does not hold for some arrays, in words."""
+    guard = version.traced.broken(arrays)
+    if guard is None:
+        return "its guards do not hold"
+    return f"{guard.reason.text} ({guard.reason.loc}) went the way of {guard.describe()}"

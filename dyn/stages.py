@@ -1,0 +1,307 @@
+"""The stages of a jitted function: traced, lowered, compiled; as ``jax.stages``.
+
+Everything behind tracing is imported by the functions that need it: a quarter of what ``import dyn`` would take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dyn.array import from_device, from_numpy
+from dyn.errors import ArgumentError, BackendUnavailableError, NotYetError, ShapeError
+from dyn.hosts import keeps_order
+from dyn.shapes import format_dim
+from dyn.specialize.arguments import ArgumentLeaf
+from dyn.specialize.call_arguments import CallArguments, broken_guard_text
+from dyn.specialize.placement import declared_placement
+from dyn.specialize.version import Version, load, make_program, record_of
+from dyn.trace.function import Declarations, TracedFunction
+from dyn.trace.pytree import TreeSpec, flatten, tree_text, unflatten_sorted
+from dyn.trace.signature import BoundArguments
+
+if TYPE_CHECKING:
+    from dyn.compilation_record import CompilationRecord
+    from dyn.pipeline import Optimized
+    from dyn.specialize.program import Program
+
+Array = np.ndarray[Any, Any]
+
+
+class _Hook:
+    """The hook upward: what writes a program in the dialects of front ends, which ``dyn/__init__`` installs once."""
+
+    dialects: Mapping[str, Callable[[Any], str]] = MappingProxyType({})
+
+
+def install_dialects(dialects: Mapping[str, Callable[[Any], str]]) -> None:
+    """Have ``Lowered.as_text(name)`` call ``dialects[name]`` with the stage."""
+    _Hook.dialects = MappingProxyType(dict(dialects))
+
+
+@dataclass(eq=False)
+class Traced:
+    """Traced program, which ``lower()`` optimises.
+
+    Attributes:
+        function: the DHLO function.
+        out_tree: structure of the results.
+        seconds: seconds of tracing.
+    """
+
+    arguments: CallArguments
+    bound: BoundArguments
+    leaves: list[ArgumentLeaf]
+    traced: TracedFunction
+    seconds: float = 0.0
+
+    @property
+    def function(self) -> Any:
+        """The DHLO function."""
+        return self.traced.function
+
+    @property
+    def out_tree(self) -> TreeSpec:
+        """Structure of the results."""
+        return self.traced.out_tree
+
+    def as_text(self) -> str:
+        """DHLO of the program as it was traced.
+
+        Returns:
+            A string.
+        """
+        from dyn.ir.printer import print_function
+
+        return print_function(self.traced.function)
+
+    @property
+    def declarations(self) -> Declarations:
+        """Declarations of the function's named dims, by ``dyn.Dim`` objects and ``constraints=``."""
+        return self.arguments.options.declarations
+
+    def again(self, leaves: Sequence[Any]) -> list[Any]:
+        """Function of other array leaves, in a trace where their dims are declared.
+
+        Args:
+            leaves: arrays or tracers, as many as the program has.
+
+        Returns:
+            The leaves of its results.
+        """
+        return flatten(self.arguments.signature.call(self.bound, leaves, unflatten_sorted))[0]
+
+    def lower(self) -> Lowered:
+        """Optimise and stitch. Kernels are generated once they are compiled or looked at.
+
+        Returns:
+            A :class:`Lowered`.
+        """
+        program = make_program(self.traced, self.seconds, declared_placement(self.arguments.options.device))
+        program.lower()
+        return Lowered(self, program)
+
+
+@dataclass(eq=False)
+class Lowered:
+    """Optimised program with its kernels, of which ``compile()`` makes machine code.
+
+    Attributes:
+        stage: the stage before.
+        optimized: the program after all passes, with its kernels and its host program.
+        record: record of this compilation so far, with passes, kernels and times.
+    """
+
+    stage: Traced
+    program: Program
+
+    @property
+    def optimized(self) -> Optimized:
+        """The program after all passes, with its kernels and its host program."""
+        return self.program.optimized
+
+    @property
+    def record(self) -> CompilationRecord:
+        """Record of this compilation so far, with passes, kernels and times."""
+        return self.program.record
+
+    def as_text(self, dialect: str = "dhlo") -> str:
+        """Text of the program in one of its forms.
+
+        Args:
+            dialect: ``"dhlo"``: after all passes; ``"stitch"``: its groups; ``"kernel"``: its kernels; ``"host"``: its
+                host program; ``"stablehlo"``: as it was traced (``dyn.interop.stablehlo.dump``).
+
+        Returns:
+            A string.
+
+        Raises:
+            ArgumentError: for another form.
+
+        Example:
+            >>> "stablehlo.add" in dyn.jit(lambda x: x + 1).lower(np.zeros(3)).as_text("stablehlo")
+            True
+        """
+        from dyn.ir.printer import print_function
+        from dyn.schedule.kernel_text import kernel_text
+        from dyn.schedule.launch import walk_launches
+
+        if dialect == "dhlo":
+            return print_function(self.optimized.function)
+        if dialect == "stitch":
+            return self.optimized.plan.text()
+        if dialect == "kernel":
+            launches = walk_launches(self.optimized.launches)
+            return "\n".join(kernel_text(v.kernel) for launch in launches for v in launch.variants)
+        if dialect == "host":
+            return self.optimized.host.text()
+        if dialect in _Hook.dialects:
+            return _Hook.dialects[dialect](self)
+        names = ", ".join(["dhlo", "stitch", "kernel", "host", *_Hook.dialects])
+        raise ArgumentError(f"there is no dialect {dialect!r}.", remedy=f"use one of {names}.")
+
+    def compile(self, target: str | None = None) -> Compiled:
+        """Machine code of the program, for this machine or for one that is not here.
+
+        What is compiled for another machine can be looked at, and not called.
+
+        Args:
+            target: ``"cuda:sm_90a"``, ``"rocm:gfx90a"``, ``"x86:x86-64-v3"``, …; None: this machine.
+
+        Returns:
+            A :class:`Compiled`.
+
+        Raises:
+            ArgumentError: for a text that is no target.
+            BackendUnavailableError: where the target's compiler is not installed.
+
+        Example:
+            >>> dyn.jit(lambda x: x + 1).lower(np.zeros(3)).compile()(np.array([1.0, 2.0]))
+            array([2., 3.])
+        """
+        shapes = [leaf.array.shape for leaf in self.stage.leaves if leaf.array is not None]
+        known = shapes if len(shapes) == len(self.stage.leaves) else None
+        if target is None:
+            return Compiled(self.stage, self.program, load(self.program, shapes=known))
+        from dyn.backends.families import Placement, parse_target
+
+        program = self.program.on(Placement(parse_target(target)), record_of(self.stage.traced, self.stage.seconds))
+        program.build()
+        return Compiled(self.stage, program, None)
+
+
+@dataclass(eq=False)
+class Compiled:
+    """Compiled program, called with arguments like those it was traced for, of any sizes.
+
+    Attributes:
+        stage: the traced program.
+        version: the program in memory.
+    """
+
+    stage: Traced
+    program: Program
+    _version: Version | None
+
+    @property
+    def version(self) -> Version:
+        """The program in memory; BackendUnavailableError where it was compiled for another machine."""
+        if self._version is None:
+            raise BackendUnavailableError(
+                f"{self.stage.arguments.title} was compiled for {self.program.placement.target}, to be looked at.",
+                remedy="compile it without target=, and call that.",
+            )
+        return self._version
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        arguments = self.stage.arguments
+        bound = arguments.bind(args, kwargs)
+        viewed, host = arguments.viewed(bound)
+        if self.version.program.placement.on_device:
+            return from_device(host, self._call_numpy(viewed, None))
+        originals = () if viewed is bound else arguments.originals(bound)
+        result = self._call_numpy(viewed, originals, any_order=keeps_order(host))
+        arguments.use_up(bound, self.version)
+        return from_numpy(host, result)
+
+    def _call_numpy(self, bound: BoundArguments, beside: Sequence[Array] | None, *, any_order: bool = False) -> Any:
+        arguments = self.stage.arguments
+        leaves = arguments.leaves(bound)
+        expected = [(leaf.dtype, leaf.rank, leaf.weak) for leaf in self.stage.leaves]
+        if bound.tree != self.stage.bound.tree:
+            own, given = tree_text(self.stage.bound.tree), tree_text(bound.tree)
+            raise ArgumentError(
+                f"{arguments.title} was compiled for arguments {own}, not {given}.",
+                remedy="compile for the other tree as well, or call the jitted function.",
+            )
+        if [(leaf.dtype, leaf.rank, leaf.weak) for leaf in leaves] != expected:
+            names = arguments.signature.leaf_names(bound)
+            for name, leaf, (dtype, rank, _) in zip(names, leaves, expected, strict=True):
+                if (leaf.dtype, leaf.rank) != (dtype, rank):
+                    raise ArgumentError(
+                        f"{arguments.title} was compiled for {name} of dtype {dtype.name} and {rank} axes, "
+                        f"not {leaf.dtype.name} and {leaf.rank}.",
+                        remedy=f"convert {name}, or call the jitted function, which compiles for both.",
+                    )
+        arrays = arguments.arrays(leaves)
+        if not self.version.traced.matches(arrays):
+            broken = broken_guard_text(self.version, arrays)
+            raise ShapeError(
+                f"{arguments.title} was compiled for other shapes: {broken}.", remedy="call the jitted function."
+            )
+        return self.version.call(arrays, beside, any_order=any_order)
+
+    def as_text(self, dialect: str = "dhlo") -> str:
+        """Text of the program, or of its code.
+
+        Args:
+            dialect: what :meth:`Lowered.as_text` has; ``"llvm"`` and ``"asm"``, of a program for a GPU those of the
+                code around its kernels; and of its kernels ``"cuda"`` and ``"ptx"``, or ``"hip"``.
+
+        Returns:
+            A string.
+
+        Raises:
+            ArgumentError: for another form.
+        """
+        if dialect in ("llvm", "asm", "cuda", "ptx", "hip"):
+            return self.program.as_text(dialect)
+        return Lowered(self.stage, self.program).as_text(dialect)
+
+    def memory_analysis(self) -> str:
+        """Bytes of intermediate memory as a formula over the dims.
+
+        Returns:
+            A string.
+
+        Example:
+            >>> dyn.jit(lambda x: x + 1).lower(np.zeros(3)).compile().memory_analysis()
+            '0'
+        """
+        return format_dim(self.program.optimized.host.arena)
+
+    def cost_analysis(self) -> Any:
+        """Not there yet.
+
+        Returns:
+            Nothing.
+
+        Raises:
+            NotYetError: always.
+        """
+        raise NotYetError("cost_analysis() comes later.")
+
+    def save(self, path: str) -> None:
+        """Not there yet.
+
+        Args:
+            path: file to write.
+
+        Raises:
+            NotYetError: always.
+        """
+        raise NotYetError("saved programs come later.")
