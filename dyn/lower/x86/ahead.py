@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dyn.lower.x86.llvm_text import vtype
+from dyn.lower.x86.machine import BEYOND_CACHES
 from dyn.schedule.kernel import Kernel, Load, Loop, Role, Stmt, stmt_body, stmt_exprs, walk_exprs, walk_stmts
 from dyn.shapes import Symbol, as_dim, free_symbols, linear_in, product
 
@@ -22,8 +23,6 @@ I64 = vtype("i64")
 _LINE = 64
 #: How many bytes ahead memory is asked for: some short rows, or one of thousands of elements.
 _DISTANCE = 16384
-#: Rows of so many bytes in all are asked for.
-_BEYOND_CACHES = 16 << 20
 
 
 def first_sweeps(kernel: Kernel) -> dict[Symbol, list[Load]]:
@@ -80,7 +79,7 @@ class Ahead:
         rows = product([level.extent for level in em.kernel.grid()[0]]) if self.loads else 0
         #: For each read, an i1: whether to ask.
         self.many = [
-            em.fn.op("icmp sge", I64, em.dim(as_dim(rows) * loop.extent * load.dtype.itemsize), str(_BEYOND_CACHES))
+            em.fn.op("icmp sge", I64, em.dim(as_dim(rows) * loop.extent * load.dtype.itemsize), str(BEYOND_CACHES))
             for load in self.loads
         ]
 

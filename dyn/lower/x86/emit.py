@@ -29,6 +29,7 @@ from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.scalars import apply
 from dyn.lower.x86.scopes import Lanes, LaneValue, Scopes
 from dyn.lower.x86.squares import Squares
+from dyn.lower.x86.streaming import Streaming
 from dyn.lower.x86.tile import emit_tile
 from dyn.lower.x86.varying import Varying
 from dyn.ops.scalar import Scalar
@@ -117,6 +118,7 @@ class KernelEmitter:
         self.varying = Varying(kernel)
         #: What first sweeps through rows read.
         self.sweeps = first_sweeps(kernel)
+        self.streaming = Streaming(self)
         self.scratch_bytes: Dim = 0
         #: Bytes of stack that are taken: callers' threads may have little.
         self.stack_bytes = 0
@@ -364,7 +366,9 @@ class KernelEmitter:
             self._pointers[id(buffer)] = fn.value(f"load ptr, ptr {p}, align 8", "b")
         for buffer in kernel.scratch:
             self._pointers[id(buffer)] = self.alloc_scratch(buffer.size * buffer.dtype.itemsize)
+        self.streaming.start()
         loops.grid_loops(self)
+        self.streaming.end()
         fn.emit("ret void")
         parameters = "ptr %dims, ptr %buffers, ptr %scratch, i64 %begin, i64 %end"
         header = f"define void @{symbol}({parameters}) {self.machine.attributes()} {{"

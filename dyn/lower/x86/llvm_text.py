@@ -220,6 +220,11 @@ class FunctionText:
     def store(self, ty: VType, value: str, pointer: str, align: int) -> None:
         self.here.append(f"  store {ty.text} {value}, ptr {pointer}, align {align}")
 
+    def store_past_caches(self, ty: VType, value: str, pointer: str, align: int) -> None:
+        """A streaming store: weakly ordered, and the line is in no cache afterwards."""
+        self.declare("!0 = !{i32 1}")
+        self.here.append(f"  store {ty.text} {value}, ptr {pointer}, align {align}, !nontemporal !0")
+
     def masked_load(self, ty: VType, pointer: str, align: int, mask: str, other: str) -> str:
         """The elements where ``mask``, ``other`` elsewhere; what is masked off is not read."""
         m = ty.of("i1")

@@ -12,6 +12,9 @@ _AVX512 = frozenset({"avx512f", "avx512dq", "avx512bw", "avx512vl"})
 #: What is assumed where a target names no features.
 _IMPLIED = {64: _AVX512 | {"avx2", "fma", "f16c"}, 32: frozenset({"avx2", "fma", "f16c"}), 16: frozenset[str]()}
 
+#: Arrays of so many bytes are taken to be beyond the caches.
+BEYOND_CACHES = 16 << 20
+
 
 class Machine:
     """A function under construction for a target: what scalar code is written with."""

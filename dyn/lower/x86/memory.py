@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.lower.x86.casts import cast
-from dyn.lower.x86.llvm_text import FunctionText, VType, constant, vtype
+from dyn.lower.x86.llvm_text import FunctionText, VType, vtype
+from dyn.lower.x86.places import LanePlaces, zero
 from dyn.lower.x86.plan import stretched_factor
 from dyn.lower.x86.scalars import apply
 from dyn.lower.x86.scopes import Lanes, LaneValue
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import Expr, Load, Store, Update
-from dyn.shapes import Dim, Symbol, as_dim, linear_in
+from dyn.shapes import Symbol, as_dim, linear_in
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
@@ -94,7 +95,7 @@ def _varying(em: KernelEmitter, expr: Load, mask: LaneValue | None, volatile: bo
         masks, others = mask.parts, other.parts
     steps = _LOADED_STEPS if _can_pick(em, elem) else ()
     where = None if mask is not None or volatile or expr.bound else _stretched(em, expr)
-    where = where or _Place(em, expr.buffer.dtype, em.pointer(expr.buffer), expr.index, steps)
+    where = where or LanePlaces(em, expr.buffer.dtype, em.pointer(expr.buffer), expr.index, steps)
     depth = max(depth, where.depth)
     # A load whose mask belongs to the lanes reads nothing that an iteration would not read; like any load it stays
     # behind the tests that it stands behind.
@@ -129,10 +130,21 @@ def store(em: KernelEmitter, stmt: Store) -> None:
     else:
         value = em.spread(value)
         elem = em.memory(dtype, lanes.width)
-        where = _Place(em, dtype, em.pointer(stmt.buffer), stmt.index)
+        where = LanePlaces(em, dtype, em.pointer(stmt.buffer), stmt.index)
         parts = [to_memory(fn, dtype, value.ty, part, elem) for part in value.parts]
-        for u in range(lanes.unroll):
-            where.store(u, elem, parts[u], lanes.masks[u] if lanes.masks is not None else None)
+        streams = em.streaming.condition(stmt, elem) if lanes.masks is None and where.step == 1 else None
+        if streams is None:
+            where.store_all(elem, parts, lanes.masks)
+        else:
+            past, through, done = fn.label("past"), fn.label("through"), fn.label("stored")
+            fn.branch_if(streams, past, through)
+            fn.start(past)
+            where.stream_all(elem, parts)
+            fn.branch(done)
+            fn.start(through)
+            where.store_all(elem, parts, None)
+            fn.branch(done)
+            fn.start(done)
     if em.is_scratch(stmt.buffer):
         em.scopes.clobber()
 
@@ -187,7 +199,7 @@ def _update_lanes(em: KernelEmitter, stmt: Update, value: LaneValue | None, mask
     """Update the places of all lanes. All are read first: the lanes' places are distinct."""
     fn, dtype, lanes = em.fn, stmt.buffer.dtype, em.lanes
     elem = em.memory(dtype, lanes.width)
-    where = _Place(em, dtype, em.pointer(stmt.buffer), stmt.index)
+    where = LanePlaces(em, dtype, em.pointer(stmt.buffer), stmt.index)
     masks = _and_masks(fn, lanes, masks)
     if value is None:
         assert stmt.state is not None
@@ -222,13 +234,11 @@ def _can_pick(em: KernelEmitter, ty: VType) -> bool:
     return em.machine.avx512 and ty.bits >= 32 and ty.lanes * ty.bits == 512
 
 
-#: So many bytes before they are read masked loads are asked for.
-_AHEAD = 1024
 #: So many bytes of stack a kernel takes at most for elements that are spread or transposed; what is beyond is gathered.
 MOST_STACK = 16384
 
 
-def _stretched(em: KernelEmitter, expr: Load) -> _Place | None:
+def _stretched(em: KernelEmitter, expr: Load) -> LanePlaces | None:
     """Places along an axis that may be stretched: neighbours where its factor is 1, and one element for all lanes
     where it is 0. That one is spread over as many lanes as are loaded at once, and these are read in its stead."""
     fn, lanes, indices, dtype = em.fn, em.lanes, em.indices, expr.dtype
@@ -260,119 +270,7 @@ def _stretched(em: KernelEmitter, expr: Load) -> _Place | None:
     saved, fn.here = fn.here, em.scopes.chunk(depth)
     pointer = fn.gep(elem.elem, found.parts[0], offset.parts[0])
     fn.here = saved
-    return _Place.neighbours(em, dtype, pointer, depth)
-
-
-class _Place:
-    """Places of an access's lanes: ``step`` 1 is one vector, -1 one that is reversed, one of ``steps`` every
-    so-manieth element, None is anywhere."""
-
-    def __init__(self, em: KernelEmitter, dtype: DType, pointer: str, index: Dim, steps: tuple[int, ...] = ()) -> None:
-        lanes, indices = em.lanes, em.indices
-        self.fn, self.lanes, self.size = em.fn, lanes, dtype.itemsize
-        elem = em.memory(dtype).elem
-        linear = None
-        if not isinstance(index, int) and indices.vectors.keys().isdisjoint(index.symbols):
-            linear = linear_in(index, lanes.symbol)
-        self.step = linear[0] if linear is not None and linear[0] in (1, -1, *steps) else None
-        if self.step is not None:
-            address = indices.address(pointer, elem, index)
-            self.pointer, self.depth, self.index = address.parts[0], address.depth, None
-            return
-        uniform, varying = indices.split(index)
-        address, self.index = indices.address(pointer, elem, uniform), indices.vector(varying)
-        self.pointer, self.depth = address.parts[0], max(address.depth, self.index.depth)
-
-    @classmethod
-    def neighbours(cls, em: KernelEmitter, dtype: DType, pointer: str, depth: int) -> _Place:
-        """Places next to each other from a pointer on."""
-        place = cls.__new__(cls)
-        place.fn, place.lanes, place.size = em.fn, em.lanes, dtype.itemsize
-        place.step, place.pointer, place.depth, place.index = 1, pointer, depth, None
-        return place
-
-    def _part(self, u: int) -> str:
-        first = u * self.lanes.width if self.step == 1 else -(u + 1) * self.lanes.width + 1
-        return self.fn.gep("i8", self.pointer, str(first * self.size))
-
-    def _reverse(self, ty: VType, vector: str) -> str:
-        return self.fn.shuffle(ty, vector, "poison", range(ty.lanes - 1, -1, -1))
-
-    def load(self, u: int, ty: VType, mask: str | None, other: str | None) -> str:
-        fn = self.fn
-        if self.index is not None:
-            every = mask if mask is not None else constant(True, ty.of("i1"))
-            return fn.gather(
-                ty, self.pointer, self.index.parts[u], self.size, every, other if other is not None else _zero(ty)
-            )
-        if self.step not in (1, -1):
-            return self._picked(u, ty, mask, other)
-        if self.step == -1:
-            if mask is not None:
-                mask = self._reverse(ty.of("i1"), mask)
-            if other is not None:
-                other = self._reverse(ty, other)
-        part_at = self._part(u)
-        if mask is None:
-            part = fn.load(ty, part_at, self.size)
-        else:
-            self._ask_ahead(part_at)
-            part = fn.masked_load(ty, part_at, self.size, mask, other if other is not None else _zero(ty))
-        return part if self.step == 1 else self._reverse(ty, part)
-
-    def _ask_ahead(self, part: str) -> None:
-        """Ask for what a masked load some vectors further on will read: prefetchers follow no masked loads."""
-        self.fn.prefetch(self.fn.gep("i8", part, str(_AHEAD if self.step != -1 else -_AHEAD)))
-
-    def _picked(self, u: int, ty: VType, mask: str | None, other: str | None) -> str:
-        """Every ``step``-th element of as many vectors. Only what is picked is read: the rest may not be there."""
-        fn, step, w = self.fn, self.step, self.lanes.width
-        assert isinstance(step, int)
-        bits = ty.of("i1")
-        picked = [lane * step % w for lane in range(w)]
-        result = ""
-        for number in range(step):
-            places = range(number * w, (number + 1) * w)
-            if mask is None:
-                flags = ", ".join(f"i1 {'false' if at % step else 'true'}" for at in places)
-                wanted = f"<{flags}>"
-            else:
-                wanted = fn.shuffle(bits, mask, "zeroinitializer", [w if at % step else at // step for at in places])
-            first = self.fn.gep("i8", self.pointer, str((u * step + number) * w * self.size))
-            self._ask_ahead(first)
-            part = fn.masked_load(ty, first, self.size, wanted, _zero(ty))
-            if not result:
-                result = part
-                continue
-            # Lanes before come from what is picked so far, the first time by their own places in the first vector.
-            own = [lane * step // w == number for lane in range(w)]
-            before = picked if number == 1 else list(range(w))
-            chosen = [w + lane * step % w if o else b for lane, (o, b) in enumerate(zip(own, before, strict=True))]
-            result = fn.shuffle(ty, result, part, chosen)
-        if mask is None or other is None:
-            return result
-        return fn.select(mask, ty, result, other)
-
-    def store(self, u: int, ty: VType, value: str, mask: str | None) -> None:
-        fn = self.fn
-        if self.index is not None:
-            every = mask if mask is not None else constant(True, ty.of("i1"))
-            fn.scatter(ty, value, self.pointer, self.index.parts[u], self.size, every)
-            return
-        if self.step == -1:
-            value = self._reverse(ty, value)
-            if mask is not None:
-                mask = self._reverse(ty.of("i1"), mask)
-        if mask is None:
-            fn.store(ty, value, self._part(u), self.size)
-        else:
-            part = self._part(u)
-            fn.prefetch(fn.gep("i8", part, str(_AHEAD if self.step != -1 else -_AHEAD)), write=True)
-            fn.masked_store(ty, value, part, self.size, mask)
-
-
-def _zero(ty: VType) -> str:
-    return "zeroinitializer" if ty.lanes > 1 else constant(0, ty)
+    return LanePlaces.neighbours(em, dtype, pointer, depth)
 
 
 def _and_masks(fn: FunctionText, lanes: Lanes, masks: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -386,7 +284,7 @@ def _and_masks(fn: FunctionText, lanes: Lanes, masks: tuple[str, ...] | None) ->
 
 def from_memory(fn: FunctionText, dtype: DType, ty: VType, value: str) -> str:
     """A boolean's byte becomes an i1; all else is the same in memory and registers."""
-    return fn.op("icmp ne", ty, value, _zero(ty)) if dtype is dtypes.bool_ else value
+    return fn.op("icmp ne", ty, value, zero(ty)) if dtype is dtypes.bool_ else value
 
 
 def to_memory(fn: FunctionText, dtype: DType, ty: VType, value: str, elem: VType) -> str:
