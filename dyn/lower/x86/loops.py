@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from dyn.errors import NotYetError
 from dyn.lower.x86.ahead import Ahead
 from dyn.lower.x86.folds import Accumulator
-from dyn.lower.x86.llvm_text import VType, vtype
+from dyn.lower.x86.guards import Guard, multiple
+from dyn.lower.x86.llvm_text import vtype
 from dyn.lower.x86.plan import lane_plan
 from dyn.lower.x86.scopes import Lanes, LaneValue
+from dyn.lower.x86.search import emit_search, search_of
 from dyn.lower.x86.squares import Squares
 from dyn.schedule.kernel import Carry, Loop, Ref
 
@@ -80,7 +82,7 @@ def serial_loop(em: KernelEmitter, loop: Loop) -> None:
     initial = [(ty, init) for acc in folds for ty, init in zip(acc.types, acc.initial, strict=True)]
     initial += [(state.ty, part) for state in states for part in state.parts]
     with em.scope(guarded=True):
-        guard = _Guard(em, extent, initial)
+        guard = Guard(em, extent, initial)
         with em.scope():
             counted = fn.loop("0", extent, 1, guard.carried, at_least_once=True, hint="serial")
             em.bind(loop.var, counted.index)
@@ -131,6 +133,10 @@ def unroll_loop(em: KernelEmitter, loop: Loop) -> None:
 
 def lane_loop(em: KernelEmitter, loop: Loop) -> None:
     """Vectors over a loop's iterations."""
+    found = search_of(loop)
+    if found is not None:
+        emit_search(em, loop, found)
+        return
     size = em.indices.uniform(loop.extent)
     extent = size.parts[0]
     plan = lane_plan(em, loop)
@@ -141,12 +147,12 @@ def lane_loop(em: KernelEmitter, loop: Loop) -> None:
     accumulators = [Accumulator(em, fold, width, count, joined=True) for fold in loop.folds]
     ahead = Ahead(em, loop)
     with em.scope(guarded=True):
-        guard = _Guard(em, extent, carried_types)
+        guard = Guard(em, extent, carried_types)
         states = [acc.initial for acc in accumulators]
         begin = "0"
         wide = count * width
         if not isinstance(loop.extent, int) or loop.extent >= wide:
-            stop = _multiple(em, size, wide)
+            stop = multiple(em, size, wide)
             shape = Lanes(loop.var, width, min(plan.unroll, count), "")
             states = _section(em, loop, accumulators, states, shape, begin, stop, count // shape.unroll, ahead)
             begin = stop
@@ -154,7 +160,7 @@ def lane_loop(em: KernelEmitter, loop: Loop) -> None:
             joined = [acc.narrow(state) for acc, state in zip(accumulators, states, strict=True)]
             accumulators, states = [acc for acc, _ in joined], [state for _, state in joined]
             if not em.machine.avx512:
-                stop = _multiple(em, size, width)
+                stop = multiple(em, size, width)
                 states = _section(em, loop, accumulators, states, Lanes(loop.var, width, 1, ""), begin, stop)
                 begin = stop
         if not isinstance(loop.extent, int) or loop.extent % width or (loop.extent % wide and em.machine.avx512):
@@ -165,21 +171,6 @@ def lane_loop(em: KernelEmitter, loop: Loop) -> None:
     for ref, result in zip([ref for fold in loop.folds for ref in fold.refs], results, strict=True):
         em.bind_ref(ref, (result,), varying=False)
     em.scopes.clobber()
-
-
-def _multiple(em: KernelEmitter, extent: LaneValue, step: int) -> str:
-    """The largest multiple of a power of two that is at most ``extent``."""
-    name = extent.parts[0]
-    if not name.startswith("%"):
-        return str(int(name) & -step)
-    key = ("multiple", name, step)
-    found = em.scopes.find(key)
-    if found is None:
-        saved, em.fn.here = em.fn.here, em.scopes.chunk(extent.depth)
-        found = LaneValue(I64, (em.fn.op("and", I64, name, str(-step)),), extent.depth)
-        em.fn.here = saved
-        em.scopes.keep(key, found)
-    return found.parts[0]
 
 
 def _section(
@@ -230,31 +221,3 @@ def _section(
         result.append(final[: len(acc.types)])
         final = final[len(acc.types) :]
     return result
-
-
-class _Guard:
-    """``if extent > 0``: opened in front of a loop, closed after it with the values for both cases."""
-
-    def __init__(self, em: KernelEmitter, extent: str, carried: list[tuple[VType, str]]) -> None:
-        fn = self.fn = em.fn
-        self.carried = carried
-        self.always = not extent.startswith("%") and int(extent) > 0
-        if self.always:
-            return
-        enter, self.exit = fn.label("some"), fn.label("none")
-        fn.branch_if(fn.op("icmp sgt", I64, extent, "0"), enter, self.exit)
-        self.before = fn.block
-        fn.start(enter)
-
-    def close(self, values: list[str]) -> list[str]:
-        """Leave; the initial values where the test failed."""
-        if self.always:
-            return values
-        fn = self.fn
-        inside = fn.block
-        fn.branch(self.exit)
-        fn.start(self.exit)
-        return [
-            fn.value(f"phi {ty} [ {initial}, %{self.before} ], [ {value}, %{inside} ]")
-            for (ty, initial), value in zip(self.carried, values, strict=True)
-        ]
