@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from dyn.hosts.dlpack import export_dlpack
-from dyn.interop.tf.internals import tf
+from dyn.interop.tf.internals import context, pywrap_tfe, tf
 
 Array = np.ndarray[Any, Any]
-_from_dlpack = tf.experimental.dlpack.from_dlpack
+_from_capsule = pywrap_tfe.TFE_FromDlpackCapsule
 #: What TensorFlow reads of DLPack's capsules.
 _BY_DLPACK = frozenset(
     map(np.dtype, ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"))
@@ -28,16 +30,47 @@ def to_array(tensor: Any) -> Array:
 def from_array(array: Array) -> Any:
     """A tensor in the memory of an array that nobody else has; a copy where that does not start where TensorFlow needs
     it to, as that of small arrays."""
-    if array.dtype not in _BY_DLPACK:
-        return tf.constant(array)
-    return _from_dlpack(export_dlpack(_aligned(array) if array.__array_interface__["data"][0] % _ALIGNED else array))
+    return from_arrays((array,))[0]
 
 
-def _aligned(array: Array) -> Array:
-    """A copy whose memory starts at a multiple of 64 bytes."""
-    count = array.nbytes
-    memory = np.empty(count + _ALIGNED, np.uint8)
-    start = -memory.__array_interface__["data"][0] % _ALIGNED
-    made = memory[start : start + count].view(array.dtype).reshape(array.shape)
-    made[...] = array
-    return made
+def from_arrays(arrays: Sequence[Array]) -> list[Any]:
+    """Tensors in the memory of arrays that nobody else has, as by :func:`from_array`. Copies share one block."""
+    eager = context.context()
+    eager.ensure_initialized()
+    handle, tensors, odd = eager._handle, [], []
+    for number, array in enumerate(arrays):
+        if array.dtype not in _BY_DLPACK:
+            tensors.append(tf.constant(array))
+        elif _address(array) % _ALIGNED:
+            odd.append(number)
+            tensors.append(None)
+        else:
+            tensors.append(_from_capsule(array.__dlpack__(), handle))
+    if odd:
+        for number, copy in zip(odd, _aligned([arrays[number] for number in odd]), strict=True):
+            tensors[number] = _from_capsule(copy.__dlpack__(), handle)
+    return tensors
+
+
+def _address(array: Array) -> int:
+    """Where the elements of an array start."""
+    memory: Any = array
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    except (BufferError, TypeError, ValueError):  # it has none, or they lie apart
+        return array.__array_interface__["data"][0]
+
+
+def _aligned(arrays: Sequence[Array]) -> list[Array]:
+    """Copies whose memory starts at multiples of 64 bytes, in one block."""
+    ends = list(itertools.accumulate([-(-array.nbytes // _ALIGNED) * _ALIGNED for array in arrays]))
+    block = np.empty(ends[-1] + _ALIGNED, np.uint8)
+    first = -_address(block) % _ALIGNED
+    copies: list[Array] = []
+    start = first
+    for array, end in zip(arrays, ends, strict=True):
+        copy = np.ndarray(array.shape, array.dtype, block, start)
+        copy[...] = array
+        copies.append(copy)
+        start = first + end
+    return copies

@@ -11,7 +11,7 @@ import numpy as np
 import dyn.numpy as dnp
 from dyn import api
 from dyn.errors import ArgumentError
-from dyn.interop.tf.arrays import from_array
+from dyn.interop.tf.arrays import from_arrays
 from dyn.interop.tf.internals import context, pywrap_tfe, record, tf
 from dyn.source import user_loc
 from dyn.specialize.arguments import ShapeDtypeStruct
@@ -70,7 +70,7 @@ class TfCallable:
         with record.stop_recording():
             made, pull = vjp(self._compiled, *arrays)
             leaves, tree = flatten(made)
-            results = [from_array(leaf) for leaf in leaves]
+            results = from_arrays(leaves)
         floats, sources = _floats(results), _floats(tensors)
 
         def backward(*cotangents: Any) -> Sequence[Any]:
@@ -84,7 +84,7 @@ class TfCallable:
             own = dict(zip(floats, given, strict=True))
             whole = [own[n] if n in own else tf.zeros_like(one) for n, one in enumerate(results)]
             pulled = pull(unflatten(tree, [one._numpy() for one in whole]))
-            return [from_array(pulled[n]) for n in sources]
+            return from_arrays([pulled[n] for n in sources])
 
         if floats and sources:
             record.record_operation("Dyn", [results[n] for n in floats], [tensors[n] for n in sources], backward)
@@ -152,4 +152,4 @@ def _sizes(shape: Sequence[Any]) -> list[int | None]:
 
 def _wrapped(made: Any) -> Any:
     leaves, tree = flatten(made)
-    return unflatten(tree, [from_array(leaf) for leaf in leaves])
+    return unflatten(tree, from_arrays(leaves))

@@ -14,13 +14,11 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import api
-from dyn.interop.tf.arrays import from_array
+from dyn.interop.tf.arrays import from_arrays
 from dyn.interop.tf.evaluation import EffectState, Evaluation, Known
 from dyn.interop.tf.graph_calls import operation
 from dyn.interop.tf.internals import context, pywrap_tfe, record, tape, tf
-from dyn.interop.tf.ops.randomness import DRAWN, SEED
 from dyn.interop.tf.programs import TfProgram, TfReturnPlan, data_here, traced_for_dyn
-from dyn.interop.tf.values import Resource
 from dyn.trace.gradients import Leaves
 from dyn.trace.pytree import flatten, register_node
 from dyn.trace.split_linearization import second_half
@@ -167,9 +165,7 @@ class RecordedProgram(TfProgram):
         return api.jit(recorded, shapes={"variables": sizes} if sizes else None)
 
     def _traced(self, args: Sequence[Tracer], variables: Sequence[Tracer], seed: Any) -> RecordedOutputs:
-        state = EffectState({Resource(number): value for number, value in enumerate(variables)})
-        if seed is not None:
-            state.values |= {SEED: seed, DRAWN: dnp.zeros((), dtype="uint32")}
+        state = self._state(variables, seed)
         evaluation = Evaluation(self.library, state, self._otherwise)
         graph, total = self.graph, self._arguments + len(self._wanted)
         names = graph.arguments
@@ -208,12 +204,12 @@ class RecordedProgram(TfProgram):
         if variables is None:
             for variable in self.watched:
                 tape.variable_accessed(variable)
-            variables = [one.read(eager) for one in self.variables]
+            variables = self.reads.recorded(eager)
         seed = self.seed() if seed is None else seed
         with record.stop_recording():
             made = self.run(tensors, variables, seed)
             plan: RecordedPlan = made.plan
-            results = [from_array(one) for one in made.results[: plan.count]]
+            results = from_arrays(made.results[: plan.count])
             outputs = self.finished(plan.plan, results, tensors, eager)
         if not self._inputs or not plan.given:
             return self._plain.packed(outputs)
@@ -254,7 +250,7 @@ class RecordedProgram(TfProgram):
             seeds = [tf.constant(seed)] if found.program.draws else []
             return operation(found.program, [*inputs, *values], seeds, found.again)
         pulled = plan.half.program(residuals, tuple([one._numpy() for one in whole]))
-        return [from_array(one) for one in pulled]
+        return from_arrays(pulled)
 
 
 def is_recording(tensors: Sequence[Any], program: TfProgram) -> bool:

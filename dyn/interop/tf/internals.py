@@ -13,8 +13,11 @@ tf: Any = importlib.import_module("tensorflow")
 #: Eager operations, and what tapes record.
 pywrap_tfe: Any = importlib.import_module("tensorflow.python.pywrap_tfe")
 context: Any = importlib.import_module("tensorflow.python.eager.context")
+execute: Any = importlib.import_module("tensorflow.python.eager.execute")
 record: Any = importlib.import_module("tensorflow.python.eager.record")
 tape: Any = importlib.import_module("tensorflow.python.eager.tape")
+#: The definitions of functions, as messages.
+function_pb2: Any = importlib.import_module("tensorflow.core.framework.function_pb2")
 #: The definitions of operations.
 op_def_registry: Any = importlib.import_module("tensorflow.python.framework.op_def_registry")
 resource_variable_ops: Any = importlib.import_module("tensorflow.python.ops.resource_variable_ops")

@@ -19,19 +19,18 @@ import dyn.numpy as dnp
 from dyn import api
 from dyn.errors import NotYetError, ShapeError, UndecidedDimError, UnsupportedOpError
 from dyn.interop.tf import graphs
-from dyn.interop.tf.arrays import from_array, to_array
+from dyn.interop.tf.arrays import from_arrays, to_array
 from dyn.interop.tf.eager_pieces import cut
 from dyn.interop.tf.evaluation import EffectState, Evaluation, TfPiece
 from dyn.interop.tf.internals import (
     EagerTensor,
     auto_control_deps_utils,
     context,
-    pywrap_tfe,
-    resource_variable_ops,
     tf,
 )
 from dyn.interop.tf.ops.randomness import DRAWING, DRAWN, SEED
 from dyn.interop.tf.values import Foreign, Resource, SizeTensor, data, dyn_dtype
+from dyn.interop.tf.variables import Variable, VariableAssignments, VariableReads
 from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.trace.context import current_trace
 from dyn.trace.pytree import register_node
@@ -42,39 +41,6 @@ CALLS_USERS = True
 ASKS_FOR_OTHERS = True
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Variable:
-    """A variable of TensorFlow's, by its handle, with the sizes that it has for good; None for those that change."""
-
-    handle: Any
-    dtype: Any
-    shape: tuple[int | None, ...]
-
-    @staticmethod
-    def of(handle: Any) -> Variable | None:
-        """The variable of a resource; None for one of another kind, and for a variable that dyn has no arrays for."""
-        known = resource_variable_ops.get_eager_safe_handle_data(handle)
-        if known is None or not known.is_set or len(known.shape_and_type) != 1:
-            return None
-        dtype = tf.as_dtype(known.shape_and_type[0].dtype)
-        shape = tf.TensorShape(known.shape_and_type[0].shape)
-        if dyn_dtype(dtype.name) is None or shape.rank is None:
-            return None
-        return Variable(handle, dtype, tuple(shape))
-
-    def axes(self, number: int) -> tuple[int | str, ...]:
-        """What is declared of its axes: those that change have a name of their own."""
-        return tuple([f"v{number}_{axis}" if size is None else size for axis, size in enumerate(self.shape)])
-
-    def read(self, eager: Any) -> Any:
-        return pywrap_tfe.TFE_Py_FastPathExecute(eager, "ReadVariableOp", None, self.handle, "dtype", self.dtype)
-
-    def assign(self, eager: Any, value: Any) -> None:
-        pywrap_tfe.TFE_Py_FastPathExecute(
-            eager, "AssignVariableOp", None, self.handle, value, "dtype", self.dtype, "validate_shape", False
-        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -140,10 +106,13 @@ class TfProgram:
             if found is not None:
                 number = numbers.setdefault(id(tensor), len(self.variables))
                 self.variables += [found] if number == len(self.variables) else []
-                self._captured.append(Resource(number))
+                self._captured.append(Resource(number, found.shape))
             else:
                 known = dyn_dtype(tensor.dtype.name) is not None
                 self._captured.append(to_array(tensor) if known else Foreign(tensor))
+        self.reads = VariableReads(self.variables)
+        #: Assignments of variables, by their numbers.
+        self._assignments: dict[tuple[int, ...], VariableAssignments] = {}
         self.draws = any(node.op in DRAWING for node in self._nodes())
         self._structure = concrete.structured_outputs
         flat = tf.nest.flatten(self._structure, expand_composites=True)
@@ -167,14 +136,20 @@ class TfProgram:
         return api.jit(traced, shapes={"variables": sizes} if sizes else None)
 
     def _trace(self, args: Sequence[Tracer], variables: Sequence[Tracer], seed: Any) -> TfOutputs:
-        state = EffectState({Resource(number): value for number, value in enumerate(variables)})
-        if seed is not None:
-            state.values |= {SEED: seed, DRAWN: dnp.zeros((), dtype="uint32")}
+        state = self._state(variables, seed)
         evaluation = Evaluation(self.library, state, self._otherwise)
         made = evaluation.run(self.graph, [*args, *self._captured])
         outputs = self._collected(made, args, state)
         self.pieces.append(tuple(evaluation.pieces))
         return outputs
+
+    def _state(self, variables: Sequence[Tracer], seed: Any) -> EffectState:
+        """The state that the program begins with."""
+        pairs = zip(self.variables, variables, strict=True)
+        state = EffectState({Resource(number, one.shape): value for number, (one, value) in enumerate(pairs)})
+        if seed is not None:
+            state.values |= {SEED: seed, DRAWN: dnp.zeros((), dtype="uint32")}
+        return state
 
     def _collected(self, made: Sequence[Any], args: Sequence[Tracer], state: EffectState) -> TfOutputs:
         """The values of outputs, and of what is assigned, as results with a plan."""
@@ -201,14 +176,14 @@ class TfProgram:
     def __call__(self, tensors: Sequence[Any]) -> Any:
         """The result of a call with these tensors."""
         eager = context.context()
-        made = self.run(tensors, [one.read(eager) for one in self.variables], self.seed())
-        results = [from_array(one) for one in made.results]
+        made = self.run(tensors, self.reads(eager), self.seed())
+        results = from_arrays(made.results)
         return self.packed(self.finished(made.plan, results, tensors, eager))
 
     def run(self, tensors: Sequence[Any], variables: Sequence[Any], seed: Any) -> Any:
         """What the compiled function gives for tensors, and for what was read of variables."""
         given = tuple([tensor._numpy() for tensor in tensors])
-        return self.function(given, tuple([value._numpy() for value in variables]), seed)
+        return self.function(given, tuple([value._numpy_internal() for value in variables]), seed)
 
     @cached_property
     def assigned(self) -> tuple[int, ...]:
@@ -266,12 +241,20 @@ class TfProgram:
 
     def finished(self, plan: TfReturnPlan, results: Sequence[Any], tensors: Sequence[Any], eager: Any) -> list[Any]:
         """The tensors of outputs, once variables are assigned."""
-        for number, result in plan.writes:
-            self.variables[number].assign(eager, results[result])
+        if plan.writes:
+            self._assign(plan.writes, results, eager)
         return [
             results[what] if kind == "result" else tensors[what] if kind == "argument" else what
             for kind, what in plan.outputs
         ]
+
+    def _assign(self, writes: Sequence[tuple[int, int]], results: Sequence[Any], eager: Any) -> None:
+        numbers = tuple([number for number, _ in writes])
+        found = self._assignments.get(numbers)
+        if found is None:
+            made = VariableAssignments([self.variables[number] for number in numbers])
+            found = self._assignments.setdefault(numbers, made)
+        found(eager, [results[result] for _, result in writes])
 
     def packed(self, outputs: Sequence[Any]) -> Any:
         """Outputs in the structure that the function returns."""

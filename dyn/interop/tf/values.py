@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -59,9 +59,10 @@ class SizeTensor:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A variable, by what it is known by: variable ``number`` of the program."""
+    """A variable, by what it is known by: variable ``number`` of the program, with the sizes that it has for good."""
 
     number: int
+    shape: tuple[int | None, ...] = field(compare=False)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -47,20 +47,26 @@ def variable_shape(call: Any) -> Any:
     return settled(vector(_read(call).dims), known_dtype(call.attr("out_type")))
 
 
-def _assign(name: str, function: Callable[[Any, Any], Any]) -> None:
+@takes_call("AssignVariableOp")
+def assign(call: Any) -> Any:
+    variable, new = _variable(call), call.value(1)
+    call.evaluation.claim(new, variable.shape)
+    shape = [own if size is None else size for own, size in zip(new.shape, variable.shape, strict=True)]
+    call.evaluation.state.set(variable, dnp.broadcast_to(new, shape))
+    return ()
+
+
+def _update(name: str, function: Callable[[Any, Any], Any]) -> None:
     @takes_call(name)
-    def assign(call: Any) -> Any:
+    def update(call: Any) -> Any:
         old, new = _read(call), call.value(1)
-        made = function(old, new)
-        if made.dims != old.dims:
-            made = dnp.broadcast_to(made, old.shape)
-        call.evaluation.state.set(_variable(call), made)
+        call.evaluation.claim(new, old.dims)
+        call.evaluation.state.set(_variable(call), dnp.broadcast_to(function(old, new), old.shape))
         return ()
 
 
-_assign("AssignVariableOp", lambda old, new: new)
-_assign("AssignAddVariableOp", dnp.add)
-_assign("AssignSubVariableOp", dnp.subtract)
+_update("AssignAddVariableOp", dnp.add)
+_update("AssignSubVariableOp", dnp.subtract)
 
 
 @takes_call("ResourceGather")
