@@ -24,9 +24,10 @@ from dyn import config, dtypes
 from dyn.array import OWN, Array, adapter_of
 from dyn.backends.device_entry import entry_device
 from dyn.backends.donated_memory import is_dense
-from dyn.backends.host_programs import LoadedProgram, entry_functions
+from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.native_entry import LazyEntry
 from dyn.backends.runtime import native_runtime
+from dyn.backends.runtime_tables import entry_functions
 from dyn.backends.workers import begin_apart
 from dyn.config import Config
 from dyn.dtypes import DType, Kind
@@ -727,7 +728,7 @@ def begin_loading() -> None:
 
     def load() -> None:
         native_runtime()
-        if config.current().fast_call and fast_path() is None and threading.main_thread().is_alive():
+        if config.current().calls_natively and fast_path() is None and threading.main_thread().is_alive():
             _ENTRY.get(lambda: _addresses(copies=False))
 
     begin_apart(load)
@@ -812,4 +813,4 @@ class CallTable:
 
 def make_table(slow: Callable[..., Any], state: Callable[[], Any] | None = None) -> CallTable | None:
     """A call table, where there is a fast path and the settings want it."""
-    return CallTable(slow, state) if fast_path() is None and config.current().fast_call else None
+    return CallTable(slow, state) if fast_path() is None and config.current().calls_natively else None

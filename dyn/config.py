@@ -55,6 +55,11 @@ class Config:
     variants: str = "background"
     #: ``DYN_FAST_CALL``: whether warm calls go through the native entry; without, every call is Python's.
     fast_call: bool = True
+    #: ``DYN_PYTHON_RUNTIME``: whether calls are made by plain Python in place of the native entry, allocator and thread
+    #: pool (``dyn.backends.python_runtime``), which one can set breakpoints in, and which checks what programs ask for
+    #: and what they write: a ``RuntimeTableError`` or an ``OverrunError``. Calls are slow; results are the same to the
+    #: last bit.
+    python_runtime: bool = False
     #: ``DYN_LOG``: topics to log to stderr, with commas between them: ``compile``, ``guards``, ``cache``.
     log: str = ""
     #: ``DYN_CACHE_DIR``: the folder in which compiled code is kept; None for a folder of the user's, ``""`` or ``"0"``
@@ -96,6 +101,11 @@ class Config:
         """True where operations are checked for what they make."""
         return self.debug_nans or self.debug_infs
 
+    @property
+    def calls_natively(self) -> bool:
+        """True where warm calls go through the native entry."""
+        return self.fast_call and not self.python_runtime
+
     def key(self) -> tuple[object, ...]:
         """Settings that change generated code.
 
@@ -121,6 +131,7 @@ _VARIABLES = {
     "optimize": "DYN_OPTIMIZE",
     "fast_call": "DYN_FAST_CALL",
     "variants": "DYN_VARIANTS",
+    "python_runtime": "DYN_PYTHON_RUNTIME",
     "debug_nans": "DYN_DEBUG_NANS",
     "debug_infs": "DYN_DEBUG_INFS",
     "red_zones": "DYN_RED_ZONES",

@@ -157,7 +157,7 @@ class EagerFunction:
         from dyn.call import STATIC, CallForm, LeafForm, Results, is_readable, make_table
 
         arrays = [leaf for leaf in call.carried if is_array(leaf)]
-        if not call.carried or not all(map(is_readable, arrays)) or not config.current().fast_call:
+        if not call.carried or not all(map(is_readable, arrays)) or not config.current().calls_natively:
             return
         hosts = [host for host in map(adapter_of, arrays) if host is not None]
         values = [value if (host := adapter_of(value)) is None else host.borrow(value) for value in call.values()]

@@ -18,6 +18,7 @@
     ├── DeviceError                a GPU's driver answered that something failed            (also a RuntimeError)
     ├── NotFiniteError             the first NaN or infinity, under debug_nans, debug_infs (also a FloatingPointError)
     ├── OverrunError               code wrote beside its arrays, under red_zones                (also a MemoryError)
+    ├── RuntimeTableError          code misused the runtime, under python_runtime             (also a RuntimeError)
     ├── NotYetError                a thing that a later version will do                (also a NotImplementedError)
     ├── IRError                    a broken invariant of dyn's own IR; a bug in dyn
     ├── CompileError               a toolchain refused what dyn generated; a bug in dyn
@@ -36,8 +37,8 @@ from dyn.source import Loc
 __all__ = [
     "ArgumentError", "ArtifactError", "AxisError", "BackendUnavailableError", "CompileError", "DeviceError",
     "DomainError", "DonatedError", "DynError", "ExternalError", "IRError", "InvalidValueError", "LeakedTracerError",
-    "NotFiniteError", "NotYetError", "OutOfRangeError", "OverrunError", "ShapeError", "TraceError",
-    "UndecidedDimError", "UnsupportedOpError",
+    "NotFiniteError", "NotYetError", "OutOfRangeError", "OverrunError", "RuntimeTableError", "ShapeError",
+    "TraceError", "UndecidedDimError", "UnsupportedOpError",
 ]  # fmt: skip
 
 
@@ -165,6 +166,13 @@ class NotFiniteError(DynError, FloatingPointError):
 
 class OverrunError(DynError, MemoryError):
     """Kernel or external function that wrote beside its arrays, while ``red_zones`` was on. It is a MemoryError."""
+
+
+class RuntimeTableError(DynError, RuntimeError):
+    """Misuse of the runtime by compiled code, found while ``python_runtime`` was on. It is a RuntimeError.
+
+    Memory that was freed twice, or not at all; a buffer that no array has; a function that there is none of.
+    """
 
 
 class NotYetError(DynError, NotImplementedError):

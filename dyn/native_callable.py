@@ -44,7 +44,7 @@ class NativeCallable:
 
         ``make_state`` gives the state that a :class:`~dyn.call.CallTable` asks.
         """
-        if not config.current().fast_call:
+        if not config.current().calls_natively:
             return None
         if self._table is None:
             from dyn.call import make_table

@@ -18,9 +18,10 @@ from unittest import mock
 import numpy as np
 
 from dyn import call, config
-from dyn.backends import host_programs
-from dyn.backends.host_programs import LoadedProgram, entry_functions
+from dyn.backends import call_frames, runtime_tables
+from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.native_entry import Entry
+from dyn.backends.runtime_tables import entry_functions
 from dyn.backends.x86 import X86Backend, host_target
 from dyn.compilation_record import CompilationRecord
 from dyn.hosts.cpython import addresses
@@ -202,7 +203,7 @@ def fenced() -> Iterator[None]:
     Each call has to be made inside of a ``watched``. A call that may use two threads or more is launched natively: its
     scratch is not guarded.
     """
-    functions, runtime = _functions(), host_programs._RUNTIME
+    functions, runtime = _functions(), runtime_tables._RUNTIME
     if runtime.tables is functions.tables:
         yield
         return
@@ -234,7 +235,7 @@ def watched(*, at_start: bool = False) -> Iterator[Guarded]:
     with ExitStack() as stack:
         stack.callback(guarded.free)
         stack.enter_context(fenced())
-        stack.enter_context(mock.patch.object(host_programs, "np", _Watched(guarded)))
+        stack.enter_context(mock.patch.object(call_frames, "np", _Watched(guarded)))
         functions.stack.append(guarded)
         stack.callback(functions.stack.pop)
         yield guarded

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 from docutils import nodes
+from docutils.statemachine import StringList
 from sphinx.ext.graphviz import graphviz
 from sphinx.util.docutils import SphinxDirective
 
@@ -102,7 +104,98 @@ def _reduced(edges: set[tuple[str, str]]) -> set[tuple[str, str]]:
     return {edge for edge in edges if not reaches(*edge, edge)}
 
 
-PICTURES: dict[str, Callable[[], str]] = {"call": call, "compile": compile, "rooms": rooms}
+def _calls(text: str) -> dict[str, list[str]]:
+    """The functions of a module of LLVM IR in their order, and which of them each calls."""
+    bodies = dict(re.findall(r"^define [^@]*@([\w.]+)\((.*?)^}", text, re.M | re.S))
+    return {
+        name: [n for n in dict.fromkeys(re.findall(r"@([\w.]+)", body)) if n in bodies and n != name]
+        for name, body in bodies.items()
+    }
+
+
+def runtime() -> str:
+    """The native runtime: the functions that its parts define, and whom they call."""
+    from dyn.lower.native import Module
+    from dyn.runtime import allocator, callbacks, deferred_kernels, launch, pool
+
+    module, parts, seen = Module(), dict[str, list[str]](), set[str]()
+    for part, add in (
+        ("allocator", allocator.add_blocks), ("pool, placement", pool.add_pool), ("launches", launch.add_launch),
+        ("arena", launch.add_arena), ("callbacks", callbacks.add_calls),
+        ("deferred kernels", deferred_kernels.add_variants),
+    ):  # fmt: skip
+        add(module)
+        parts[part] = [name for name in _calls(module.text()) if name not in seen]
+        seen.update(parts[part])
+    lines: list[str] = []
+    for number, (part, names) in enumerate(parts.items()):
+        boxes = " ".join(f'"{name}";' for name in names)
+        lines.append(
+            f'  subgraph cluster{number} {{ label="{part}"; fontname="sans-serif"; color="#c5d3ea"; {boxes} }}'
+        )
+    lines += [f'  "{name}" -> "{called}"' for name, all in _calls(module.text()).items() for called in all]
+    return "digraph {" + STYLE % "LR" + "\n".join(lines) + "\n}"
+
+
+#: How many calls below ``dyn_entry`` the picture of the entry shows.
+_DEPTH = 4
+
+
+def entry() -> str:
+    """The native entry: whom ``dyn_entry`` calls, in the order in which they stand in the code."""
+    from dyn.lower.abi import TABLE_WORDS
+    from dyn.runtime.entry.entry_function import entry_text
+
+    calls, lines = _calls(entry_text(TABLE_WORDS)), list[str]()
+    level, seen = ["dyn_entry"], {"dyn_entry"}
+    for _ in range(_DEPTH):
+        lines += [f'  "{name}" -> "{called}"' for name in level for called in calls[name]]
+        level = [called for called in dict.fromkeys(n for name in level for n in calls[name]) if called not in seen]
+        seen.update(level)
+    return "digraph {" + STYLE % "LR" + "\n".join(lines) + "\n}"
+
+
+PICTURES: dict[str, Callable[[], str]] = {
+    "call": call, "compile": compile, "rooms": rooms, "runtime": runtime, "entry": entry,
+}  # fmt: skip
+
+
+def runtime_table() -> str:
+    """The words of the runtime table in Markdown: where each is, its signature, registers, and what it promises."""
+    from dyn.lower.abi import RUNTIME_TABLE
+
+    lines: list[str] = []
+    for place, word in enumerate(RUNTIME_TABLE, 1):
+        if word is None:
+            lines += [
+                f"`int64_t threads`, at byte {8 * place}",
+                ": Most threads of a launch; 0: as many as there are.",
+                "",
+            ]
+            continue
+        registers = ", ".join(f"`{name}` {_REGISTERS[n]}" for n, (_, name) in enumerate(word.params))
+        failure = {"": "", "%rt": "`rt` where it cannot."}.get(word.failure, f"{word.failure} where it cannot.")
+        lines += [
+            f"`{word.signature()}`, at byte {8 * place}",
+            f": {word.does} Called by {word.caller}. {failure}",
+            "",
+            f"  {registers}",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+#: Where the System V AMD64 convention has integers and pointers.
+_REGISTERS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9", "stack", "stack + 8")
+
+
+class RuntimeTable(SphinxDirective):
+    """``{dyn-runtime-table}``: the words of the runtime table."""
+
+    def run(self) -> list[nodes.Node]:
+        made = nodes.container()
+        self.state.nested_parse(StringList(runtime_table().splitlines(), "runtime table"), 0, made)
+        return made.children
 
 
 class Picture(SphinxDirective):
@@ -123,4 +216,5 @@ class Picture(SphinxDirective):
 def setup(app: Any) -> dict[str, bool]:
     app.setup_extension("sphinx.ext.graphviz")
     app.add_directive("dyn-picture", Picture)
+    app.add_directive("dyn-runtime-table", RuntimeTable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

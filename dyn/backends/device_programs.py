@@ -15,26 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dyn.backends.base import Effort, Source
+from dyn.backends.call_frames import FRAMES, CallFrame
 from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, KernelMaker
 from dyn.backends.device_staging import state_words
 from dyn.backends.externals import Externals
 from dyn.backends.families import host_backend
-from dyn.backends.host_programs import (
-    FRAMES,
-    RUN,
-    CallFrame,
-    Interface,
-    ask_python,
-    check_captured,
-    device_table,
-    failure_of,
-    recorder_begin,
-    shared_device_table,
-)
+from dyn.backends.host_programs import RUN, Interface, check_captured, failure_of
 from dyn.backends.library import take_error
 from dyn.backends.loaded_programs import register
 from dyn.backends.loading import loading
 from dyn.backends.programs import build_own
+from dyn.backends.runtime_tables import ask_python, device_table, recorder_begin, shared_device_table
 from dyn.errors import DeviceError
 from dyn.fork_safety import lock
 from dyn.ir.external import ExternalTarget

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dyn.backends.call_frames import FRAMES, CallFrame
 from dyn.backends.device_events import DEVICE_EVENTS
-from dyn.backends.host_programs import FRAMES, CallFrame, host_table
 from dyn.backends.library import LIBRARY, call_staged, keep_error, tensors_of
+from dyn.backends.runtime_tables import host_table
 from dyn.lower.abi import DeviceState, TensorOffsets
 from dyn.runtime.device_memory import copy_to_device
 from dyn.runtime.driver import Context

@@ -14,11 +14,11 @@ from functools import lru_cache
 from dyn.backends.base import Effort, Source
 from dyn.backends.device_events import DEVICE_EVENTS
 from dyn.backends.families import host_backend
-from dyn.backends.host_programs import record_calls
 from dyn.backends.loaded_programs import Known, forget, remember, remembered
 from dyn.backends.loading import loading
 from dyn.backends.programs import build_own
 from dyn.backends.runtime import NativeFunctions
+from dyn.backends.runtime_tables import record_calls
 from dyn.errors import DynError
 from dyn.fork_safety import lock
 from dyn.runtime.recorder import NEXT_FRAME, SYMBOLS, Chunk, Thread

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from dyn import config, dtypes
+from dyn.backends import runtime_tables
+from dyn.backends.call_frames import CallFrame
 from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.reference import run_reference
 from dyn.backends.x86 import X86Backend, host_target
@@ -333,9 +335,7 @@ def test_a_call_within_a_call() -> None:
 
         done = False
 
-    import dyn.backends.host_programs as runtime
-
-    plain = runtime.CallFrame.allocate
+    plain = CallFrame.allocate
 
     def allocate(frame: Any, index: int) -> int:
         if not Once.done:
@@ -344,16 +344,14 @@ def test_a_call_within_a_call() -> None:
         return plain(frame, index)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtime.CallFrame, "allocate", allocate)
+        patch.setattr(CallFrame, "allocate", allocate)
         (outer,) = program([np.arange(3, dtype="f4")])
     assert outer.tolist() == [1, 2, 3]
     assert frame_of_the_first[0].tolist() == [1, 2, 3, 4, 5]
 
 
 def test_the_table_is_made_once() -> None:
-    import dyn.backends.host_programs as runtime
-
-    fresh = runtime._Runtime()
+    fresh = runtime_tables._Runtime()
     assert len(set(in_threads(lambda _: fresh.address(), range(32)))) == 1
 
 

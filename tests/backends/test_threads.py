@@ -279,7 +279,7 @@ def test_no_memory_for_workers_is_no_error() -> None:
     """Where the system has no room for a worker's stack, the caller does the work."""
     script = f"""
 {_LIMITED}
-from dyn.backends.host_programs import _RUNTIME
+from dyn.backends.runtime_tables import _RUNTIME
 big = np.zeros((700, 96), 'f4')
 with dyn.config.override(num_threads=64):
     _RUNTIME.address(64)

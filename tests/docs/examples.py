@@ -27,6 +27,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "adding_a_pass.md": (),
     "adding_a_backend.md": (),
     "how_it_works.md": (),
+    "runtime.md": (),
     "performance_guide.md": (),
 }
 

@@ -17,7 +17,7 @@ def test_workers_leave_the_cpu_that_a_publisher_comes_to() -> None:
     script = f"""
     import ctypes
     from pathlib import Path
-    from dyn.backends.host_programs import _RUNTIME
+    from dyn.backends.runtime_tables import _RUNTIME
 
     os.sched_setaffinity(0, {{{one}, {other}}})
     task = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dyn.backends.host_programs import _RUNTIME
 from dyn.backends.runtime import native_runtime, thread_count, usable_cpus
+from dyn.backends.runtime_tables import _RUNTIME
 from tests.runtime.pool_tasks import tasks
 from tests.threads import in_threads
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from dyn import config
-from dyn.backends import host_programs
+from dyn.backends.call_frames import CallFrame
 from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.x86 import X86Backend, host_target
 from dyn.compilation_record import CompilationRecord
@@ -67,7 +67,7 @@ def run_program(program: Program) -> None:
     loaded = compile_program(optimized, (), _BACKEND, record)
     guards = _Guards()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host_programs.CallFrame, "allocate", guards.hook())
+        patch.setattr(CallFrame, "allocate", guards.hook())
         _compare(program, optimized, loaded, guards)
 
 

@@ -10,16 +10,7 @@ Where a launch measures a dim the same is done again for what depends on it: che
 ::
 
     Tensor  = { ptr data, i32 dtype, i32 rank, ptr dims, ptr strides }
-    Runtime = { ptr state, alloc, free, alloc_output, launch, parallel_for, library, fail, i64 threads,
-                ptr call, begin, end, want, fetch, stage }
-
-    alloc(rt, bytes) -> ptr        free(rt, block, bytes)      alloc_output(rt, number, tensor) -> ptr
-    launch(rt, kernel, grid, dims, buffers, scratch_bytes, cost, dispatch) -> 0, or 1 without memory for scratch
-    parallel_for(rt, fn, ctx, n, grain) -> 0                   fail(rt, site, count, values)
-    library(rt, entry, tensors, values, dispatch)              call(rt, function, context, in, out, dispatch)
-    begin(rt, ctx, values, count) -> rt                        end(rt, status)
-    want(rt, slot)
-    fetch(rt, into, from, bytes) -> 0                          stage(rt, function, context, tensors, inputs, outputs)
+    Runtime = { ptr state, the functions and the number of threads of ``dyn.lower.abi.RUNTIME_TABLE`` }
 
 ``dtype`` of an input is not 0 where the output that may take its memory (``HostProgram.reuses``) shall take it: then
 ``alloc_output`` is not called for that output, unless the sizes are such that a region would fail if it ran.
