@@ -75,7 +75,7 @@ test:
 # Every warning is an error, and every reference leads somewhere. Notebooks run, unless a cache has their results.
 docs:
 	$(SETUP) docs
-	$(BIN)/sphinx-build -q -W --keep-going -n -b html docs docs/_build/html $(ARGS)
+	TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/sphinx-build -q -W --keep-going -n -b html docs docs/_build/html $(ARGS)
 	@echo 'open docs/_build/html/index.html'
 
 wheel:

@@ -51,7 +51,10 @@ add_module_names = False
 nitpick_ignore_regex = [
     ("py:class", r"(collections\.abc|numpy|optree|os)\..*"),
     ("py:class", r"dyn\.(?!errors\.)([a-z_]+\.)+_?[A-Z]\w*"),
-    ("py:class", r"CompilationRecord|Program|Version|Optimized|Explanation|Dtype|Declarations"),
+    (
+        "py:class",
+        r"ArrayLike|Axis|DTypeLike|Shape|Size|CompilationRecord|Program|Version|Optimized|Explanation|Dtype|Declarations",
+    ),
 ]
 
 # ---- looks -----------------------------------------------------------------------------------------------------------

@@ -79,6 +79,7 @@ from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.stages import Compiled, Lowered, Traced, install_dialects
 from dyn.trace.context import install_namespace
 from dyn.trace.lift import install_view
+from dyn.trace.methods import document_methods
 
 if TYPE_CHECKING:
     from dyn import checkpoint_policies, debug, lax, nn, random, tree
@@ -110,6 +111,7 @@ def _as_stablehlo(stage: Any) -> str:
 
 install_dialects({"stablehlo": _as_stablehlo})
 install_namespace(NAMESPACE)
+document_methods(NAMESPACE)
 install_view(view, describe)
 
 __version__ = "0.1.0.dev0"

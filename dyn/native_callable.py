@@ -28,7 +28,11 @@ class NativeCallable:
 
     @classmethod
     def single(cls) -> type[Self]:
-        """A class for one function."""
+        """Class for one function, whose ``__call__`` is its own.
+
+        Returns:
+            A subclass without anything of its own.
+        """
         made: Any = type(cls.__name__, (cls,), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
         return made
 

@@ -61,7 +61,7 @@ JOBS = {
     ),
     "docs": Job(
         "what builds the documentation and what its notebooks run (three minutes, once)",
-        ("docs", "test", "demo", "notebook", "cuda", "jax", "torch", "transformers"),
+        ("docs", "test", "demo", "notebook", "cuda", "jax", "torch", "transformers", "tensorflow"),
         (
             Tool("g++", "g++", "PyTorch's Inductor in a notebook"),
             Tool("dot", "graphviz", "diagrams"),

@@ -26,7 +26,26 @@ MODULES = {
     "dyn.checkpoint_policies": "What a checkpoint keeps",
     "dyn.interop.jax": "JAX",
     "dyn.interop.torch": "PyTorch",
+    "dyn.interop.tf": "TensorFlow",
+    "dyn.interop.keras": "Keras 3",
     "dyn.interop.stablehlo": "StableHLO",
+    "dyn.hosts": "Libraries of arrays: adapters of NumPy, PyTorch, JAX and DLPack",
+}
+#: Classes that no module exports, and whose objects calls give and traced functions get, with members that are inside.
+GIVEN = {
+    "dyn.trace.tracer.Tracer": ("dims", "element_type", "weak", "value_in", "renewed"),
+    "dyn.trace.dims.SymbolicDim": ("dim", "trace", "known", "known_here", "value"),
+    "dyn.numpy._at.At": (),
+    "dyn.numpy._at.AtIndex": (),
+    "dyn.profiling.session.Profile": (),
+    "dyn.profiling.averages.Averages": (),
+    "dyn.profiling.averages.Average": (),
+    "dyn.profiling.events.Events": (),
+    "dyn.profiling.events.CallEvent": (),
+    "dyn.profiling.events.LaunchEvent": (),
+    "dyn.profiling.events.KernelInfo": (),
+    "dyn.profiling.events.PieceEvent": (),
+    "dyn.profiling.events.CompileStage": (),
 }
 #: Exported names that have pages of their own.
 ELSEWHERE = frozenset(
@@ -38,7 +57,7 @@ FEW = 30
 
 def write_pages(folder: Path) -> None:
     """Write ``folder``: an index, a page a module, and pages of groups."""
-    pages = {"index.md": _index()}
+    pages = {"index.md": _index(), "given.rst": _given()}
     for name, about in MODULES.items():
         pages |= _pages(name, about)
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,7 +77,22 @@ def _index() -> str:
         "*After this page you know which names there are, and where each is explained.*",
         "",
     ]
-    lines += ["```{toctree}", ":maxdepth: 2", "", *[_file(name) for name in MODULES], "/errors", "```", ""]
+    lines += ["```{toctree}", ":maxdepth: 2", "", *[_file(name) for name in MODULES], "given", "/errors", "```", ""]
+    return "\n".join(lines)
+
+
+def _given() -> str:
+    """The page of classes whose objects users are given."""
+    lines = ["Objects that calls and traces give", "==================================", ""]
+    lines += [
+        "Nobody makes these: ``x.at`` and :func:`dyn.profile` give them, and a function that is traced is called",
+        "",
+    ]
+    lines[-2] += " with them."
+    for path, inside in GIVEN.items():
+        lines += [f".. autoclass:: {path}()", "   :members:"]
+        lines += [f"   :exclude-members: {', '.join(inside)}"] if inside else []
+        lines += [""]
     return "\n".join(lines)
 
 

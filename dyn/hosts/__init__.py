@@ -24,14 +24,29 @@ def keeps_order(host: Host) -> bool:
 
 
 def fast_path() -> str | None:
-    """The reason why calls cannot go through the native entry in this process, or None where they can."""
+    """Reason why calls cannot go through the native entry in this process.
+
+    Returns:
+        A sentence, or None where they can.
+    """
     from dyn.hosts import cpython  # `import dyn` does without
 
     return cpython.fast_path()
 
 
 def host_of(value: object) -> Host | None:
-    """The host of an array, or None for what is no array: numbers, strings, containers, classes."""
+    """Host of an array.
+
+    Args:
+        value: any object.
+
+    Returns:
+        Its library's host; None for what is no array: numbers, strings, containers, classes.
+
+    Example:
+        >>> dyn.hosts.host_of(np.ones(3)).name
+        'numpy'
+    """
     return _host_of_type(type(value))
 
 

@@ -12,25 +12,52 @@ NumpyArray = np.ndarray[Any, Any]
 
 
 class Host(Protocol):
-    """A host: one kind of array, with conversions to NumPy's arrays, and of results to it."""
+    """Adapter for one library's arrays: they are converted to NumPy's arrays, and results to them.
+
+    Attributes:
+        name: name of the library in messages.
+    """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the library in messages."""
+        ...
 
     def view(self, value: Any) -> NumpyArray:
-        """The elements as a NumPy array, without a copy where that is possible; the view keeps ``value`` alive.
+        """Elements as a NumPy array, without a copy where that is possible.
 
-        Raises UnsupportedOpError for what has no place in a compiled program: another device, a gradient, a trace.
+        Args:
+            value: array of this library.
+
+        Returns:
+            A view that keeps ``value`` alive, or a copy.
+
+        Raises:
+            UnsupportedOpError: for what has no place in a compiled program: another device, a gradient, a trace.
         """
         ...
 
     def borrow(self, value: Any) -> NumpyArray | DeviceArray:
-        """:meth:`view` for no longer than a call lasts: the library may free or move the memory afterwards.
+        """Elements for no longer than a call lasts: the library may free or move the memory afterwards.
 
-        An array on a GPU is taken where it lies, on the library's current stream.
+        Args:
+            value: array of this library.
+
+        Returns:
+            As :meth:`view`; an array on a GPU is taken where it lies, on the library's current stream.
+
+        Raises:
+            UnsupportedOpError: as :meth:`view`.
         """
         ...
 
     def wrap(self, array: NumpyArray | DeviceArray) -> Any:
-        """A fresh result, which nobody else holds, as an array of this kind; without a copy where that is possible."""
+        """Result of a call as an array of this kind, without a copy where that is possible.
+
+        Args:
+            array: a fresh result, which nobody else holds.
+
+        Returns:
+            An array of this library.
+        """
         ...

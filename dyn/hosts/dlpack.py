@@ -71,7 +71,18 @@ def import_dlpack(value: Any) -> NumpyArray:
 
 
 def export_dlpack(array: NumpyArray, **options: Any) -> Any:
-    """A capsule for the memory of an array; ``options`` are those of ``__dlpack__``."""
+    """DLPack capsule for the memory of an array, also of dtypes for which NumPy has no code.
+
+    Args:
+        array: array of any dtype.
+        **options: those of ``__dlpack__`` in the array API standard.
+
+    Returns:
+        A capsule.
+
+    Raises:
+        BufferError: if the options ask for what NumPy does not give.
+    """
     own = dtypes.dtype(array.dtype)
     if own not in _BY_CODE.values():
         return array.__dlpack__(**options)

@@ -39,5 +39,12 @@ class NumpyHost:
 
 
 def is_plain(value: object) -> bool:
-    """Whether a value is an array that compiled code reads as it is, and of no subclass."""
+    """Tell whether a value is a NumPy array that compiled code reads as it is.
+
+    Args:
+        value: any object.
+
+    Returns:
+        True for an aligned, row-major array in the machine's byte order, of no subclass.
+    """
     return type(value) is np.ndarray and value.flags.c_contiguous and value.flags.aligned and value.dtype.isnative

@@ -24,7 +24,9 @@ class Average:
         variant: words of the variant, and the condition under which it is chosen.
         space: sizes of the iteration space; None where launches of all sizes are taken together.
         count: launches; for the host program, calls.
-        total_ns, least_ns, most_ns: time in all, and of the shortest and the longest launch.
+        total_ns: time in all.
+        least_ns: time of the shortest launch.
+        most_ns: time of the longest launch.
         share: part of the time of all calls.
         threads: threads that took part, on average.
         wait_ns: time between the end of the first and of the last thread of a launch.
@@ -47,6 +49,7 @@ class Average:
 
     @property
     def mean_ns(self) -> float:
+        """Time of a launch on average."""
         return self.total_ns / self.count
 
     @property
@@ -67,7 +70,12 @@ _WIDEST = 56
 
 
 class Averages(Sequence[Average]):
-    """Rows of a profile, those that took most time first."""
+    """Rows of a profile, those that took most time first: a sequence of :class:`Average`.
+
+    Args:
+        rows: the averages.
+        events: what they are averages of.
+    """
 
     def __init__(self, rows: Sequence[Average], events: Events) -> None:
         self._rows = tuple(rows)
@@ -83,13 +91,16 @@ class Averages(Sequence[Average]):
         return iter(self._rows)
 
     def table(self, sort_by: str = "total", row_limit: int = 100) -> str:
-        """The rows as text.
+        """Text of the rows.
 
         Args:
             sort_by: ``"total"``, ``"mean"``, ``"count"``, ``"wait"``, ``"bytes"`` or ``"gbps"``, the largest first;
                 as well as PyTorch's ``"cpu_time_total"``, ``"self_cpu_time_total"``, ``"cpu_time"`` and
                 ``"self_cpu_time"``.
             row_limit: number of rows that are shown; -1 for all.
+
+        Returns:
+            The table, and lines of what it leaves out.
 
         Raises:
             ValueError: where a profile cannot be sorted by that.

@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class PieceEvent:
-    """A part of a launch that one thread ran: GRID iterations ``begin`` to ``end``, the latter left out."""
+    """Part of a launch that one thread ran.
+
+    Attributes:
+        thread: system's number of the thread.
+        begin: first GRID iteration.
+        end: the iteration after the last.
+        start_ns: when it began.
+        end_ns: when it ended.
+    """
 
     thread: int
     begin: int
@@ -22,10 +30,14 @@ class PieceEvent:
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """A kernel or a call that is launched, as ``explain()`` names it.
+    """Kernel or call that is launched, as ``explain()`` names it.
 
-    ``title`` is the kernel's line there; ``group`` its kind of group (``"stitch"``); ``variant`` the words of the
-    version that was chosen, and ``when`` the condition under which it is. ``lines`` are the user's lines.
+    Attributes:
+        title: kernel's line in ``explain()``.
+        group: kind of group: ``"loop"``, ``"stitch"``, …
+        variant: words of the variant that was chosen.
+        when: condition on the sizes under which it is.
+        lines: user's lines that it computes.
     """
 
     title: str
@@ -37,7 +49,7 @@ class KernelInfo:
 
 @dataclass(frozen=True, slots=True)
 class LaunchEvent:
-    """A kernel that was launched, or a library or an outside function that was called.
+    """Launch of a kernel, or call of a library or an outside function.
 
     Attributes:
         function: name of the compiled function.
@@ -48,6 +60,8 @@ class LaunchEvent:
         dims: value of each dim of the program, by name.
         grid: GRID iterations, which threads share; None of what is no kernel.
         nbytes: bytes of memory that the kernel has to read and write, None where there is no formula for it.
+        start_ns: when it began.
+        end_ns: when it ended.
         pieces: parts that threads ran.
     """
 
@@ -65,6 +79,7 @@ class LaunchEvent:
 
     @property
     def duration_ns(self) -> int:
+        """Time from beginning to end."""
         return self.end_ns - self.start_ns
 
     @property
@@ -88,10 +103,17 @@ class LaunchEvent:
 
 @dataclass(frozen=True, slots=True)
 class CallEvent:
-    """A call of a compiled function: its host program, from the checks of the sizes to the end of the last launch.
+    """Call of a compiled function: its host program, from the checks of the sizes to the end of the last launch.
 
-    ``failed`` says that it ended with an error. ``launched_ns`` is the time in its launches, and the rest is the host
-    program's own: shape arithmetic, memory, choices.
+    Attributes:
+        function: name of the compiled function.
+        number: number of the call.
+        thread: system's number of the thread that called.
+        dims: value of each dim of the program, by name.
+        failed: True where it ended with an error.
+        start_ns: when it began.
+        end_ns: when it ended.
+        launched_ns: time in its launches.
     """
 
     function: str
@@ -105,16 +127,26 @@ class CallEvent:
 
     @property
     def duration_ns(self) -> int:
+        """Time from beginning to end."""
         return self.end_ns - self.start_ns
 
     @property
     def host_ns(self) -> int:
+        """Time of the host program itself, in shape arithmetic, memory and choices."""
         return self.duration_ns - self.launched_ns
 
 
 @dataclass(frozen=True, slots=True)
 class CompileStage:
-    """A stage of the compilation of a function: ``"trace"``, ``"stitch"``, ``"compile"``, …"""
+    """Stage of the compilation of a function.
+
+    Attributes:
+        function: name of the compiled function.
+        stage: ``"trace"``, ``"stitch"``, ``"compile"``, …
+        thread: system's number of the thread that compiled.
+        start_ns: when it began.
+        end_ns: when it ended.
+    """
 
     function: str
     stage: str
@@ -124,12 +156,21 @@ class CompileStage:
 
     @property
     def duration_ns(self) -> int:
+        """Time from beginning to end."""
         return self.end_ns - self.start_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """All that a profile has seen, by time. ``threads`` are names of threads; ``dropped`` counts what did not fit."""
+    """All that a profile has seen, by time.
+
+    Attributes:
+        calls: calls of compiled functions.
+        launches: launches of kernels.
+        compiles: stages of compilations.
+        threads: names of threads, by the system's numbers.
+        dropped: number of records that did not fit.
+    """
 
     calls: tuple[CallEvent, ...] = ()
     launches: tuple[LaunchEvent, ...] = ()

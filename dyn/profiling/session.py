@@ -18,9 +18,12 @@ _LIMIT = 1 << 30
 
 
 class Profile:
-    """Record of the calls, launches and compilations of a block; see :func:`profile`.
+    """Record of the calls, launches and compilations of a block; see :func:`dyn.profile`.
 
     ``print`` gives a table, and Jupyter shows one. A profile can be used once.
+
+    Args:
+        memory_limit: bytes that records may take; what comes after is counted, and dropped.
     """
 
     def __init__(self, memory_limit: int = _LIMIT) -> None:
@@ -79,6 +82,9 @@ class Profile:
 
         Names and formulas are made now: a program whose code was found on disk is lowered for it.
 
+        Returns:
+            The events, with the names of threads and the number of records that did not fit.
+
         Raises:
             DynError: while the profile is running, or before it has.
         """
@@ -105,7 +111,14 @@ class Profile:
         return average(self.events(), group_by_input_shape=group_by_input_shape)
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open; compressed for a name in ``.gz``."""
+        """Write a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open.
+
+        Args:
+            path: file to write; one whose name ends in ``.gz`` is compressed.
+
+        Raises:
+            DynError: while the profile is running, or before it has.
+        """
         export(self.events(), path)
 
     def __str__(self) -> str:

@@ -47,7 +47,23 @@ class SymbolicDim:
     """A size that is not known while tracing, such as ``x.shape[0]``.
 
     It adds, subtracts and multiplies with sizes, divides with ``//`` and ``%``, and compares. In arithmetic with
-    arrays and floats it is a weakly typed scalar.
+    arrays and floats it is a weakly typed scalar. Nobody makes one: they come from shapes.
+
+    A comparison is proved, or answered by the call that is traced, with a guard; ``int(n)``, ``range(n)`` and
+    ``hash(n)``, which need one number, are an UndecidedDimError.
+
+    Args:
+        trace: trace that it belongs to.
+        dim: expression that it stands for.
+
+    Attributes:
+        trace: trace that it belongs to.
+        dim: expression that it stands for.
+
+    Example:
+        >>> show = dyn.jit(lambda x: print(2 * x.shape[0] + 1, x.shape[0] // 2, x.shape[0] >= 0))
+        >>> show(np.ones(3, "f4"))
+        2*x_0 + 1 floordiv(x_0, 2) True
     """
 
     __slots__ = ("dim", "trace")
@@ -73,7 +89,14 @@ class SymbolicDim:
         return wrap_dim(trace, compute(dim, own) if swap else compute(own, dim))
 
     def known_here(self) -> Dim:
-        """The dim, for the trace that is current; LeakedTracerError where its own is over."""
+        """Expression of the dim, for the trace that is current.
+
+        Returns:
+            An integer, or an expression of symbols.
+
+        Raises:
+            LeakedTracerError: if its own trace is over.
+        """
         self.trace.check_alive(lambda: f"the dimension {self!r}")
         current = current_trace()
         if current is not None and current.outer is not None and self.trace.encloses(current):
@@ -105,7 +128,11 @@ class SymbolicDim:
         return fn(other, self.value()) if swap else fn(self.value(), other)
 
     def value(self) -> Any:
-        """This size as a weakly typed integer scalar of the program."""
+        """Weakly typed integer scalar that is this size when the program runs.
+
+        Returns:
+            A tracer of an array without axes.
+        """
         return self.trace.here.dim_value(self.known_here())
 
     def __add__(self, other: object) -> Any:
@@ -235,10 +262,21 @@ class SymbolicDim:
     # Only where the facts leave one value ---------------------------------------------------------------------
 
     def known(self, what: str, remedy: str, *, whoever: bool = False) -> int:
-        """The size where the facts leave only one; else UndecidedDimError, which names ``what`` needs it.
+        """The size, where the facts leave only one.
 
-        Where it is a function of NumPy or its kin that asks, or an expression such as ``[0] * n``, that is named, with
-        what to use in its place; and with ``whoever`` any other function too.
+        Where it is a function of NumPy or its kin that asks, or an expression such as ``[0] * n``, the error names
+        that, with what to use in its place.
+
+        Args:
+            what: what needs the number, for the error.
+            remedy: what to write in its place, for the error.
+            whoever: True to name any other function that asks, too.
+
+        Returns:
+            The number.
+
+        Raises:
+            UndecidedDimError: if the facts leave more than one.
         """
         value = self.trace.here.only_value(self.known_here())
         if value is not None:

@@ -21,12 +21,25 @@ from dyn.trace.methods import has_methods
 
 @has_methods
 class Tracer:
-    """An array that is not there yet. It has NumPy's attributes, operators and methods, and dyn's symbolic dims.
+    """Array of a function that is being traced: its elements are not there yet.
+
+    It has NumPy's attributes, operators and methods, and dyn's symbolic dims. Functions that are traced are called with
+    tracers in the place of arrays; nobody makes one.
 
     Operators, methods, ``np.*`` functions and ufuncs all go to the installed NumPy namespace.
 
     ``x[i] = v`` and ``x += v`` change the array, as in NumPy: whoever holds the same object (``y = x``) sees it. What
     was made of it before does not: not a slice, which NumPy makes a view, nor the caller's argument that it came from.
+
+    Args:
+        trace: trace that it belongs to.
+        value: what it is in the program.
+        loc: user's line that made it; None: that of the operation.
+
+    Example:
+        >>> show = dyn.jit(lambda x: print(x, x.shape, x.sum()))
+        >>> show(np.ones((2, 3), "f4"))
+        Tracer<f32[x_0, x_1]> (x_0, x_1) Tracer<f32[]>
     """
 
     __slots__ = ("_loc", "_trace", "_value")
@@ -64,15 +77,17 @@ class Tracer:
 
     @property
     def element_type(self) -> DType:
+        """dyn's dtype of the elements, where :attr:`dtype` is NumPy's."""
         return self._value.dtype
 
     @property
     def weak(self) -> bool:
-        """Whether it came from Python scalars alone, and so takes the dtype of what it meets."""
+        """True of what was computed of Python numbers alone, and so takes the dtype of what it meets."""
         return self._value.type.weak
 
     @property
     def ndim(self) -> int:
+        """Number of axes."""
         self._looked_at()
         return len(self._value.shape)
 
@@ -96,6 +111,7 @@ class Tracer:
 
     @property
     def T(self) -> Any:
+        """The axes the other way round."""
         return self._trace.namespace.transpose(self)
 
     @property
@@ -105,7 +121,7 @@ class Tracer:
 
     @property
     def device(self) -> str:
-        """Device of the elements, when the program runs: ``"cpu"``."""
+        """Device of the elements when the program runs, ``"cpu"``."""
         return "cpu"
 
     @property
@@ -114,7 +130,18 @@ class Tracer:
         return self._trace.namespace.at(self)
 
     def to_device(self, device: str, /, *, stream: object = None) -> Any:
-        """An array with these elements: this version has arrays on the CPU only."""
+        """Array on a device; in a trace there is one device, that of the program.
+
+        Args:
+            device: ``"cpu"``.
+            stream: taken for the standard's sake.
+
+        Returns:
+            An array with these elements.
+
+        Raises:
+            ArgumentError: for another device.
+        """
         self._trace.namespace.check_device("to_device", device)
         return self.renewed()
 
@@ -122,7 +149,18 @@ class Tracer:
         return f"Tracer<{self._value.type}>"
 
     def value_in(self, trace: Trace) -> Value:
-        """The IR value, for use in ``trace``; an error when the tracer outlived its trace."""
+        """IR value of the array, for use in a trace.
+
+        Args:
+            trace: trace in which it is used: its own, or one inside it.
+
+        Returns:
+            The value.
+
+        Raises:
+            LeakedTracerError: if its own trace is over, or ``trace`` is not inside it.
+            TraceError: if ``trace`` is of a function that must not read what is around it.
+        """
         if self._trace is trace and trace.alive:
             return self._value
         notes = self._origin()
@@ -190,9 +228,19 @@ class Tracer:
         self._concrete("pickling", "return the array from the function and pickle the result.")
 
     def item(self) -> NoReturn:
+        """Not there while a function is traced.
+
+        Raises:
+            TraceError: always: there are no elements yet.
+        """
         self._concrete("item()", "keep it an array, or return it from the function and call item() outside.")
 
     def tolist(self) -> NoReturn:
+        """Not there while a function is traced.
+
+        Raises:
+            TraceError: always: there are no elements yet.
+        """
         self._concrete("tolist()", "return it from the function and call tolist() outside.")
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -251,7 +299,11 @@ class Tracer:
         return self.renewed()
 
     def renewed(self) -> Tracer:
-        """An array of its own, of the current trace, with these elements: changes to it are not seen in this one."""
+        """Array of its own, of the current trace, with these elements.
+
+        Returns:
+            A tracer; changes to it are not seen in this one.
+        """
         trace = active_trace(self) or self._trace
         return Tracer(trace, self.value_in(trace), self._loc)
 

@@ -37,16 +37,21 @@ class PublicName:
 
     path: str
     value: Any
+    #: Where the first parameter of a member is the object itself, or the class.
+    is_bound: bool = False
 
     @property
     def doc(self) -> str:
         return inspect.getdoc(self.value) or ""
 
 
-def public_names(module: ModuleType) -> Iterator[PublicName]:
-    """The functions and classes that a module exports and their public members, each object once."""
+def public_names(module: ModuleType, names: Iterable[str] | None = None) -> Iterator[PublicName]:
+    """The functions and classes that a module exports and their public members, each object once.
+
+    ``names`` are others than those that it exports.
+    """
     seen: set[int] = set()
-    for name in module.__all__:
+    for name in module.__all__ if names is None else names:
         value = getattr(module, name)
         if isinstance(value, ModuleType) or not callable(value) or not _is_ours(value) or id(value) in seen:
             continue
@@ -66,13 +71,17 @@ def _dtype_class() -> type:
 
 
 def _members(path: str, cls: type) -> Iterator[PublicName]:
-    for name, member in vars(cls).items():
-        if name.startswith("_") or isinstance(member, type):
+    """The public methods and properties of a class, those of its own bases too."""
+    for name in dir(cls):
+        home = next((c for c in cls.__mro__ if name in vars(c)), object)
+        if name.startswith("_") or not home.__module__.startswith("dyn"):
             continue
+        member = vars(home)[name]
+        is_bound = not isinstance(member, staticmethod)
         if isinstance(member, staticmethod | classmethod):
             member = member.__func__
         if inspect.isfunction(member) or isinstance(member, property) or hasattr(member, "__wrapped__"):
-            yield PublicName(f"{path}.{name}", member)
+            yield PublicName(f"{path}.{name}", member, is_bound)
 
 
 def sections_of(doc: str) -> dict[str, list[str]]:
@@ -94,12 +103,11 @@ def sections_of(doc: str) -> dict[str, list[str]]:
     return found
 
 
-def parameters_of(value: Callable[..., Any]) -> list[str]:
+def parameters_of(value: Callable[..., Any], is_bound: bool = False) -> list[str]:
     """The names of a callable's parameters, as ``Args:`` writes them."""
     stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-    given = [p for p in inspect.signature(value).parameters.values() if not p.name.startswith("_")]
-    own = ("self", "cls") if "." in getattr(value, "__qualname__", "") else ("self",)
-    return [stars.get(p.kind, "") + p.name for p in given if p.name not in own]
+    given = list(inspect.signature(value).parameters.values())[int(is_bound) :]
+    return [stars.get(p.kind, "") + p.name for p in given if not p.name.startswith("_")]
 
 
 def faults(name: PublicName) -> list[str]:
@@ -119,7 +127,7 @@ def faults(name: PublicName) -> list[str]:
         return found
     if inspect.isclass(value):
         return found + _faults_of_class(value, sections)
-    parameters = parameters_of(value)
+    parameters = parameters_of(value, name.is_bound)
     if parameters != sections.get("Args", []):
         found.append(f"Args has {sections.get('Args', [])}, the signature {parameters}")
     returns = inspect.signature(value).return_annotation

@@ -30,8 +30,46 @@ F = TypeVar("F", bound=Callable[..., Any])
 _MODES = (None, "promise_in_bounds", "clip", "drop", "fill")
 
 
+def _updating(how: str, becomes: str, of_four: str) -> Any:
+    """A method of :class:`AtIndex` that combines the elements at the index with values."""
+
+    def method(
+        self: AtIndex, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
+        mode: str | None = None, wrap_negative_indices: bool = True,
+    ) -> Array:  # fmt: skip
+        return self._update(how, values, _options(mode, wrap_negative_indices, unique_indices))
+
+    method.__name__, method.__qualname__ = how, f"AtIndex.{how}"
+    method.__doc__ = f"""``x`` with ``{becomes}``.
+
+        Args:
+            values: array or number that broadcasts with ``x[index]``.
+            indices_are_sorted: JAX's promise, from which nothing is gained here.
+            unique_indices: JAX's promise that no place is named twice, from which nothing is gained here.
+            mode: what becomes of an update whose index is out of range: ``"clip"`` moves it to the nearest place, any
+                other leaves it out.
+            wrap_negative_indices: True where negative indices count from the end; False where they are out of range.
+
+        Returns:
+            A new array of the shape of ``x``.
+
+        Raises:
+            ShapeError: if a number in the index is out of range, and there is no ``mode``; if the values do not fit.
+            UnsupportedOpError: if there is no such mode.
+
+        Example:
+            >>> dnp.array([8, 4, 2]).at[1:].{how}(4).tolist()
+            {of_four}
+        """
+    return method
+
+
 class At:
-    """``x.at``: index it to say which elements are meant. See ``jax.numpy.ndarray.at``."""
+    """``x.at``: index it to say which elements are meant, ``x.at[index].set(values)``. See ``jax.numpy.ndarray.at``.
+
+    Args:
+        array: array ``x``.
+    """
 
     __slots__ = ("_array",)
 
@@ -49,8 +87,15 @@ class AtIndex:
     """``x.at[index]``: each method gives a new array, of the dtype of ``x`` unless it says something else.
 
     Values broadcast to the shape of ``x[index]``. Where an index names a place several times, all of its updates are
-    taken, in their order: of values that are set the last one stays. ``indices_are_sorted`` promises what nothing
-    gains from here; ``unique_indices`` that no place is named twice, which gives ``apply`` a derivative.
+    taken, in their order: of values that are set the last one stays.
+
+    Args:
+        array: array ``x``.
+        index: what ``x[index]`` takes, or a mask of the leading axes.
+
+    Example:
+        >>> dnp.zeros(4).at[1:3].add(2).tolist()
+        [0.0, 2.0, 2.0, 0.0]
     """
 
     __slots__ = ("_array", "_index")
@@ -65,79 +110,70 @@ class AtIndex:
         self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: str | None = None,
         fill_value: ArrayLike | None = None, wrap_negative_indices: bool = True,
     ) -> Array:  # fmt: skip
-        """``x[index]``. ``fill_value`` is for "fill": without it NaN, the least signed, the greatest unsigned, True."""
+        """Elements at the index: ``x[index]``.
+
+        Args:
+            indices_are_sorted: JAX's promise, from which nothing is gained here.
+            unique_indices: JAX's promise that no place is named twice, from which nothing is gained here.
+            mode: what an index array gives that is out of range: with ``"drop"`` and ``"fill"`` the ``fill_value``,
+                with any other the nearest element.
+            fill_value: what is given there; None: NaN, the least signed, the greatest unsigned integer, True.
+            wrap_negative_indices: True where negative indices count from the end; False where they are out of range.
+
+        Returns:
+            An array of the dtype of ``x``.
+
+        Raises:
+            ShapeError: if a number in the index is out of range, and there is no ``mode``.
+            UnsupportedOpError: if there is no such mode.
+
+        Example:
+            >>> dnp.arange(3).at[np.array([0, 7])].get(mode="fill", fill_value=-1).tolist()
+            [0, -1]
+        """
         options = _options(mode, wrap_negative_indices, unique_indices)
         if found_trace(self._array, *items_of(self._index)) is None:
             index = portable(self._array, self._index, options)
             return _get(self._array, index, options, fill_value)
         return taken(self._array, self._index, options, fill_value)
 
-    def set(
-        self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
-        mode: str | None = None, wrap_negative_indices: bool = True,
-    ) -> Array:  # fmt: skip
-        """``x`` with ``x[index] = values``."""
-        return self._update("set", values, _options(mode, wrap_negative_indices, unique_indices))
-
-    def add(
-        self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
-        mode: str | None = None, wrap_negative_indices: bool = True,
-    ) -> Array:  # fmt: skip
-        """``x`` with ``x[index] += values``."""
-        return self._update("add", values, _options(mode, wrap_negative_indices, unique_indices))
-
-    def subtract(
-        self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
-        mode: str | None = None, wrap_negative_indices: bool = True,
-    ) -> Array:  # fmt: skip
-        """``x`` with ``x[index] -= values``."""
-        return self._update("subtract", values, _options(mode, wrap_negative_indices, unique_indices))
-
-    def multiply(
-        self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
-        mode: str | None = None, wrap_negative_indices: bool = True,
-    ) -> Array:  # fmt: skip
-        """``x`` with ``x[index] *= values``."""
-        return self._update("multiply", values, _options(mode, wrap_negative_indices, unique_indices))
-
-    mul = multiply
-
-    def divide(
-        self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
-        mode: str | None = None, wrap_negative_indices: bool = True,
-    ) -> Array:  # fmt: skip
-        """``x`` with ``x[index] /= values``; of integers the whole array in the default float dtype."""
-        return self._update("divide", values, _options(mode, wrap_negative_indices, unique_indices))
-
-    def power(
-        self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
-        mode: str | None = None, wrap_negative_indices: bool = True,
-    ) -> Array:  # fmt: skip
-        """``x`` with ``x[index] **= values``."""
-        return self._update("power", values, _options(mode, wrap_negative_indices, unique_indices))
-
-    def min(
-        self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
-        mode: str | None = None, wrap_negative_indices: bool = True,
-    ) -> Array:  # fmt: skip
-        """``x`` with ``x[index] = minimum(x[index], values)``."""
-        return self._update("min", values, _options(mode, wrap_negative_indices, unique_indices))
-
-    def max(
-        self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
-        mode: str | None = None, wrap_negative_indices: bool = True,
-    ) -> Array:  # fmt: skip
-        """``x`` with ``x[index] = maximum(x[index], values)``."""
-        return self._update("max", values, _options(mode, wrap_negative_indices, unique_indices))
+    set = _updating("set", "x[index] = values", "[8, 4, 4]")
+    add = _updating("add", "x[index] += values", "[8, 8, 6]")
+    subtract = _updating("subtract", "x[index] -= values", "[8, 0, -2]")
+    multiply = mul = _updating("multiply", "x[index] *= values", "[8, 16, 8]")
+    #: Of integers the whole array is given in the default float dtype.
+    divide = _updating("divide", "x[index] /= values", "[8.0, 1.0, 0.5]")
+    power = _updating("power", "x[index] **= values", "[8, 256, 16]")
+    min = _updating("min", "x[index] = minimum(x[index], values)", "[8, 4, 2]")
+    max = _updating("max", "x[index] = maximum(x[index], values)", "[8, 4, 4]")
 
     def apply(
         self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False, unique_indices: bool = False,
         mode: str | None = None, wrap_negative_indices: bool = True,
     ) -> Array:  # fmt: skip
-        """``x`` with ``func`` applied to the elements, as often as their places are named.
+        """``x`` with a function applied to the elements, as often as their places are named.
 
-        ``func`` is elementwise and keeps the dtype. Beside index arrays it has no derivative, as in JAX, unless
-        ``unique_indices`` promises that no place is named twice.
+        Beside index arrays it has no derivative, as in JAX, unless ``unique_indices`` promises that no place is named
+        twice.
+
+        Args:
+            func: elementwise function of an array, which keeps its dtype.
+            indices_are_sorted: JAX's promise, from which nothing is gained here.
+            unique_indices: promise that no place is named twice.
+            mode: what becomes of an update whose index is out of range: ``"clip"`` moves it to the nearest place, any
+                other leaves it out.
+            wrap_negative_indices: True where negative indices count from the end; False where they are out of range.
+
+        Returns:
+            A new array of the shape and dtype of ``x``.
+
+        Raises:
+            ShapeError: if a number in the index is out of range, and there is no ``mode``.
+            UnsupportedOpError: if there is no such mode.
+
+        Example:
+            >>> dnp.array([1.0, 4.0, 9.0]).at[1:].apply(dnp.sqrt).tolist()
+            [1.0, 2.0, 3.0]
         """
         return self._update("apply", func, _options(mode, wrap_negative_indices, unique_indices))
 
