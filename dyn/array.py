@@ -538,6 +538,9 @@ class OwnHost:
     def borrow(self, value: Any) -> NumpyArray | DeviceArray:
         return value._data if isinstance(value, Array) else FOREIGN.borrow(value)
 
+    def has_device(self, context: Context) -> bool:
+        return True
+
     def wrap(self, array: NumpyArray | DeviceArray) -> Any:
         return _made(array)
 
@@ -603,10 +606,10 @@ def from_numpy(host: Host, result: Any) -> Any:
 
 
 def from_device(host: Host, result: Any) -> Any:
-    """A tree of fresh arrays on a device as one of another library's; NumPy has no such arrays."""
+    """A tree of fresh arrays on a device as one of another library's; of :class:`Array` where that has none there."""
     leaves, tree = flatten(result)
-    wrap = OWN.wrap if host is NUMPY else host.wrap
-    return unflatten(tree, [wrap(leaf) for leaf in leaves])
+    wraps = {context: (host if host.has_device(context) else OWN).wrap for context in {leaf.context for leaf in leaves}}
+    return unflatten(tree, [wraps[leaf.context](leaf) for leaf in leaves])
 
 
 # ---- devices ---------------------------------------------------------------------------------------------------------
@@ -648,16 +651,16 @@ def captured_on(context: Context | None, array: Any, function: str) -> NumpyArra
     if isinstance(data, DeviceArray):
         if data.context is not context:
             where = "cpu" if context is None else context.name
-            raise mixed(function, data.device, where, "it closes over an array")
+            raise _captured_elsewhere(function, data.device, where)
         data.share()
         return data
     # What never changes is put there once.
     return put(context, data) if context is not None and isinstance(array, Array) else data
 
 
-def mixed(function: str, first: str, second: str, what: str) -> ArgumentError:
-    """The error for arrays on two devices."""
+def _captured_elsewhere(function: str, place: str, wanted: str) -> ArgumentError:
+    """The error for a captured array on another device."""
     return ArgumentError(
-        f"{function}(): {what} on {first}, and runs on {second}.",
-        remedy=f'put it there with dyn.device_put(x, "{second}"), or use jit(device="{first}").',
+        f"{function}() runs on {wanted}, and closes over an array on {place}.",
+        remedy=f'put it there with dyn.device_put(x, "{wanted}"), or use jit(device="{place}").',
     )

@@ -89,7 +89,7 @@ def call_leaves(
     ]
     with MEMORIES.of((name, *[(spec.name, len(spec.axes)) for spec in specs])) as memory:
         traced = trace_function(call, name, specs, abstracts_closures=True, memory=memory)
-    placement = placement_for(values, device, name)
+    placement = placement_for(values, device, name, lambda: [names[n] for n in places])
     version = build(traced, shapes=[array.shape for array in arrays], placement=placement)
     kinds = [host for n, host in zip(places, hosts, strict=True) if host is not None and n not in sizes]
     returned = from_numpy if placement is None else from_device

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dyn.runtime.device_memory import DeviceArray
+from dyn.runtime.driver import Context
 
 NumpyArray = np.ndarray[Any, Any]
 
@@ -49,6 +50,10 @@ class Host(Protocol):
         Raises:
             UnsupportedOpError: as :meth:`view`.
         """
+        ...
+
+    def has_device(self, context: Context) -> bool:
+        """Whether the library, as it is in this process, has arrays on a device."""
         ...
 
     def wrap(self, array: NumpyArray | DeviceArray) -> Any:

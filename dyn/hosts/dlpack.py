@@ -16,6 +16,7 @@ from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.hosts.base import NumpyArray
 from dyn.runtime.device_memory import DeviceArray, borrow, is_on_device
+from dyn.runtime.driver import Context
 from dyn.source import user_loc
 
 #: ``DLDeviceType.kDLCPU``
@@ -122,6 +123,9 @@ class ForeignHost:
         if isinstance(value, DeviceArray):
             return value
         return borrow(value) if hasattr(value, "__dlpack__") and is_on_device(value) else self.view(value)
+
+    def has_device(self, context: Context) -> bool:
+        return False
 
     def wrap(self, array: NumpyArray | DeviceArray) -> Any:
         raise AssertionError("results of foreign arrays are dyn.Array")

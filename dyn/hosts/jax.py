@@ -1,4 +1,4 @@
-"""JAX arrays on the CPU. JAX is never imported here: where there is an array, it has been already."""
+"""JAX arrays. JAX is never imported here: where there is an array, it has been already."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import numpy as np
 from dyn.errors import UnsupportedOpError
 from dyn.hosts.base import NumpyArray
 from dyn.runtime.device_memory import DeviceArray, borrow
+from dyn.runtime.driver import Context
 from dyn.source import user_loc
 
 #: Types of results that are remembered, shape by shape.
 _MOST_SHAPES = 1024
-#: Dtypes that JAX may make narrower.
 #: The platforms of GPUs that dyn has a name for.
 _GPUS = frozenset(("gpu", "cuda", "rocm"))
+#: Dtypes that JAX may make narrower.
 _WIDE = frozenset(("int64", "uint64", "float64", "complex128"))
 
 
@@ -77,6 +78,15 @@ class JaxMaker:
         return aval
 
 
+@lru_cache(maxsize=8)
+def _count(family: str) -> int:
+    """How many GPUs of a family JAX has; 0 in a build for the processor."""
+    try:
+        return len(sys.modules["jax"].devices(family))
+    except RuntimeError:  # it knows none of that name
+        return 0
+
+
 class JaxHost:
     """``jax.Array``."""
 
@@ -116,6 +126,9 @@ class JaxHost:
             return self.view(value)
         platforms = [device.platform for device in value.devices()]
         return borrow(value) if len(platforms) == 1 and platforms[0] in _GPUS else self.view(value)
+
+    def has_device(self, context: Context) -> bool:
+        return context.ordinal < _count(context.driver.vendor.family)
 
     def wrap(self, array: NumpyArray | DeviceArray) -> Any:
         """The result's memory is taken over, where it starts at a multiple of 64 bytes, and copied otherwise.

@@ -9,6 +9,7 @@ import numpy as np
 
 from dyn.hosts.base import NumpyArray
 from dyn.runtime.device_memory import DeviceArray
+from dyn.runtime.driver import Context
 
 
 class NumpyHost:
@@ -33,6 +34,9 @@ class NumpyHost:
         """:meth:`view`, but for an array with other strides, which is given as it lies."""
         strided = type(value) is np.ndarray and value.flags.aligned and value.dtype.isnative
         return value if strided else self.view(value)
+
+    def has_device(self, context: Context) -> bool:
+        return False
 
     def wrap(self, array: NumpyArray | DeviceArray) -> Any:
         return array

@@ -118,6 +118,11 @@ class TorchHost:
                 remedy="convert it to a dtype that NumPy has as well.",
             ) from None
 
+    def has_device(self, context: Context) -> bool:
+        torch = sys.modules["torch"]
+        family = "cuda" if torch.version.hip is None else "rocm"
+        return torch.cuda.is_available() and context.driver.vendor.family == family
+
     def wrap(self, array: NumpyArray | DeviceArray) -> Any:
         torch = sys.modules["torch"]
         if isinstance(array, DeviceArray):

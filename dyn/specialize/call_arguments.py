@@ -72,7 +72,9 @@ class CallArguments:
 
     def placement(self, bound: BoundArguments) -> Placement | None:
         """The device that a call runs on, or None for the processor (``dyn.specialize.placement``)."""
-        return placement_for(bound.leaves, self.options.device, self.signature.name)
+        return placement_for(
+            bound.leaves, self.options.device, self.signature.name, lambda: self.signature.leaf_names(bound)
+        )
 
     def originals(self, bound: BoundArguments) -> list[Array] | None:
         """The arrays that a call was given, where it donates some and all are NumPy's: copies are made of some of them,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dyn.array import mixed
 from dyn.errors import ArgumentError
 from dyn.runtime.device_memory import DeviceArray, parse_device
 from dyn.runtime.driver import Context
@@ -30,25 +29,44 @@ def declared_placement(device: str | None) -> Placement | None:
     return placement_of(_name(parsed))
 
 
-def placement_for(leaves: Sequence[Any], device: str | None, function: str) -> Placement | None:
+def placement_for(
+    leaves: Sequence[Any], device: str | None, function: str, names: Callable[[], Sequence[str]]
+) -> Placement | None:
     """The placement of a call with these leaves: ``device``, if given, or where they are; None for the processor.
 
-    ArgumentError where arrays lie on another, or, of a function that has no device, on several.
+    ``names`` gives what the user calls them. ArgumentError where arrays lie on another, or, of a function that has no
+    device, on several.
     """
     arrays = [leaf for leaf in leaves if isinstance(leaf, DeviceArray)]
     if device is None and not arrays:
         return None
     context = arrays[0].context if arrays else None
     wanted = arrays[0].device if device is None else _name(parse_device(device))
-    other = next((array.device for array in arrays if array.context is not context or array.device != wanted), None)
-    if other is not None:
-        raise mixed(function, other, wanted, "an argument is")
-    if device is None and any(isinstance(leaf, np.ndarray) and leaf.size for leaf in leaves):
-        raise ArgumentError(
-            f"{function}(): some arguments are on {wanted}, and others in this machine's memory.",
-            remedy=f'put them there with dyn.device_put(x, "{wanted}"), or use jit(device="{wanted}"), which does.',
-        )
+    for number, leaf in enumerate(leaves):
+        if isinstance(leaf, DeviceArray):
+            if leaf.context is not context or leaf.device != wanted:
+                raise _elsewhere(leaves, number, leaf.device, wanted, device, function, names())
+        elif device is None and isinstance(leaf, np.ndarray) and leaf.size:
+            raise _elsewhere(leaves, number, "in this machine's memory", wanted, device, function, names())
     return declared_placement(wanted) if context is None else _placement_at(context)
+
+
+def _elsewhere(
+    leaves: Sequence[Any], number: int, place: str, wanted: str, device: str | None, function: str, names: Sequence[str]
+) -> ArgumentError:
+    """The error for leaf ``number`` of a call that runs on ``wanted``: that it is at another ``place``."""
+    where = place if place.startswith("in ") else f"on {place}"
+    if device is not None:
+        return ArgumentError(
+            f"{function}() runs on {wanted}, and {names[number]} is {where}.",
+            remedy=f'put it there with dyn.device_put({names[number]}, "{wanted}"), or use jit(device="{place}").',
+        )
+    first = next(n for n, leaf in enumerate(leaves) if isinstance(leaf, DeviceArray))
+    copies = f', or use jit(device="{wanted}"), which does' if where is place else ""
+    return ArgumentError(
+        f"{function}(): {names[first]} is on {wanted}, and {names[number]} is {where}.",
+        remedy=f'put it there with dyn.device_put({names[number]}, "{wanted}"){copies}.',
+    )
 
 
 @lru_cache(maxsize=64)

@@ -196,17 +196,24 @@ def test_devices_that_are_not_there(cuda: Device) -> None:
 
 def test_arrays_in_two_places(cuda: Device) -> None:
     there, here = dyn.device_put(np.ones(3), "cuda"), np.ones(3)
-    for call in (lambda: dyn.jit(lambda x, y: x + y)(there, here), lambda: there + here):
+    calls = [
+        (lambda: dyn.jit(lambda x, y: x + y)(there, here), "<lambda>", "x", "y"),
+        (lambda: there + here, "add", "args[0]", "args[1]"),
+    ]
+    for call, name, first, second in calls:
         with pytest.raises(ArgumentError) as caught:
             call()
-        assert "some arguments are on cuda, and others in this machine's memory." in str(caught.value)
+        assert str(caught.value) == (
+            f"{name}(): {first} is on cuda, and {second} is in this machine's memory.\n"
+            f'  help: put it there with dyn.device_put({second}, "cuda"), or use jit(device="cuda"), which does.'
+        )
     with pytest.raises(ArgumentError) as caught:
         dyn.jit(lambda x: x + 1, device="cpu")(there)
     assert str(caught.value) == (
-        "<lambda>(): an argument is on cuda, and runs on cpu.\n"
+        "<lambda>() runs on cpu, and x is on cuda.\n"
         '  help: put it there with dyn.device_put(x, "cpu"), or use jit(device="cuda").'
     )
-    with pytest.raises(ArgumentError, match="it closes over an array on cuda, and runs on cpu"):
+    with pytest.raises(ArgumentError, match=r"lambda\(\) runs on cpu, and closes over an array on cuda"):
         dyn.jit(lambda x: x + there)(here)
 
 

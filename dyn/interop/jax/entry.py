@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dyn.array import OWN, Array, adapter_of
 from dyn.call import STATIC, CallForm, LeafForm, NoPlanError, Results, Step
-from dyn.hosts import JAX
+from dyn.hosts import JAX, NUMPY
 from dyn.interop.jax.arguments import CallTree
 from dyn.interop.jax.internals import Internals, found
 from dyn.interop.jax.traced_program import JaxProgram
@@ -61,18 +62,31 @@ def _agrees(outside: Callable[[], bool], other: Callable[[], bool]) -> bool:
     return all(a == b for a, b in answers)
 
 
-def is_for_entry(parts: Internals, program: JaxProgram) -> bool:
+def is_for_entry(parts: Internals, program: JaxProgram, plan: CallTree) -> bool:
     """Tell whether calls of a program are for the entry.
 
-    They are not where arrays may lie on several devices, and where results are no plain arrays.
+    They are not where arrays of JAX's may lie on several devices, where results are no plain arrays, and where a
+    program for a device has used up what it was given.
     """
-    return parts.alone and program.is_plain
+    return parts.alone and program.is_plain and (program.device is None or not plan.donated)
 
 
-def donated_in(parts: Internals, leaves: Sequence[Any], plan: CallTree, program: JaxProgram) -> dict[int, None]:
-    """The leaves that a call deletes, numbered as ``form_of`` does."""
-    number = _numbered(program)
-    return {number[n]: None for n in plan.donated if isinstance(leaves[n], parts.jax.Array)}
+def donated_label(function: str, name: str) -> str:
+    """What a ``dyn.Array`` that was donated says it was."""
+    return f"it was {name} of {function}()"
+
+
+def donated_in(
+    parts: Internals, function: str, leaves: Sequence[Any], plan: CallTree, program: JaxProgram
+) -> dict[int, str | None]:
+    """The leaves that a call deletes, numbered as ``form_of`` does; those of ``dyn.Array`` with their label."""
+    number, donated = _numbered(program), dict[int, str | None]()
+    for n in plan.donated:
+        if isinstance(leaves[n], Array):
+            donated[number[n]] = donated_label(function, plan.names[n])
+        elif isinstance(leaves[n], parts.jax.Array):
+            donated[number[n]] = None
+    return donated
 
 
 def test_of(program: JaxProgram) -> list[Step]:
@@ -147,12 +161,14 @@ def form_of(
 def _leaf_form(leaf: Any, aval: Any, number: int, plan: CallTree) -> LeafForm:
     if type(leaf) in _NUMBERS:
         return LeafForm(narrow=np.dtype(aval.dtype).itemsize == (8 if type(leaf) is complex else 4))
+    if adapter_of(leaf) not in (JAX, NUMPY, OWN) or not hasattr(leaf, "dtype"):  # others are read by DLPack
+        raise NoPlanError
     if aval.dtype != leaf.dtype:  # NumPy's numbers of 64 bits are narrower ones to JAX
         raise NoPlanError
     shape = tuple(aval.shape)
     fixed = plan.fixed_sizes(number, shape) if number in plan.fixed else (None,) * len(shape)
     sizes = tuple([size if own is not None or size == 0 else NOT_ZERO for own, size in zip(fixed, shape, strict=True)])
-    return LeafForm(sizes, bool(getattr(aval, "weak_type", False)))
+    return LeafForm(sizes, None if isinstance(leaf, Array) else bool(getattr(aval, "weak_type", False)))
 
 
 def results_of(program: JaxProgram) -> Results:
@@ -161,4 +177,5 @@ def results_of(program: JaxProgram) -> Results:
         template = program.tree.unflatten(list(range(len(program.wrappers))))
     except Exception:  # a class that takes arrays alone
         template = object()
-    return Results(template, lambda results: program.tree.unflatten(list(results)), JAX, tuple(program.wrappers))
+    host, wrappers = (JAX, tuple(program.wrappers)) if program.device is None else (OWN, ())
+    return Results(template, lambda results: program.tree.unflatten(list(results)), host, wrappers)

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dyn import events
+from dyn.array import Array, use_up
 from dyn.call import CallForm, NoPlanError
 from dyn.errors import ArgumentError, ShapeError
 from dyn.interop.jax.arguments import Arguments, CallTree
-from dyn.interop.jax.entry import donated_in, form_of, is_for_entry, results_of, state_of, test_of
+from dyn.interop.jax.calls import JaxCall, family_of, fits, place_of, ranks_of
+from dyn.interop.jax.devices import device_name, device_of, memory
+from dyn.interop.jax.entry import donated_in, donated_label, form_of, is_for_entry, results_of, state_of, test_of
 from dyn.interop.jax.internals import Internals, internals
 from dyn.interop.jax.results import read_leaf
 from dyn.interop.jax.traced_program import JaxExplanation, JaxProgram, build
@@ -49,6 +50,7 @@ def jit(
     donate_argnums: int | Sequence[int] = (),
     donate_argnames: str | Sequence[str] = (),
     shapes: Shapes = None,
+    device: str | None = None,
 ) -> Any:
     """Compile a JAX function once for every shape, in place of ``jax.jit``: one trace by JAX, one compile by dyn.
 
@@ -66,6 +68,10 @@ def jit(
     dyn computed them in. Donated JAX arrays are deleted after the call. Under other transformations of JAX (``grad``,
     ``vmap``, ``jit`` of the result), and with ``jax_disable_jit``, the plain function is called.
 
+    With arrays on a GPU (JAX's, ``dyn.Array``, any that DLPack can give) a function runs there, and with ``device`` it
+    runs there wherever they are. Results there are JAX's arrays; where this JAX was not built for the device they are
+    ``dyn.Array``. They take the memory of donated ``dyn.Array``, which are used up.
+
     Args:
         function: function of JAX's; None: a decorator is made.
         static_argnums: positions of arguments that are compared by ``==`` and hashed.
@@ -75,12 +81,15 @@ def jit(
         shapes: dims of the arguments: ``"b s 768, s n"`` by position, a dict by name, trees like the arguments; names
             that are used twice are equal sizes, numbers are static, ``"..."`` makes all axes symbolic, inside of
             containers too.
+        device: ``"cuda"``, ``"cuda:1"``, ``"rocm"``, …: the function runs there, and arrays in this machine's memory
+            are copied there at each call. Without it, it runs where its arguments are.
 
     Returns:
         A :class:`JaxJitted`, called as the function is.
 
     Raises:
-        ArgumentError: when called, for arguments that are no arrays.
+        ArgumentError: for the name of no device; when called, for arguments that are no arrays, or in two places.
+        BackendUnavailableError: when called, if there is no such device.
         UnsupportedOpError: when called, for operations that dyn has not.
         TypeError: and what else ``jax.jit`` raises for a function that cannot be traced with the sizes at hand.
 
@@ -93,47 +102,12 @@ def jit(
     if function is None:
         return functools.partial(
             jit, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
-            donate_argnames=donate_argnames, shapes=shapes,
+            donate_argnames=donate_argnames, shapes=shapes, device=device,
         )  # fmt: skip
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not a {type(function).__name__}.")
     signature = Signature(function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames)
-    return JaxJitted.single()(function, signature)
-
-
-class _Call(NamedTuple):
-    """A call taken apart. ``arrays`` are the leaves; None where one is a ``jax.ShapeDtypeStruct``, so that they are not
-    ``whole``."""
-
-    tree: Any
-    static: tuple[Static, ...]
-    plan: CallTree
-    arrays: list[Any]
-    avals: list[Any]
-    whole: bool = True
-
-
-def _place(tree: Any, static: tuple[Static, ...]) -> Any:
-    """Key of the places of arrays in a call."""
-    return (tree, tuple([one.name for one in static])) if static else tree
-
-
-def _ranks(avals: Sequence[Any]) -> tuple[int, ...]:
-    """Number of axes of each leaf."""
-    return tuple([len(aval.shape) for aval in avals])
-
-
-def _fits(shapes: Any) -> Callable[[JaxProgram], bool]:
-    """Tell whether a program is for the shapes of a call."""
-    return lambda program: program.fits(shapes)
-
-
-def _family(key: Any) -> Any:
-    """Key of the programs that a call can have: its own key without the sizes."""
-    tree, static, settings, shapes, types, fixed, plan = key
-    # A size of 0 is no symbol to JAX: which are 0 tells programs apart.
-    ranks = tuple([tuple([n == 0 for n in shape]) if 0 in shape else len(shape) for shape in shapes])
-    return tree, static, settings, ranks, types, fixed, plan
+    return JaxJitted.single()(function, signature, device_name(device))
 
 
 class JaxJitted(NativeCallable):
@@ -144,10 +118,10 @@ class JaxJitted(NativeCallable):
         cache_info: counts of traces and compilations.
     """
 
-    def __init__(self, function: Callable[..., Any], signature: Signature) -> None:
+    def __init__(self, function: Callable[..., Any], signature: Signature, device: str | None) -> None:
         super().__init__()
         functools.update_wrapper(self, function)
-        self._function, self._signature = function, signature
+        self._function, self._signature, self._device = function, signature, device
         self._arguments = Arguments(signature)
         self._internals: Internals | None = None
         self._plans: dict[Any, CallTree] = {}
@@ -201,38 +175,38 @@ class JaxJitted(NativeCallable):
                 result = (program(arrays, shapes),)
             except ShapeError as error:
                 result = self._refused(parts, key, call, program, error)
-        if is_for_entry(parts, program):
+        if is_for_entry(parts, program, plan):
             self._accept(parts, args, kwargs, call, program)
         if plan.donated:
             self._delete(parts, args, kwargs, plan)
         return result[0]
 
     def _accept(
-        self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any], call: _Call, program: JaxProgram
+        self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any], call: JaxCall, program: JaxProgram
     ) -> None:
         """Leave calls like this one to the native entry from now on."""
         table = self._call_table(lambda: state_of(parts))
         if table is None:
             return
-        tree, _, plan, arrays, avals, _ = call
+        tree, plan, arrays, avals = call.tree, call.plan, call.arrays, call.avals
         given = self._arguments.split(args, kwargs)[:2] if self._arguments.has_static else (args, kwargs)
         leaves = parts.jax.tree_util.tree_leaves(given)
-        version = program.run.version_of(*[np.asarray(arrays[n]) for n in program.kept])
+        version = program.run.version_of(*[memory(arrays[n]) for n in program.kept])
 
         def form() -> CallForm:
             return form_of(parts, self._signature, args, kwargs, tree, leaves, avals, plan, program)
 
         with contextlib.suppress(NoPlanError):
-            donated = donated_in(parts, leaves, plan, program)
+            donated = donated_in(parts, self._signature.name, leaves, plan, program)
             table.add(form, version.loaded, results_of(program), test_of(program), lambda form: donated)
 
-    def _taken_apart(self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
+    def _taken_apart(self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JaxCall | None:
         """None for a call with tracers."""
         static: tuple[Static, ...] = ()
         if self._arguments.has_static:
             args, kwargs, static = self._arguments.split(args, kwargs)
         leaves, tree = parts.jax.tree_util.tree_flatten((args, kwargs))
-        where = _place(tree, static)
+        where = place_of(tree, static)
         plan = self._plans.get(where)
         if plan is None:
             plan = self._plans[where] = self._arguments.plan(parts.jax, tree, static)
@@ -240,7 +214,8 @@ class JaxJitted(NativeCallable):
         plain = parts.array if parts.alone else None
         if {*map(type, leaves)} <= {plain}:
             avals = [leaf.aval for leaf in leaves]
-            return _Call(tree, static, plan if wider is None else wider.get(_ranks(avals), plan), leaves, avals)
+            plan = plan if wider is None else wider.get(ranks_of(avals), plan)
+            return JaxCall(tree, static, plan, leaves, avals, None if self._device == "cpu" else self._device)
         arrays, avals = list[Any](), list[Any]()
         for leaf, name in zip(leaves, plan.names, strict=True):
             if type(leaf) is plain:
@@ -251,16 +226,17 @@ class JaxJitted(NativeCallable):
                 array, aval = read_leaf(parts, leaf, f"{self._signature.name}(): {name}")
             arrays.append(array)
             avals.append(aval)
-        plan = plan if wider is None else wider.get(_ranks(avals), plan)
-        return _Call(tree, static, plan, arrays, avals, all(array is not None for array in arrays))
+        plan = plan if wider is None else wider.get(ranks_of(avals), plan)
+        device = device_of(self._device, leaves, arrays, self._signature.name, plan.names)
+        return JaxCall(tree, static, plan, arrays, avals, device, all(array is not None for array in arrays))
 
-    def _key(self, parts: Internals, call: _Call) -> Any:
+    def _key(self, parts: Internals, call: JaxCall) -> Any:
         """Key of the program that a call takes, to the last size."""
         avals, plan = call.avals, call.plan
         symbolic = [avals[n] for n in plan.symbolic]
         shapes = tuple([aval.shape for aval in symbolic])
         types = tuple([(aval.dtype, bool(getattr(aval, "weak_type", False))) for aval in symbolic])
-        return call.tree, call.static, parts.settings(), shapes, types, self._fixed(plan, avals), plan
+        return call.tree, call.static, parts.settings(), shapes, types, self._fixed(plan, avals), plan, call.device
 
     def _fixed(self, plan: CallTree, avals: Sequence[Any]) -> tuple[int, ...]:
         """A number for the type of each leaf that has static sizes."""
@@ -287,26 +263,29 @@ class JaxJitted(NativeCallable):
             args, kwargs, _ = self._arguments.split(args, kwargs)
         leaves = parts.jax.tree_util.tree_leaves((args, kwargs))
         for number in plan.donated:
-            if isinstance(leaves[number], parts.jax.Array) and not leaves[number].is_deleted():
-                leaves[number].delete()
+            leaf = leaves[number]
+            if isinstance(leaf, Array):
+                use_up(leaf, donated_label(self._signature.name, plan.names[number]))
+            elif isinstance(leaf, parts.jax.Array) and not leaf.is_deleted():
+                leaf.delete()
 
     # Programs -----------------------------------------------------------------------------------------------------
 
     def _found_or_made(
-        self, parts: Internals, key: Any, call: _Call, leaves: Sequence[Any] | None
-    ) -> tuple[JaxProgram, tuple[Any] | None, Any, _Call]:
+        self, parts: Internals, key: Any, call: JaxCall, leaves: Sequence[Any] | None
+    ) -> tuple[JaxProgram, tuple[Any] | None, Any, JaxCall]:
         """The program for a call that is not remembered, with its results where it was made now; and the call."""
         result: list[tuple[Any]] = []
-        if self._programs.find(_family(key), _fits(key[3])) is None and (widened := self._widened(parts, call)):
+        if self._programs.find(family_of(key), fits(key[3])) is None and (widened := self._widened(parts, call)):
             call, key = widened, self._key(parts, widened)
-        shapes, family = key[3], _family(key)
+        shapes, family = key[3], family_of(key)
 
         def make() -> JaxProgram:
             program, made = self._make(parts, family, call, leaves, shapes)
             result.append(made)
             return program
 
-        program, made = self._programs.get(family, _fits(shapes), make)
+        program, made = self._programs.get(family, fits(shapes), make)
         if made:
             self._warn_of_values(family)
         if len(self._calls) >= _MOST_CALLS:
@@ -314,14 +293,14 @@ class JaxJitted(NativeCallable):
         self._calls[key] = program
         return program, result[0] if made else None, key, call
 
-    def _widened(self, parts: Internals, call: _Call) -> _Call | None:
+    def _widened(self, parts: Internals, call: JaxCall) -> JaxCall | None:
         """The call with axes in containers symbolic that differ from those of the first such call; None for the first.
 
         Its plan is that of all later calls with arrays of these ranks.
         """
         shapes = [tuple(aval.shape) for aval in call.avals]
-        where = _place(call.tree, call.static)
-        ranks, dtypes = _ranks(call.avals), tuple([aval.dtype for aval in call.avals])
+        where = call.place
+        ranks, dtypes = ranks_of(call.avals), tuple([aval.dtype for aval in call.avals])
         with self._lock:
             first = self._first_shapes.setdefault((where, call.static, parts.settings(), ranks, dtypes), shapes)
             # Another thread may have widened it.
@@ -337,7 +316,7 @@ class JaxJitted(NativeCallable):
         return call._replace(plan=plan)
 
     def _make(
-        self, parts: Internals, family: Any, call: _Call, leaves: Sequence[Any] | None, shapes: Any
+        self, parts: Internals, family: Any, call: JaxCall, leaves: Sequence[Any] | None, shapes: Any
     ) -> tuple[JaxProgram, tuple[Any]]:
         sizes = self._arguments.sizes(call.plan, [tuple(aval.shape) for aval in call.avals])
         known = self._programs.of(family)
@@ -346,13 +325,13 @@ class JaxJitted(NativeCallable):
             sizes = sizes if learnt is None else learnt
         tracing, name = self._tracing(parts, call), self._signature.name
         try:
-            program, result = build(parts, name, call.plan, tracing, sizes, leaves, shapes)
+            program, result = build(parts, name, call.plan, tracing, sizes, leaves, shapes, call.device)
         finally:
             with self._lock:
                 self._traces += tracing.count
         return program, (result,)
 
-    def _tracing(self, parts: Internals, call: _Call) -> JaxTracing:
+    def _tracing(self, parts: Internals, call: JaxCall) -> JaxTracing:
         types = [LeafType(aval.dtype, bool(getattr(aval, "weak_type", False))) for aval in call.avals]
 
         def flat(given: Sequence[Any]) -> Any:
@@ -362,23 +341,23 @@ class JaxJitted(NativeCallable):
 
         return JaxTracing(parts, self._signature.name, flat, types, [tuple(aval.shape) for aval in call.avals])
 
-    def _refused(self, parts: Internals, key: Any, call: _Call, program: JaxProgram, error: ShapeError) -> tuple[Any]:
+    def _refused(self, parts: Internals, key: Any, call: JaxCall, program: JaxProgram, error: ShapeError) -> tuple[Any]:
         """A call with sizes that a program turned out not to be for: JAX says what is wrong with them, or they get a
         program of their own."""
         if not program.sizes.free:
             raise error
-        shapes, family, tracing = key[3], _family(key), self._tracing(parts, call)
+        shapes, family, tracing = key[3], family_of(key), self._tracing(parts, call)
         sizes = self._arguments.sizes(call.plan, tracing.shapes)
         try:
             exported = tracing.static(sizes, error)
         finally:
             with self._lock:
                 self._traces += tracing.count
-        made = JaxProgram(parts, self._signature.name, call.plan, exported)
+        made = JaxProgram(parts, self._signature.name, call.plan, exported, device=call.device)
         result = made(call.arrays, shapes)
         # Before the program that does not know that it is not for these.
         made, _ = self._programs.get(
-            family, lambda known: known is not program and _fits(shapes)(known), lambda: made, first=True
+            family, lambda known: known is not program and fits(shapes)(known), lambda: made, first=True
         )
         self._calls[key] = made
         return (result,)

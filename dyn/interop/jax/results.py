@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from dyn.array import Array
 from dyn.errors import ArgumentError
-from dyn.hosts.jax import JaxHost, JaxMaker
+from dyn.hosts import JAX
+from dyn.hosts.jax import JaxMaker
+from dyn.interop.jax.devices import DeviceMaker, own_array
 from dyn.interop.jax.expressions import evaluate
 from dyn.interop.jax.internals import Internals
 from dyn.interop.jax.tracing import Result
@@ -22,11 +25,15 @@ _MOST_TYPES = 4096
 def read_leaf(parts: Internals, value: Any, name: str) -> tuple[Any, Any]:
     """A leaf that is no plain JAX array as an array to compute with, and its type as JAX has it.
 
-    The array is None for a ``jax.ShapeDtypeStruct``. Raises ArgumentError for what is no array.
+    The array is NumPy's or, in dyn's or on a GPU, a ``dyn.Array``; None for a ``jax.ShapeDtypeStruct``. Raises
+    ArgumentError for what is no array.
     """
     jax = parts.jax
     if isinstance(value, jax.ShapeDtypeStruct):
         return None, value
+    own = None if isinstance(value, jax.Array) else own_array(value)
+    if own is not None:
+        return _read_own(parts, own, name)
     try:
         if type(value) is np.ndarray:
             aval = _numpy_type(parts, value.shape, value.dtype, jax.config.jax_enable_x64)
@@ -50,11 +57,30 @@ def read_leaf(parts: Internals, value: Any, name: str) -> tuple[Any, Any]:
     if isinstance(value, jax.Array):
         if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
             value = jax.random.key_data(value)
-        return JaxHost().view(value), aval
+        own = own_array(value)
+        return JAX.view(value) if own is None else own, aval
     if isinstance(value, _NUMBERS) and not isinstance(value, np.generic):
         return np.array(value, dtype), aval
     # Without jax_enable_x64 64-bit arrays are 32-bit ones to JAX.
     return np.asarray(value, None if dtype == jax.dtypes.float0 else dtype), aval
+
+
+def _read_own(parts: Internals, array: Array, name: str) -> tuple[Any, Any]:
+    """A ``dyn.Array`` and its type as JAX has it. Numbers of 64 bits become narrower ones where JAX says so, in this
+    machine's memory alone: ArgumentError for those on a device, and for dtypes that JAX does not have."""
+    dtype = array.dtype
+    try:
+        aval = _numpy_type(parts, array.shape, dtype, parts.jax.config.jax_enable_x64)
+    except TypeError:
+        raise ArgumentError(f"{name} is of dtype {dtype}, which JAX does not have.") from None
+    if aval.dtype == dtype:
+        return array, aval
+    if array.device != "cpu":
+        raise ArgumentError(
+            f"{name} is an array of {dtype} on {array.device}, and JAX has {aval.dtype} unless jax_enable_x64 is set.",
+            remedy=f"convert it with .astype({aval.dtype.name!r}), or set jax_enable_x64.",
+        )
+    return array.to_numpy().astype(aval.dtype), aval
 
 
 @functools.lru_cache(maxsize=_MOST_TYPES)
@@ -63,8 +89,10 @@ def _numpy_type(parts: Internals, shape: tuple[int, ...], dtype: np.dtype[Any], 
     return parts.jax.typeof(np.broadcast_to(np.zeros((), dtype), shape))
 
 
-def wrapper(result: Result) -> JaxMaker:
-    """Maker of JAX arrays of one result of a program."""
+def wrapper(parts: Internals, result: Result, device: str | None) -> JaxMaker | DeviceMaker:
+    """Maker of JAX arrays of one result of a program for a device."""
+    if device is not None:
+        return DeviceMaker(parts, result.weak, result.impl is not None)
     return JaxMaker() if result.impl is not None else JaxMaker(result.dtype, weak=result.weak)
 
 

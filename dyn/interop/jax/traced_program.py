@@ -12,6 +12,7 @@ import numpy as np
 from dyn.errors import DynError, NotYetError, ShapeError, TraceError
 from dyn.explain.words import pluralized
 from dyn.interop.jax.arguments import CallTree
+from dyn.interop.jax.devices import memory
 from dyn.interop.jax.internals import Internals
 from dyn.interop.jax.results import finish, wrapper
 from dyn.interop.jax.sizes import Guard, ReasonKind, TraceSizes
@@ -28,20 +29,25 @@ Array = np.ndarray[Any, Any]
 
 
 class JaxProgram:
-    """A module of JAX's as a function of dyn's, and how a call's leaves go in and come out."""
+    """A module of JAX's as a function of dyn's for a device, and how a call's leaves go in and come out."""
 
-    def __init__(self, parts: Internals, name: str, plan: CallTree, exported: Exported, asserted: bool = True) -> None:
-        self._parts, self.plan = parts, plan
+    def __init__(
+        self, parts: Internals, name: str, plan: CallTree, exported: Exported, asserted: bool = True,
+        device: str | None = None,
+    ) -> None:  # fmt: skip
+        self._parts, self.plan, self.device = parts, plan, device
         self._callbacks = exported.callbacks  # the module has their numbers
         self.sizes: TraceSizes = exported.sizes
         self.kept, self.tree, self._results = exported.kept, exported.tree, exported.results
-        self.wrappers = [wrapper(result) for result in exported.results]
+        self.wrappers = [wrapper(parts, result, device) for result in exported.results]
         self.is_plain = all(result.impl is None and result.shape is None for result in exported.results)
         self._single = len([r for r in exported.results if r.shape is None]) == 1
         position = {leaf: number for number, leaf in enumerate(plan.symbolic)}
         self.binding, self.guards = self.sizes.conditions(position)
         self._module = _module(exported, name, [plan.names[n] for n in exported.kept], asserted)
-        self.run = function_of(self._module, rules=XLA)
+        # JAX's arrays on the processor never change, and so are not written to.
+        donated = [at for at, leaf in enumerate(self.kept) if device is not None and leaf in plan.donated]
+        self.run = function_of(self._module, rules=XLA, device=device, donate_argnums=donated)
 
     def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         """Tell whether the program is for calls whose symbolic leaves have these shapes."""
@@ -49,7 +55,7 @@ class JaxProgram:
 
     def __call__(self, leaves: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Any:
         """The function's results for a call's leaves; ``shapes`` are those of the symbolic ones."""
-        made = self.run(*[np.asarray(leaves[n]) for n in self.kept])
+        made = self.run(*[memory(leaves[n]) for n in self.kept])
         arrays = (made,) if self._single else made
         if self.is_plain:
             results = [wrap(array) for wrap, array in zip(self.wrappers, arrays, strict=True)]
@@ -109,9 +115,9 @@ def _is_guarded(op: HloOp) -> bool:
 
 def build(
     parts: Internals, name: str, plan: CallTree, tracing: JaxTracing, sizes: TraceSizes, leaves: Sequence[Any] | None,
-    shapes: Sequence[tuple[int, ...]],
+    shapes: Sequence[tuple[int, ...]], device: str | None = None,
 ) -> tuple[JaxProgram, Any]:  # fmt: skip
-    """A program, and what it gives for the leaves of the call that it is made for (None without leaves).
+    """A program for a device, and what it gives for the leaves of the call that it is made for (None without leaves).
 
     What JAX can export and dyn cannot compile for symbolic sizes is compiled for these alone. Constraints that dyn
     cannot read are left out before that: the guards see to them.
@@ -120,13 +126,14 @@ def build(
     last: DynError | None = None
     for asserted in (True, False) if exported.sizes.constraints else (True,):
         try:
-            return _tried(JaxProgram(parts, name, plan, exported, asserted), leaves, shapes)
+            return _tried(JaxProgram(parts, name, plan, exported, asserted, device), leaves, shapes)
         except (TraceError, ShapeError, NotYetError) as error:
             last = error
     assert last is not None
     if not exported.sizes.free:
         raise last
-    return _tried(JaxProgram(parts, name, plan, tracing.static(exported.sizes, last)), leaves, shapes)
+    static = tracing.static(exported.sizes, last)
+    return _tried(JaxProgram(parts, name, plan, static, device=device), leaves, shapes)
 
 
 def _tried(

@@ -87,8 +87,11 @@ def _contents(source: str | bytes | os.PathLike[str]) -> tuple[str | bytes, str]
     return Path(source).read_bytes(), os.fspath(source)
 
 
-def function_of(module: HloModule, name: str = "main", rules: Mapping[str, DecodeRule] | None = None) -> Jitted:
-    """A function of a module that was read.
+def function_of(
+    module: HloModule, name: str = "main", rules: Mapping[str, DecodeRule] | None = None, *, device: str | None = None,
+    donate_argnums: Sequence[int] = (),
+) -> Jitted:  # fmt: skip
+    """A function of a module that was read, which runs on ``device`` and is given some arguments (:func:`dyn.jit`).
 
     ``rules`` read operations instead of those of the specification, where a producer's have another meaning.
     """
@@ -110,7 +113,7 @@ def function_of(module: HloModule, name: str = "main", rules: Mapping[str, Decod
     program.__signature__ = inspect.Signature(parameters)
     dims = dim_names(function)
     shapes = ", ".join([_axes(t, number, dims) for number, t in enumerate(types)])
-    return jit(program, shapes=shapes or None)
+    return jit(program, shapes=shapes or None, device=device, donate_argnums=donate_argnums)
 
 
 def _axes(type: HloType, number: int, dims: Mapping[tuple[int, int], str]) -> str:
