@@ -35,8 +35,8 @@ MODULES = {
 GIVEN = {
     "dyn.trace.tracer.Tracer": ("dims", "element_type", "weak", "value_in", "renewed"),
     "dyn.trace.dims.SymbolicDim": ("dim", "trace", "known", "known_here", "value"),
-    "dyn.numpy._at.At": (),
-    "dyn.numpy._at.AtIndex": (),
+    "dyn.numpy._indexing.at.At": (),
+    "dyn.numpy._indexing.at.AtIndex": (),
     "dyn.profiling.session.Profile": (),
     "dyn.profiling.averages.Averages": (),
     "dyn.profiling.averages.Average": (),

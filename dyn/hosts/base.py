@@ -53,7 +53,14 @@ class Host(Protocol):
         ...
 
     def has_device(self, context: Context) -> bool:
-        """Whether the library, as it is in this process, has arrays on a device."""
+        """Tell whether the library, as it is built and loaded in this process, has arrays on a device.
+
+        Args:
+            context: the device.
+
+        Returns:
+            A Python bool.
+        """
         ...
 
     def wrap(self, array: NumpyArray | DeviceArray) -> Any:
