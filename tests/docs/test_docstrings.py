@@ -36,7 +36,7 @@ NAMESPACES: dict[str, tuple[str, ...]] = {
 GIVEN: dict[str, tuple[str, ...]] = {
     "dyn.trace.tracer": ("Tracer",),
     "dyn.trace.dims": ("SymbolicDim",),
-    "dyn.numpy._at": ("At", "AtIndex"),
+    "dyn.numpy._indexing.at": ("At", "AtIndex"),
     "dyn.profiling.session": ("Profile",),
     "dyn.profiling.averages": ("Average", "Averages"),
     "dyn.profiling.events": ("CallEvent", "CompileStage", "Events", "KernelInfo", "LaunchEvent", "PieceEvent"),
