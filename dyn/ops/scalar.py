@@ -1,7 +1,7 @@
 """The closed set of scalar functions.
 
 An op's ``loops`` rule is written in terms of these; an emitter has one total table over them. Adding a member means a
-row in every emitter's table and in the reference interpreter's, and nothing else.
+row here and in every emitter's table (``dyn.lower.x86.scalars``, ``dyn.lower.gpu.scalars``), and nothing else.
 """
 
 from __future__ import annotations
@@ -10,24 +10,27 @@ from enum import Enum
 
 
 class Scalar(Enum):
-    """A function on scalars: its name in kernel text, and how many arguments it takes."""
+    """A function on scalars: its name in kernel text, how many arguments it takes, and about what an element costs.
+
+    The unit of the last is that of ``dyn.schedule.cost``: 1 is a simple operation. Nothing but speed depends on it.
+    """
 
     NEG = ("neg", 1)
     ABS = ("abs", 1)
     SIGN = ("sign", 1)
-    EXP = ("exp", 1)
-    EXPM1 = ("expm1", 1)
-    LOG = ("log", 1)
-    LOG1P = ("log1p", 1)
-    TANH = ("tanh", 1)
-    LOGISTIC = ("logistic", 1)
-    ERF = ("erf", 1)
-    SQRT = ("sqrt", 1)
-    RSQRT = ("rsqrt", 1)
-    CBRT = ("cbrt", 1)
-    SIN = ("sin", 1)
-    COS = ("cos", 1)
-    TAN = ("tan", 1)
+    EXP = ("exp", 1, 8)
+    EXPM1 = ("expm1", 1, 16)
+    LOG = ("log", 1, 16)
+    LOG1P = ("log1p", 1, 20)
+    TANH = ("tanh", 1, 16)
+    LOGISTIC = ("logistic", 1, 12)
+    ERF = ("erf", 1, 12)
+    SQRT = ("sqrt", 1, 4)
+    RSQRT = ("rsqrt", 1, 4)
+    CBRT = ("cbrt", 1, 20)
+    SIN = ("sin", 1, 20)
+    COS = ("cos", 1, 20)
+    TAN = ("tan", 1, 24)
     FLOOR = ("floor", 1)
     CEIL = ("ceil", 1)
     ROUND_EVEN = ("round_even", 1)
@@ -44,12 +47,12 @@ class Scalar(Enum):
     SUB = ("sub", 2)
     MUL = ("mul", 2)
     #: Integers truncate towards zero; x / 0 is -1, all bits set, and MIN / -1 is MIN, without a trap.
-    DIV = ("div", 2)
+    DIV = ("div", 2, 3)
     #: The sign is the dividend's, as in C; x % 0 is x.
-    REM = ("rem", 2)
-    POW = ("pow", 2)
+    REM = ("rem", 2, 6)
+    POW = ("pow", 2, 48)
     #: The angle of the point (second, first) from the first axis, in [-pi, pi], with C's special cases.
-    ATAN2 = ("atan2", 2)
+    ATAN2 = ("atan2", 2, 32)
     #: NaN wins, and -0 is less than +0 (IEEE 754-2019 maximum).
     MAX = ("max", 2)
     #: NaN wins, and -0 is less than +0 (IEEE 754-2019 minimum).
@@ -78,9 +81,10 @@ class Scalar(Enum):
     #: The same bits as another dtype of that width; not for booleans.
     BITCAST = ("bitcast", 1)
 
-    def __init__(self, text: str, arity: int) -> None:
+    def __init__(self, text: str, arity: int, work: int = 1) -> None:
         self.text = text
         self.arity = arity
+        self.work = work
 
 
 #: The functions a reduction may combine with: associative and commutative.

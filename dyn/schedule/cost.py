@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import (
     Apply,
     Buffer,
@@ -28,12 +27,6 @@ from dyn.schedule.kernel import (
 )
 from dyn.shapes import Dim, Symbol, floordiv, free_symbols, substitute
 
-#: Units an element, for functions that cost more than one instruction or two.
-_WEIGHT = {
-    Scalar.EXP: 8, Scalar.EXPM1: 16, Scalar.LOG: 16, Scalar.LOG1P: 20, Scalar.TANH: 16, Scalar.LOGISTIC: 12,
-    Scalar.ERF: 12, Scalar.RSQRT: 4, Scalar.SQRT: 4, Scalar.CBRT: 20, Scalar.SIN: 20, Scalar.COS: 20, Scalar.POW: 48,
-    Scalar.DIV: 3, Scalar.REM: 8,
-}  # fmt: skip
 #: A gathered element is a line of its own.
 _GATHER = 16
 #: How many multiply-adds of a contraction make a unit.
@@ -106,7 +99,7 @@ def _node(expr: Expr) -> int:
     if isinstance(expr, Load):
         return expr.dtype.itemsize + (_GATHER if expr.bound else 0)
     if isinstance(expr, Apply):
-        return _WEIGHT.get(expr.fn, 1)
+        return expr.fn.work
     return 0
 
 

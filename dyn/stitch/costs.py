@@ -8,11 +8,8 @@ from dyn.ops.scalar import Scalar
 from dyn.shapes import Dim
 from dyn.stitch.access import as_index, axis_symbols
 
-#: Functions that cost tens of instructions: worth keeping a result for.
-_HEAVY = frozenset(
-    {Scalar.EXP, Scalar.EXPM1, Scalar.LOG, Scalar.LOG1P, Scalar.TANH, Scalar.LOGISTIC, Scalar.ERF, Scalar.POW,
-     Scalar.SIN, Scalar.COS, Scalar.TAN, Scalar.ATAN2, Scalar.CBRT}
-)  # fmt: skip
+#: From so much work on (``Scalar.work``) a function takes tens of instructions, and its result is worth keeping.
+_HEAVY = 8
 
 
 def is_heavy(op: Op) -> bool:
@@ -20,7 +17,7 @@ def is_heavy(op: Op) -> bool:
     assert isinstance(op.opdef.loops, ElementLoops)
     probe = _Probe()
     op.opdef.loops.at(probe, op, as_index(axis_symbols(op.result.shape)), lambda *request: None)
-    return bool(probe.functions & _HEAVY)
+    return any(function.work >= _HEAVY for function in probe.functions)
 
 
 class _Probe:

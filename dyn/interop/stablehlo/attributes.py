@@ -87,6 +87,8 @@ ANYWHERE: Mapping[str, _Test] = _all(
 
 #: How many values of each kind an operation has, which MLIR's verifier compares with the values.
 SEGMENTS = _all("operandSegmentSizes", "resultSegmentSizes", "operand_segment_sizes", "result_segment_sizes")
+#: MLIR's verifier knows which operations have an accuracy: the functions of one element.
+_OF_ANY_OP: Mapping[str, _Test] = {**SEGMENTS, "result_accuracy": _no_tolerance}
 
 #: Promises of the producer: that indices are in order, or differ. What is computed without them is the same.
 _PROMISES = _all("indices_are_sorted", "unique_indices")
@@ -102,12 +104,6 @@ _CALL = {
     ),
     "backend_config": _empty, "mhlo.backend_config": _empty, "called_computations": _empty,
 }  # fmt: skip
-
-#: Functions that may be asked for with a tolerance.
-_OF_ACCURACY = (
-    "cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "rsqrt", "sine",
-    "sqrt", "tan", "tanh",
-)  # fmt: skip
 
 #: Which recall is enough, and how it is reached: all is found.
 _APPROXIMATE = _all(*(
@@ -130,7 +126,6 @@ OF_OPS: Mapping[str, Mapping[str, _Test]] = {
     "stablehlo.custom_call": _CALL,
     # The verifier holds it to be all axes in order.
     "stablehlo.map": _all("dimensions"),
-    **{f"stablehlo.{name}": {"result_accuracy": _no_tolerance} for name in _OF_ACCURACY},
     # Of sizes, which are integers that are compared as such; where data are compared it is read.
     "stablehlo.compare": _all("compare_type"),
     # A composite that dyn has an op for is the op, and not what it is decomposed into.
@@ -190,5 +185,5 @@ def without_effect(name: str, attribute: str, value: Any) -> bool:
         rules: Mapping[str, _Test] = _ARITH
     else:
         rules = OF_OPS.get(name, {})
-    test = rules.get(attribute) or ANYWHERE.get(attribute) or SEGMENTS.get(attribute)
+    test = rules.get(attribute) or ANYWHERE.get(attribute) or _OF_ANY_OP.get(attribute)
     return test is not None and test(value)

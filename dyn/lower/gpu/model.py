@@ -23,7 +23,7 @@ from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.lower.gpu.contract import Cores, blocking_of
 from dyn.lower.gpu.emit import GpuKernelText
-from dyn.ops.scalar import Scalar
+from dyn.lower.gpu.scalars import TABLE
 from dyn.schedule.cost import traffic
 from dyn.schedule.gpu.contractions import ThreadBlocking
 from dyn.schedule.kernel import (
@@ -80,12 +80,6 @@ DEVICES = {
     "RTX 5090": GpuModel("RTX 5090", 170, 2.41e9, 1.79e12, 550e-9, 32, (128, 2), 4, 65536, 100 << 10, 1536, 24),
 }
 
-#: Instructions of functions in float32 that are more than one.
-_WEIGHTS = {
-    Scalar.EXP: 8, Scalar.EXPM1: 20, Scalar.LOG: 14, Scalar.LOG1P: 20, Scalar.TANH: 20, Scalar.LOGISTIC: 16,
-    Scalar.ERF: 24, Scalar.SQRT: 8, Scalar.RSQRT: 4, Scalar.CBRT: 20, Scalar.SIN: 30,
-    Scalar.COS: 30, Scalar.TAN: 40, Scalar.POW: 60, Scalar.ATAN2: 40, Scalar.DIV: 10, Scalar.REM: 20,
-}  # fmt: skip
 #: Instructions of an access beside itself, for its address; and of an iteration, for its loop.
 _ADDRESS, _ITERATION = 3, 4
 #: Of a slice of a contraction: those that move some elements through registers, and all others; counted in PTX.
@@ -235,6 +229,6 @@ def _expr(expr: Expr, together: int) -> float:
     if isinstance(expr, Load):
         return (1 + _ADDRESS) / together
     if isinstance(expr, Apply):
-        weight = _WEIGHTS.get(expr.fn, 1)
+        weight = TABLE[expr.fn].instructions
         return weight * (4 if expr.dtype is dtypes.float64 and weight > 1 else 1)
     return float(isinstance(expr, Index))

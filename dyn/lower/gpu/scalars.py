@@ -15,10 +15,20 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import NotYetError, UnsupportedOpError
+from dyn.frozen import record
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import Const
 
-Row = Callable[[DType, DType, tuple[str, ...]], str]
+Emit = Callable[[DType, DType, tuple[str, ...]], str]
+
+
+@record()
+class ScalarText:
+    """A scalar function on GPUs: what writes it, and about how many instructions it takes in float32."""
+
+    emit: Emit
+    instructions: int = 1
+
 
 #: How values are declared.
 C_TYPES = {
@@ -47,10 +57,10 @@ def memory_type(dtype: DType) -> str:
 
 def apply(fn: Scalar, source: DType, result: DType, args: tuple[str, ...]) -> str:
     """``fn`` of arguments of dtype ``source`` (of SELECT: its two last)."""
-    return TABLE[fn](source, result, args)
+    return TABLE[fn].emit(source, result, args)
 
 
-def _row(name: str, *, floats: str = "", signed: str = "", unsigned: str = "", booleans: str = "") -> Row:
+def _row(name: str, *, floats: str = "", signed: str = "", unsigned: str = "", booleans: str = "") -> Emit:
     """A template by kind of dtype; ``unsigned`` is ``signed`` where not given, and ``""`` is not defined.
 
     ``{0}``, ``{1}`` are the arguments, ``{T}`` their type, ``{f}`` the suffix of a math function, and ``{W}`` an
@@ -75,22 +85,22 @@ def _row(name: str, *, floats: str = "", signed: str = "", unsigned: str = "", b
     return row
 
 
-def _math(name: str, template: str = "") -> Row:
+def _math(name: str, template: str = "") -> Emit:
     """A function of floats only."""
     return _row(name, floats=template or name + "{f}({0})")
 
 
-def _arithmetic(name: str, sign: str, booleans: str = "") -> Row:
+def _arithmetic(name: str, sign: str, booleans: str = "") -> Emit:
     return _row(
         name, floats=f"{{0}} {sign} {{1}}", signed=f"({{T}})(({{W}}){{0}} {sign} ({{W}}){{1}})", booleans=booleans
     )
 
 
-def _bitwise(name: str, sign: str, booleans: str) -> Row:
+def _bitwise(name: str, sign: str, booleans: str) -> Emit:
     return _row(name, signed=f"({{T}})({{0}} {sign} {{1}})", booleans=booleans)
 
 
-def _counted(name: str, word: str) -> Row:
+def _counted(name: str, word: str) -> Emit:
     """A count of bits by the vendor's function for words; what is narrower is filled up with zeros, which ``clz``
     then counts too."""
 
@@ -111,7 +121,7 @@ def _bitcast(source: DType, result: DType, args: tuple[str, ...]) -> str:
     return args[0] if source is result else f"dyn_bitcast<{c_type(result)}>({args[0]})"
 
 
-def _compare(name: str, sign: str) -> Row:
+def _compare(name: str, sign: str) -> Emit:
     every = f"{{0}} {sign} {{1}}"
     return _row(name, floats=every, signed=every, booleans=every)
 
@@ -145,62 +155,70 @@ def cast(source: DType, result: DType, args: tuple[str, ...]) -> str:
     return f"({to}){a}"
 
 
-TABLE: dict[Scalar, Row] = {
-    Scalar.NEG: _row("neg", floats="-{0}", signed="({T})(0 - ({W}){0})"),
-    Scalar.ABS: _row("abs", floats="fabs{f}({0})", signed="{0} < 0 ? ({T})(0 - ({W}){0}) : {0}", unsigned="{0}"),
-    Scalar.SIGN: _row(
-        "sign",
-        floats="{0} > 0 ? 1 : {0} < 0 ? -1 : {0}",  # of a zero that zero, of NaN that NaN
-        signed="({T})(({0} > 0) - ({0} < 0))",
-        unsigned="({T})({0} > 0)",
-        booleans="{0}",
+TABLE: dict[Scalar, ScalarText] = {
+    Scalar.NEG: ScalarText(_row("neg", floats="-{0}", signed="({T})(0 - ({W}){0})")),
+    Scalar.ABS: ScalarText(
+        _row("abs", floats="fabs{f}({0})", signed="{0} < 0 ? ({T})(0 - ({W}){0}) : {0}", unsigned="{0}")
     ),
-    Scalar.EXP: _math("exp"),
-    Scalar.EXPM1: _math("expm1"),
-    Scalar.LOG: _math("log"),
-    Scalar.LOG1P: _math("log1p"),
-    Scalar.TANH: _math("tanh"),
-    Scalar.LOGISTIC: _math("logistic", "1 / (1 + exp{f}(-{0}))"),
-    Scalar.ERF: _math("erf"),
-    Scalar.SQRT: _math("sqrt"),
-    Scalar.RSQRT: _math("rsqrt"),
-    Scalar.CBRT: _math("cbrt"),
-    Scalar.SIN: _math("sin"),
-    Scalar.COS: _math("cos"),
-    Scalar.TAN: _math("tan"),
-    Scalar.FLOOR: _math("floor"),
-    Scalar.CEIL: _math("ceil"),
-    Scalar.ROUND_EVEN: _math("round_even", "rint{f}({0})"),
-    Scalar.ROUND_AFZ: _math("round_afz", "round{f}({0})"),
-    Scalar.IS_FINITE: _row("is_finite", floats="{0} - {0} == 0", signed="true", booleans="true"),
-    Scalar.NOT: _row("not", signed="({T})~{0}", booleans="!{0}"),
-    Scalar.POPCNT: _counted("popcnt", "popc"),
-    Scalar.CLZ: _counted("clz", "clz"),
-    Scalar.ADD: _arithmetic("add", "+", booleans="{0} || {1}"),
-    Scalar.SUB: _arithmetic("sub", "-"),
-    Scalar.MUL: _arithmetic("mul", "*", booleans="{0} && {1}"),
-    Scalar.DIV: _row("div", floats="{0} / {1}", signed="dyn_div<{T}>({0}, {1})"),
-    Scalar.REM: _row("rem", floats="fmod{f}({0}, {1})", signed="dyn_rem<{T}>({0}, {1})"),
-    Scalar.POW: _row("pow", floats="pow{f}({0}, {1})", signed="dyn_ipow<{T}>({0}, {1})"),
-    Scalar.ATAN2: _math("atan2", "atan2{f}({0}, {1})"),
-    Scalar.MAX: _row("max", floats="dyn_max({0}, {1})", signed="{0} > {1} ? {0} : {1}", booleans="{0} || {1}"),
-    Scalar.MIN: _row("min", floats="dyn_min({0}, {1})", signed="{0} < {1} ? {0} : {1}", booleans="{0} && {1}"),
-    Scalar.FMA: _math("fma", "fma{f}({0}, {1}, {2})"),
-    Scalar.AND: _bitwise("and", "&", booleans="{0} && {1}"),
-    Scalar.OR: _bitwise("or", "|", booleans="{0} || {1}"),
-    Scalar.XOR: _bitwise("xor", "^", booleans="{0} != {1}"),
-    Scalar.SHL: _row("shl", signed="dyn_shl<{T}>({0}, {1})"),
-    Scalar.SHRA: _row("shra", signed="dyn_shra<{T}>({0}, {1})"),
-    Scalar.SHRL: _row("shrl", signed="dyn_shrl<{T}>({0}, {1})"),
-    Scalar.EQ: _compare("eq", "=="),
-    Scalar.NE: _compare("ne", "!="),
-    Scalar.LT: _compare("lt", "<"),
-    Scalar.LE: _compare("le", "<="),
-    Scalar.GT: _compare("gt", ">"),
-    Scalar.GE: _compare("ge", ">="),
-    Scalar.SELECT: _select,
-    Scalar.CAST: cast,
-    Scalar.BITCAST: _bitcast,
+    Scalar.SIGN: ScalarText(
+        _row(
+            "sign",
+            floats="{0} > 0 ? 1 : {0} < 0 ? -1 : {0}",  # of a zero that zero, of NaN that NaN
+            signed="({T})(({0} > 0) - ({0} < 0))",
+            unsigned="({T})({0} > 0)",
+            booleans="{0}",
+        )
+    ),
+    Scalar.EXP: ScalarText(_math("exp"), 8),
+    Scalar.EXPM1: ScalarText(_math("expm1"), 20),
+    Scalar.LOG: ScalarText(_math("log"), 14),
+    Scalar.LOG1P: ScalarText(_math("log1p"), 20),
+    Scalar.TANH: ScalarText(_math("tanh"), 20),
+    Scalar.LOGISTIC: ScalarText(_math("logistic", "1 / (1 + exp{f}(-{0}))"), 16),
+    Scalar.ERF: ScalarText(_math("erf"), 24),
+    Scalar.SQRT: ScalarText(_math("sqrt"), 8),
+    Scalar.RSQRT: ScalarText(_math("rsqrt"), 4),
+    Scalar.CBRT: ScalarText(_math("cbrt"), 20),
+    Scalar.SIN: ScalarText(_math("sin"), 30),
+    Scalar.COS: ScalarText(_math("cos"), 30),
+    Scalar.TAN: ScalarText(_math("tan"), 40),
+    Scalar.FLOOR: ScalarText(_math("floor")),
+    Scalar.CEIL: ScalarText(_math("ceil")),
+    Scalar.ROUND_EVEN: ScalarText(_math("round_even", "rint{f}({0})")),
+    Scalar.ROUND_AFZ: ScalarText(_math("round_afz", "round{f}({0})")),
+    Scalar.IS_FINITE: ScalarText(_row("is_finite", floats="{0} - {0} == 0", signed="true", booleans="true")),
+    Scalar.NOT: ScalarText(_row("not", signed="({T})~{0}", booleans="!{0}")),
+    Scalar.POPCNT: ScalarText(_counted("popcnt", "popc")),
+    Scalar.CLZ: ScalarText(_counted("clz", "clz")),
+    Scalar.ADD: ScalarText(_arithmetic("add", "+", booleans="{0} || {1}")),
+    Scalar.SUB: ScalarText(_arithmetic("sub", "-")),
+    Scalar.MUL: ScalarText(_arithmetic("mul", "*", booleans="{0} && {1}")),
+    Scalar.DIV: ScalarText(_row("div", floats="{0} / {1}", signed="dyn_div<{T}>({0}, {1})"), 10),
+    Scalar.REM: ScalarText(_row("rem", floats="fmod{f}({0}, {1})", signed="dyn_rem<{T}>({0}, {1})"), 20),
+    Scalar.POW: ScalarText(_row("pow", floats="pow{f}({0}, {1})", signed="dyn_ipow<{T}>({0}, {1})"), 60),
+    Scalar.ATAN2: ScalarText(_math("atan2", "atan2{f}({0}, {1})"), 40),
+    Scalar.MAX: ScalarText(
+        _row("max", floats="dyn_max({0}, {1})", signed="{0} > {1} ? {0} : {1}", booleans="{0} || {1}")
+    ),
+    Scalar.MIN: ScalarText(
+        _row("min", floats="dyn_min({0}, {1})", signed="{0} < {1} ? {0} : {1}", booleans="{0} && {1}")
+    ),
+    Scalar.FMA: ScalarText(_math("fma", "fma{f}({0}, {1}, {2})")),
+    Scalar.AND: ScalarText(_bitwise("and", "&", booleans="{0} && {1}")),
+    Scalar.OR: ScalarText(_bitwise("or", "|", booleans="{0} || {1}")),
+    Scalar.XOR: ScalarText(_bitwise("xor", "^", booleans="{0} != {1}")),
+    Scalar.SHL: ScalarText(_row("shl", signed="dyn_shl<{T}>({0}, {1})")),
+    Scalar.SHRA: ScalarText(_row("shra", signed="dyn_shra<{T}>({0}, {1})")),
+    Scalar.SHRL: ScalarText(_row("shrl", signed="dyn_shrl<{T}>({0}, {1})")),
+    Scalar.EQ: ScalarText(_compare("eq", "==")),
+    Scalar.NE: ScalarText(_compare("ne", "!=")),
+    Scalar.LT: ScalarText(_compare("lt", "<")),
+    Scalar.LE: ScalarText(_compare("le", "<=")),
+    Scalar.GT: ScalarText(_compare("gt", ">")),
+    Scalar.GE: ScalarText(_compare("ge", ">=")),
+    Scalar.SELECT: ScalarText(_select),
+    Scalar.CAST: ScalarText(cast),
+    Scalar.BITCAST: ScalarText(_bitcast),
 }
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from dyn import dtypes
 from dyn.frozen import record
+from dyn.lower.x86.scalars import TABLE
 from dyn.lower.x86.squares import is_square
-from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import (
     Apply,
     Fold,
@@ -26,13 +26,6 @@ from dyn.shapes import Dim, Symbol, SymExpr, linear_in
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
-
-#: About how many instructions a function takes; one for those not named.
-_WEIGHT = {
-    Scalar.EXP: 12, Scalar.EXPM1: 20, Scalar.LOG: 20, Scalar.LOG1P: 24, Scalar.TANH: 20, Scalar.LOGISTIC: 16,
-    Scalar.ERF: 14, Scalar.RSQRT: 4, Scalar.SQRT: 4, Scalar.CBRT: 24, Scalar.SIN: 24, Scalar.COS: 24,
-    Scalar.POW: 60, Scalar.DIV: 4, Scalar.REM: 8, Scalar.MAX: 3, Scalar.MIN: 3,
-}  # fmt: skip
 
 #: The most lanes where squares are transposed: each has a row of its own.
 _MOST_ROWS = 32
@@ -79,7 +72,7 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
             if expr.dtype in (dtypes.float32, dtypes.float64):
                 floats = max(floats, expr.dtype.itemsize)
             if isinstance(expr, Apply):
-                weight += _WEIGHT.get(expr.fn, 1)
+                weight += TABLE[expr.fn].instructions
             elif isinstance(expr, Load):
                 weight += 1
                 near = expr.mask is None and stretched_factor(em.kernel, expr.index, loop.var) is not None
@@ -102,7 +95,7 @@ def _monoid_weight(fold: Fold) -> int:
     """About how many instructions combine two states: an accumulator takes one for any scalar function."""
     if fold.monoid.scalar is not None:
         return 1
-    return sum(_WEIGHT.get(e.fn, 1) for e in walk_exprs(fold.monoid.result) if isinstance(e, Apply))
+    return sum(TABLE[e.fn].instructions for e in walk_exprs(fold.monoid.result) if isinstance(e, Apply))
 
 
 def stretched_factor(kernel: Kernel, index: Dim, var: Symbol) -> Symbol | None:

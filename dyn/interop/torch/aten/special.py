@@ -38,16 +38,17 @@ def _normal_quantile(a: Any) -> Any:
     return math.sqrt(2) * lax.erf_inv(2 * a - 1)
 
 
-for _name, _function in {
-    "lgamma": lax.lgamma, "digamma": _digamma, "erfc": lax.erfc, "erfinv": lax.erf_inv,
-    "special_erfcx": _erfcx,
+#: By the names of ATen and of PyTorch's primitive operators.
+for _names, _function in {
+    ("lgamma", "lgamma"): lax.lgamma, ("digamma", "digamma"): _digamma, ("erfc", "erfc"): lax.erfc,
+    ("erfinv", "erf_inv"): lax.erf_inv, ("special_erfcx", "erfcx"): _erfcx,
 }.items():  # fmt: skip
-    pointwise(f"{_name}.default", operands=1, promotion=_FLOAT)(_function)
+    pointwise(f"{_names[0]}.default", operands=1, promotion=_FLOAT)(_function)
+    pointwise(f"prims::{_names[1]}.default", operands=1)(_function)
 for _name, _function in {
     "acos": dnp.arccos, "acosh": dnp.arccosh, "asin": dnp.arcsin, "asinh": dnp.arcsinh, "atan": dnp.arctan,
     "atanh": dnp.arctanh, "cosh": dnp.cosh, "sinh": dnp.sinh, "tan": dnp.tan, "exp2": dnp.exp2, "log2": dnp.log2,
-    "log10": dnp.log10, "trunc": dnp.trunc, "cbrt": dnp.cbrt, "erf": lax.erf, "erf_inv": lax.erf_inv,
-    "erfc": lax.erfc, "erfcx": _erfcx, "lgamma": lax.lgamma, "digamma": _digamma, "ndtri": _normal_quantile,
+    "log10": dnp.log10, "trunc": dnp.trunc, "cbrt": dnp.cbrt, "erf": lax.erf, "ndtri": _normal_quantile,
     "bitwise_not": dnp.bitwise_not, "conj_physical": dnp.conj,
 }.items():  # fmt: skip
     pointwise(f"prims::{_name}.default", operands=1)(_function)
