@@ -10,12 +10,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from dyn.ir.hlo import Codec
 
 import dyn
 import dyn.lax
 import dyn.numpy
 from dyn.ir.core import Op
-from dyn.ir.hlo import Codec
 from dyn.ir.opdef import REGISTRY, ElementLoops, OpDef, OpKind
 from dyn.lower.gpu.scalars import TABLE as GPU
 from dyn.lower.x86.scalars import TABLE as X86
