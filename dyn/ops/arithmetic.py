@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Value
 
 
 class Arithmetic:
     """Ops by short names. Operands have one shape and dtype; a Python number is put into the shape of the other."""
 
-    def __init__(self, b: Any) -> None:
+    def __init__(self, b: Builder) -> None:
         self.b = b
 
     def fill(self, x: Value, value: bool | int | float) -> Value:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, Inline, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
@@ -26,13 +27,13 @@ def _prune(op: Op, live: set[Value]) -> Op:
     return replace(op, operands=tuple([op.operands[i] for i in kept]), results=tuple([op.results[i] for i in kept]))
 
 
-def _again(b: Any, op: Op, values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _again(b: Builder, op: Op, values: tuple[Any, ...]) -> tuple[Any, ...]:
     """The barrier of derivatives, where there are any."""
     made = iter(b.emit(op.opdef, [v for v in values if v is not None]))
     return tuple([None if v is None else next(made) for v in values])
 
 
-def _batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     made = b.emit(op.opdef, operands)
     return tuple([v if flag else spread(b, v, size) for v, flag in zip(made, batched, strict=True)])
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, Composite, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
@@ -37,7 +38,7 @@ def _check(ctx: TypeContext, x: TensorType, per_feature: Sequence[TensorType], a
 class _Normal(Arithmetic):
     """Arithmetic on an array and on what it has for each feature; wide where its floats are narrow."""
 
-    def __init__(self, b: Any, op: Op) -> None:
+    def __init__(self, b: Builder, op: Op) -> None:
         super().__init__(b)
         x = op.operands[0]
         self.shape, self.axis, self.dtype = x.shape, op.attrs["feature_index"], x.dtype
@@ -72,13 +73,13 @@ class _Normal(Arithmetic):
         return self.add(self.mul(ratio, self.spread(scale)), self.spread(offset))
 
 
-def _inference(b: Any, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
+def _inference(b: Builder, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
     n = _Normal(b, op)
     x, scale, offset, mean, variance = map(n.wide, operands)
     return (n.narrow(n.normal(x, scale, offset, mean, variance)),)
 
 
-def _training(b: Any, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
+def _training(b: Builder, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
     n = _Normal(b, op)
     x, scale, offset = map(n.wide, operands)
     count = n.count(scale)
@@ -88,7 +89,7 @@ def _training(b: Any, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
     return tuple(n.narrow(v) for v in (n.normal(x, scale, offset, mean, variance), mean, variance))
 
 
-def _grad(b: Any, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
+def _grad(b: Builder, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
     """The cotangents of x, scale and offset from that of the output of training."""
     n = _Normal(b, op)
     x, scale, mean, variance, ct = map(n.wide, operands)

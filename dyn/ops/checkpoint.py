@@ -195,7 +195,7 @@ def _computed(*arrays: Array, regions: tuple[RegionFunction, ...], **attrs: Any)
 
 
 def _samples() -> list[Sample]:
-    def build(b: Any, p: tuple[Value, ...]) -> tuple[Value, ...]:
+    def build(b: Builder, p: tuple[Value, ...]) -> tuple[Value, ...]:
         x, y = p
         inner = b.op("checkpoint_name", b.op("sine", x), name="inner")
         return b.op("multiply", b.op("tanh", inner), y), b.op("add", inner, y)

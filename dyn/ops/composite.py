@@ -25,7 +25,7 @@ def _computed(*arrays: Array, regions: tuple[RegionFunction, ...], **attrs: Any)
 
 
 def _samples() -> list[Sample]:
-    def build(b: Any, p: tuple[Value, ...]) -> tuple[Value, ...]:
+    def build(b: Builder, p: tuple[Value, ...]) -> tuple[Value, ...]:
         x, y = p
         return b.op("multiply", b.op("sine", x), y), b.op("add", x, y)
 

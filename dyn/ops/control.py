@@ -75,7 +75,7 @@ def _while(*state: Array, regions: tuple[RegionFunction, RegionFunction]) -> tup
     return state
 
 
-def _number(b: Any, value: Any, like: Value) -> Value:
+def _number(b: Builder, value: Any, like: Value) -> Value:
     made = b.op("constant", value=Dense(np.asarray(value).astype(like.dtype.np)))
     return b.op("broadcast_in_dim", made, shape=like.shape, dims=()) if like.shape else made
 
@@ -90,10 +90,10 @@ def _while_samples() -> list[Sample]:
     for size in (0, 1, 2, 7):
         types = (TensorType(dtypes.int32, ()), TensorType(dtypes.float64, (size,)), TensorType(dtypes.float64, (size,)))
 
-        def condition(b: Any, p: tuple[Value, ...]) -> tuple[Value, ...]:
+        def condition(b: Builder, p: tuple[Value, ...]) -> tuple[Value, ...]:
             return (b.op("compare", p[0], _number(b, 0, p[0]), direction="GT"),)
 
-        def body(b: Any, p: tuple[Value, ...]) -> tuple[Value, ...]:
+        def body(b: Builder, p: tuple[Value, ...]) -> tuple[Value, ...]:
             return b.op("subtract", p[0], _number(b, 1, p[0])), b.op("add", b.op("add", p[1], p[1]), p[2]), p[2]
 
         regions = (_built(types, condition), _built(types, body))
@@ -159,7 +159,7 @@ def _scan_samples() -> list[Sample]:
         for size in (0, 1, 3):
             row = TensorType(dtypes.float64, (size,))
 
-            def body(b: Any, p: tuple[Value, ...]) -> tuple[Value, ...]:
+            def body(b: Builder, p: tuple[Value, ...]) -> tuple[Value, ...]:
                 total, decay, x = p
                 made = b.op("add", b.op("multiply", total, decay), x)
                 return made, decay, b.op("tanh", made), x

@@ -10,6 +10,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.inline_regions import build_region
 from dyn.ir.opdef import Attrs, JvpRule, OpDef, OpKind, RunningLoops, TypeContext, VjpRule
@@ -25,7 +26,7 @@ from dyn.ops.transform_rules import one_later, shifted
 Array = np.ndarray[Any, Any]
 
 
-def cumulative_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def cumulative_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
     """Cotangent of running folds: of a sum the running sum from the other side; of an extreme all of it to the element
     that it is; of a product in shares."""
     (ct,), axis = cts, op.attrs["dimension"]
@@ -41,7 +42,7 @@ def cumulative_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
     return _of_product(b, op, ct, smooth, vjp_by_parts(_running_product))
 
 
-def cumulative_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
+def cumulative_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
     (t,), axis = tangents, op.attrs["dimension"]
     if op.attrs["combine"] == "add":
         return (_sums(b, op, t),)
@@ -55,13 +56,13 @@ def cumulative_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
     return _of_product(b, op, t, smooth, jvp_by_parts(_running_product))
 
 
-def _sums(b: Any, op: Op, x: Value, *, back: bool = False) -> Value:
+def _sums(b: Builder, op: Op, x: Value, *, back: bool = False) -> Value:
     """The running sum of ``x`` in the op's direction; from the other side with ``back``."""
     axis, reverse = op.attrs["dimension"], op.attrs["reverse"]
     return b.op("cumulative", x, dimension=axis, combine="add", reverse=reverse is not back)
 
 
-def _chosen(b: Any, op: Op) -> Value:
+def _chosen(b: Builder, op: Op) -> Value:
     """The place of the element that each running extreme is: of equal ones, the last so far, as in PyTorch.
 
     An element that equals the extreme up to itself is that extreme, or is NaN, which stays; the place is the furthest
@@ -75,7 +76,9 @@ def _chosen(b: Any, op: Op) -> Value:
     return b.op("cumulative", marked, dimension=axis, combine="minimum" if reverse else "maximum", reverse=reverse)
 
 
-def _of_product(b: Any, op: Op, moved: Value, smooth: Callable[..., Value], exact: VjpRule | JvpRule) -> tuple[Value]:
+def _of_product(
+    b: Builder, op: Op, moved: Value, smooth: Callable[..., Value], exact: VjpRule | JvpRule
+) -> tuple[Value, ...]:
     """Derivative of a running product, applied to ``moved``: by division where no factor is 0, else by a scan.
 
     A derivative of the division is right where it is one; that of the scan is right everywhere.
@@ -94,7 +97,7 @@ def _of_product(b: Any, op: Op, moved: Value, smooth: Callable[..., Value], exac
     return b.op_all("if", some, *operands, regions=regions)
 
 
-def _running_product(b: Any, op: Op, operands: tuple[Value, ...]) -> tuple[Value]:
+def _running_product(b: Builder, op: Op, operands: tuple[Value, ...]) -> tuple[Value]:
     """A running product as a scan, of halves in float32."""
     (x,), axis = operands, op.attrs["dimension"]
     half = x.dtype.is_narrow
@@ -134,7 +137,7 @@ def _running(x: Array, dimension: int, combine: str, reverse: bool) -> Array:
     return np.flip(result, dimension) if reverse else result
 
 
-def _running_parts(b: Any, op: Op, operands: tuple[Any, ...]) -> Pair:
+def _running_parts(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
     """Running folds of complex parts: of sums each part's own; a product is a scan of the parts together."""
     if op.attrs["combine"] == "add":
         return componentwise(b, op, operands)

@@ -10,7 +10,8 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.errors import ArgumentError, ShapeError, UnsupportedOpError
-from dyn.ir.core import Op, Value
+from dyn.ir.builder import Builder
+from dyn.ir.core import Attr, Op, Value
 from dyn.ir.external import External, ExternalResult, NativeFunction
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
@@ -105,7 +106,7 @@ def _run(
 # --- transformations ----------------------------------------------------------------------------------------------
 
 
-def _refuse(b: Any, op: Op, given: tuple[Any, ...]) -> tuple[Any, ...]:
+def _refuse(b: Builder, op: Op, given: tuple[Any, ...]) -> tuple[Any, ...]:
     if not op.results:  # its tangents are none, too
         return ()
     raise UnsupportedOpError(
@@ -115,7 +116,7 @@ def _refuse(b: Any, op: Op, given: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def _batch(b: Any, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _batch(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     """One example after the other, or all of them at once, as the function wants it."""
     target = op.attrs["target"]
     if isinstance(target, str):
@@ -138,7 +139,7 @@ def _batch(b: Any, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], s
     return _at_once(b, op, operands, flags, size)
 
 
-def _at_once(b: Any, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _at_once(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     """One call, with an axis of examples in front: of those that have none it is 1 (``expand_dims``), repeated
     (``broadcast_all``), or not there (``legacy_vectorized``)."""
     method = op.attrs["target"].vmap_method
@@ -147,7 +148,7 @@ def _at_once(b: Any, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...],
         if not flag and method != "legacy_vectorized":
             value = spread(b, value, size if method == "broadcast_all" else 1)
         given.append(value)
-    attrs = {**op.attrs, "shapes": tuple([(size, *shape) for shape in op.attrs["shapes"]])}
+    attrs: dict[str, Attr] = {**op.attrs, "shapes": tuple([(size, *shape) for shape in op.attrs["shapes"]])}
     return b.emit(op.opdef, given, **attrs)
 
 

@@ -155,12 +155,12 @@ def _sample_args(shape: tuple[int, ...]) -> tuple[tuple[Array, ...], list[Tensor
     return arrays, [TensorType(dtypes.dtype(a.dtype), a.shape) for a in arrays]
 
 
-def _value(b: Any, x: Value, k: Value, c: Value) -> tuple[Value, Value]:
+def _value(b: Builder, x: Value, k: Value, c: Value) -> tuple[Value, Value]:
     made = b.op("multiply", b.op("sine", x), b.op("convert", k, dtype=x.dtype))
     return b.op("add", made, b.op("convert", c, dtype=x.dtype)), k
 
 
-def _slope(b: Any, x: Value, k: Value) -> Value:
+def _slope(b: Builder, x: Value, k: Value) -> Value:
     return b.op("multiply", b.op("cosine", x), b.op("convert", k, dtype=x.dtype))
 
 
@@ -194,7 +194,7 @@ def _jvp_samples() -> list[Sample]:
         arrays, (x, k, c) = _sample_args(shape)
         function = _region((x, k, c), lambda b, p: _value(b, *p))
 
-        def rule(b: Any, p: tuple[Value, ...]) -> tuple[Value, ...]:
+        def rule(b: Builder, p: tuple[Value, ...]) -> tuple[Value, ...]:
             x, k, dx, _, c = p
             return (*_value(b, x, k, c), b.op("multiply", _slope(b, x, k), dx))
 

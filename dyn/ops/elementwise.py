@@ -10,6 +10,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import (
     FROM_VJP,
@@ -271,7 +272,7 @@ def _clamp_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> An
     return k.apply(Scalar.MIN, [k.apply(Scalar.MAX, [get(1, index), low], dtype), high], dtype)
 
 
-def _clamp_choices(b: Any, op: Op) -> tuple[Value, Value, Value]:
+def _clamp_choices(b: Builder, op: Op) -> tuple[Value, Value, Value]:
     """Masks of where the result is the lower bound, the operand, the upper bound. At a bound it is the bound's."""
     a, (low, x, high) = Arithmetic(b), op.operands
     low, high = (_like(b, v, x.shape) for v in (low, high))
@@ -280,12 +281,12 @@ def _clamp_choices(b: Any, op: Op) -> tuple[Value, Value, Value]:
     return below, a.f("not", a.f("or", above, below)), above
 
 
-def _like(b: Any, value: Value, shape: tuple[Dim, ...]) -> Value:
+def _like(b: Builder, value: Value, shape: tuple[Dim, ...]) -> Value:
     """A bound in the operand's shape."""
     return value if len(value.shape) == len(shape) else b.op("broadcast_in_dim", value, shape=shape, dims=())
 
 
-def _clamp_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
+def _clamp_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
     a, found = Arithmetic(b), list[Value]()
     for operand, chosen in zip(op.operands, _clamp_choices(b, op), strict=True):
         own = a.where(chosen, cts[0], 0)
@@ -293,7 +294,7 @@ def _clamp_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
     return tuple(found)
 
 
-def _clamp_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
+def _clamp_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
     a, whole = Arithmetic(b), None
     for tangent, chosen in zip(tangents, _clamp_choices(b, op), strict=True):
         if tangent is not None:
@@ -303,7 +304,9 @@ def _clamp_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
     return (whole,)
 
 
-def _clamp_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _clamp_batch(
+    b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim
+) -> tuple[Value, ...]:
     shape = (size, *op.result.shape)
     full: list[Value] = []
     for value, own, is_bound in zip(operands, batched, (True, False, True), strict=True):
@@ -451,7 +454,7 @@ def convert_array(x: Array, dtype: DType, weak: bool = False) -> Array:
         return x.astype(dtype.np)
 
 
-def _convert_parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
+def _convert_parts(b: Builder, op: Op, operands: tuple[Any, ...]) -> Any:
     attrs = {**op.attrs, "dtype": complex_parts.part_dtype(op.attrs["dtype"])}
     (x,) = operands
     if isinstance(x, tuple):
@@ -460,7 +463,7 @@ def _convert_parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
     return real, complex_parts.Real(b).fill(real, 0)
 
 
-def _convert_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None]:
+def _convert_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None]:
     """The cotangent in the operand's dtype; its real part where that is real."""
     (x,), (ct,) = op.operands, cts
     if not x.dtype.is_inexact:
@@ -470,7 +473,7 @@ def _convert_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None]:
     return (ct if ct.dtype is x.dtype else b.op("convert", ct, dtype=x.dtype),)
 
 
-def _convert_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None]:
+def _convert_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None]:
     return (b.op("convert", tangents[0], dtype=op.result.dtype) if op.result.dtype.is_inexact else None,)
 
 

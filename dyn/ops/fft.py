@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
@@ -57,7 +58,7 @@ def _reference(x: Array, fft_type: str, fft_length: tuple[int, ...]) -> Array:
         return compute(x, s=fft_length, axes=axes).astype(dtype, copy=False)
 
 
-def _vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
     """A transform is its own transpose. Of one that gives half of it: with zeros for the other half, the real part; of
     the inverse of that, the numbers that stand for two count twice."""
     m, (ct,), kind, lengths = Matrices(b), cts, op.attrs["fft_type"], op.attrs["fft_length"]
@@ -79,7 +80,7 @@ def _vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
     return (m.scale(m.conj(forward), m.where(once, weight, m.mul(weight, 2))),)
 
 
-def _padded(b: Any, x: Value, low: tuple[Dim, ...], high: tuple[Dim, ...]) -> Value:
+def _padded(b: Builder, x: Value, low: tuple[Dim, ...], high: tuple[Dim, ...]) -> Value:
     zero = zeros(b, TensorType(x.dtype, ()))
     return b.op("pad", x, zero, edge_padding_low=low, edge_padding_high=high, interior_padding=(0,) * len(x.shape))
 

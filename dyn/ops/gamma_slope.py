@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from dyn import dtypes
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.masked_loops import while_any
@@ -20,16 +21,16 @@ _MOST_STEPS = 4000
 _HUGE = 2.0**200
 
 
-def gamma_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None]:
+def gamma_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None]:
     change = tangents[1]
     return (None,) if change is None else (Arithmetic(b).mul(change, _slope(b, op)),)
 
 
-def gamma_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[None, Value]:
+def gamma_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[None, Value]:
     return None, Arithmetic(b).mul(cts[0], _slope(b, op))
 
 
-def _slope(b: Any, op: Op) -> Value:
+def _slope(b: Builder, op: Op) -> Value:
     """Derivative of the numbers, or of their logarithms, whichever the op draws."""
     m, (alpha, drawn) = Arithmetic(b), (op.operands[1], op.result)
     a, y = (b.op("convert", v, dtype=dtypes.float64) for v in (alpha, drawn))
@@ -41,7 +42,7 @@ def _slope(b: Any, op: Op) -> Value:
     return b.op("convert", slope, dtype=alpha.dtype)
 
 
-def logarithmic_slope(b: Any, a: Value, log: Value, x: Value) -> Value:
+def logarithmic_slope(b: Builder, a: Value, log: Value, x: Value) -> Value:
     """``d log(x) / da``, for a number ``x`` of the distribution with the parameter ``a`` and its logarithm; float64.
 
     NaN where ``a`` is not positive, and where ``x`` is negative.
@@ -59,10 +60,10 @@ def logarithmic_slope(b: Any, a: Value, log: Value, x: Value) -> Value:
     return m.where(valid, m.where(upper, above, below), math.nan)
 
 
-def _series(b: Any, open_: Value, a: Value, x: Value) -> tuple[Value, Value]:
+def _series(b: Builder, open_: Value, a: Value, x: Value) -> tuple[Value, Value]:
     """The sum of ``x**n / ((a + 1) … (a + n))`` and its derivative by a: each term's is it times a harmonic sum."""
 
-    def step(b: Any, left: Value, state: list[Value], fixed: list[Value]) -> tuple[Value, list[Value]]:
+    def step(b: Builder, left: Value, state: list[Value], fixed: list[Value]) -> tuple[Value, list[Value]]:
         m, (place, term, harmonic, total, slope), (x,) = Arithmetic(b), state, fixed
         place = m.add(place, 1)
         term = m.div(m.mul(term, x), place)
@@ -80,14 +81,14 @@ def _series(b: Any, open_: Value, a: Value, x: Value) -> tuple[Value, Value]:
     return made[3], made[4]
 
 
-def _fraction(b: Any, open_: Value, a: Value, x: Value) -> tuple[Value, Value]:
+def _fraction(b: Builder, open_: Value, a: Value, x: Value) -> tuple[Value, Value]:
     """Legendre's continued fraction ``1/(x+1-a- 1(1-a)/(x+3-a- 2(2-a)/(x+5-a- …)))`` and its derivative by a.
 
     Numerators and denominators come from the two before them, and so do their derivatives. The elements that are done
     go on with the rest, and keep what they had.
     """
 
-    def step(b: Any, left: Value, state: list[Value], fixed: list[Value]) -> tuple[Value, list[Value]]:
+    def step(b: Builder, left: Value, state: list[Value], fixed: list[Value]) -> tuple[Value, list[Value]]:
         m, (number, *pairs, value, slope), (a, x) = Arithmetic(b), state, fixed
         p, dp, q, dq, p_before, dp_before, q_before, dq_before = pairs
         number = m.add(number, 1)

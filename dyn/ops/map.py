@@ -9,7 +9,8 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.ir.core import Dense, Region, Value
+from dyn.ir.builder import Builder
+from dyn.ir.core import Dense, Op, Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import Attrs, ElementLoops, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
@@ -49,7 +50,7 @@ def _reference(*arrays: Array, regions: tuple[RegionFunction]) -> Array:
     return np.array(np.broadcast_to(result, arrays[0].shape))
 
 
-def whole_arrays(b: Any, region: Region, operands: Sequence[Value]) -> tuple[Value, ...]:
+def whole_arrays(b: Builder, region: Region, operands: Sequence[Value]) -> tuple[Value, ...]:
     """The results of a region of scalar ops for each element of arrays of one shape: its ops on whole arrays.
 
     What is one number there is broadcast.
@@ -67,23 +68,23 @@ def whole_arrays(b: Any, region: Region, operands: Sequence[Value]) -> tuple[Val
     return tuple(values[v] for v in region.results)
 
 
-def _inlined(b: Any, op: Any) -> tuple[Value, ...]:
+def _inlined(b: Builder, op: Op) -> tuple[Value, ...]:
     return whole_arrays(b, op.regions[0], op.operands)
 
 
-def _parts(b: Any, op: Any, operands: tuple[Value, ...]) -> tuple[Value, ...]:
+def _parts(b: Builder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...]:
     return whole_arrays(b, op.regions[0], operands)
 
 
 def _samples() -> list[Sample]:
-    def scaled(b: Any, x: Value, y: Value) -> Value:
+    def scaled(b: Builder, x: Value, y: Value) -> Value:
         two = b.op("constant", value=Dense(np.asarray(2).astype(x.dtype.np)))
         return b.op("subtract", b.op("multiply", x, two), y)
 
-    def less(b: Any, x: Value, y: Value) -> Value:
+    def less(b: Builder, x: Value, y: Value) -> Value:
         return b.op("compare", x, y, direction="LT")
 
-    def seven(b: Any, x: Value) -> Value:
+    def seven(b: Builder, x: Value) -> Value:
         return b.op("constant", value=Dense(np.asarray(7, np.int16)))
 
     calls: list[Sample] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dyn.ir.builder import Builder
 from dyn.ir.core import Value
 from dyn.ir.inline_regions import build_region
 from dyn.ir.types import TensorType
@@ -13,7 +14,7 @@ from dyn.ir.types import TensorType
 Step = Callable[[Any, Value, list[Value], list[Value]], tuple[Value, Sequence[Value]]]
 
 
-def while_any(b: Any, open_: Value, state: Sequence[Value], fixed: Sequence[Value], step: Step) -> list[Value]:
+def while_any(b: Builder, open_: Value, state: Sequence[Value], fixed: Sequence[Value], step: Step) -> list[Value]:
     """The state after as many steps as it takes until no element of the booleans ``open_`` is left.
 
     Regions read nothing from outside: ``fixed`` is what a step reads beside the state. That of elements that are done

@@ -8,6 +8,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
+from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Op, Value
 from dyn.ir.opdef import Attrs, OpDef, OpKind, ReductionLoops, Sample, TypeContext
 from dyn.ir.types import TensorType
@@ -112,13 +113,13 @@ def _samples() -> list[Sample]:
     return calls
 
 
-def _spread_back(b: Any, op: Op, value: Value) -> Value:
+def _spread_back(b: Builder, op: Op, value: Value) -> Value:
     """A value of the result's shape, in that of the operand."""
     shape, axes = op.operands[0].shape, op.attrs["axes"]
     return b.op("broadcast_in_dim", value, shape=shape, dims=tuple(a for a in range(len(shape)) if a not in axes))
 
 
-def _share(b: Any, op: Op) -> Value:
+def _share(b: Builder, op: Op) -> Value:
     """Partial derivative of the result by each element of the operand."""
     a, (x,), y = Arithmetic(b), op.operands, op.result
     if op.attrs["combine"] == "multiply":
@@ -130,7 +131,7 @@ def _share(b: Any, op: Op) -> Value:
     return a.div(ones, _spread_back(b, op, count))
 
 
-def _others(b: Any, x: Value, axes: tuple[int, ...]) -> Value:
+def _others(b: Builder, x: Value, axes: tuple[int, ...]) -> Value:
     """For each element, the product of all others along ``axes``: what stands before it times what stands after it."""
     kept = tuple(a for a in range(len(x.shape)) if a not in axes)
     front = b.op("transpose", x, permutation=(*kept, *axes))
@@ -146,12 +147,12 @@ def _others(b: Any, x: Value, axes: tuple[int, ...]) -> Value:
     return b.op("transpose", both, permutation=tuple(int(a) for a in np.argsort((*kept, *axes))))
 
 
-def _vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
     ct = _spread_back(b, op, cts[0])
     return (ct if op.attrs["combine"] == "add" else b.op("multiply", ct, _share(b, op)),)
 
 
-def _jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
+def _jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
     (t,), sums = tangents, {"axes": op.attrs["axes"], "combine": "add", "nonempty": False}
     return (b.op("reduce", t if op.attrs["combine"] == "add" else b.op("multiply", t, _share(b, op)), **sums),)
 

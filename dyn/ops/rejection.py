@@ -13,6 +13,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import NOT_CONTINUOUS, Attrs, Composite, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
@@ -116,7 +117,7 @@ def _gamma(keys: Array, alpha: Array, log_space: bool) -> Array:
     return result.astype(dtype).reshape(alpha.shape)
 
 
-def _batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     return again(b, op, [v if own else spread(b, v, size) for v, own in zip(operands, batched, strict=True)])
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
+from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Op, Value
 from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.masked_loops import while_any
@@ -74,7 +75,7 @@ class Draws(Arithmetic):
 # --- gamma ------------------------------------------------------------------------------------------------------------
 
 
-def gamma(b: Any, op: Op) -> tuple[Value]:
+def gamma(b: Builder, op: Op) -> tuple[Value]:
     """G. Marsaglia, W. W. Tsang, "A simple method for generating gamma variables", ACM TOMS 26, 2000."""
     d, (keys, alpha) = Draws(b), op.operands
     dtype = alpha.dtype
@@ -98,7 +99,7 @@ def gamma(b: Any, op: Op) -> tuple[Value]:
 def _accepted_cubes(d: Draws, keys: Value, scale: Value, slope: Value) -> Value:
     """The cubes of ``1 + x*slope`` with normally distributed x that are accepted."""
 
-    def step(b: Any, left: Value, state: list[Value], fixed: list[Value]) -> tuple[Value, list[Value]]:
+    def step(b: Builder, left: Value, state: list[Value], fixed: list[Value]) -> tuple[Value, list[Value]]:
         d, (keys, found), (scale, slope) = Draws(b), state, fixed
         dtype = scale.dtype
         keys, trial, last = d.split(keys, 3)
@@ -118,7 +119,7 @@ def _accepted_cubes(d: Draws, keys: Value, scale: Value, slope: Value) -> Value:
 def _positive(d: Draws, wanted: Value, keys: Value, slope: Value) -> tuple[Value, Value]:
     """Normally distributed x with a positive ``1 + x*slope``, where it is wanted; and that."""
 
-    def step(b: Any, left: Value, state: list[Value], fixed: list[Value]) -> tuple[Value, list[Value]]:
+    def step(b: Builder, left: Value, state: list[Value], fixed: list[Value]) -> tuple[Value, list[Value]]:
         d, (keys, x, v), (slope,) = Draws(b), state, fixed
         keys, sub = d.split(keys, 2)
         drawn = d.normal(sub, slope.dtype)
@@ -132,7 +133,7 @@ def _positive(d: Draws, wanted: Value, keys: Value, slope: Value) -> tuple[Value
 # --- Poisson ----------------------------------------------------------------------------------------------------------
 
 
-def poisson(b: Any, op: Op) -> tuple[Value]:
+def poisson(b: Builder, op: Op) -> tuple[Value]:
     d, (keys, rate), dtype = Draws(b), op.operands, op.attrs["dtype"]
     small = d.f("or", d.cmp(rate, "NE", rate), d.cmp(rate, "LT", 10))
     few = _few(d, keys, d.where(small, rate, 0))
@@ -153,7 +154,7 @@ def _minus_one(d: Draws, like: Value) -> Value:
 def _few(d: Draws, keys: Value, rate: Value) -> Value:
     """Poisson numbers of small rates, by products of uniform numbers (D. E. Knuth, TAOCP 2, section 3.4.1)."""
 
-    def step(b: Any, left: Value, state: list[Value], fixed: list[Value]) -> tuple[Value, list[Value]]:
+    def step(b: Builder, left: Value, state: list[Value], fixed: list[Value]) -> tuple[Value, list[Value]]:
         d, (keys, count, logs), (rate,) = Draws(b), state, fixed
         keys, sub = d.split(keys, 2)
         drawn = d.uniform(sub, rate.dtype, rate.shape[len(keys.shape) - 1 :])
@@ -177,7 +178,7 @@ def _many(d: Draws, keys: Value, rate: Value, wanted: Value) -> Value:
         axes = tuple(range(lead, len(open_.shape)))
         return d.b.op("reduce", open_, axes=axes, combine="or", nonempty=False) if axes else open_
 
-    def step(b: Any, left: Value, state: list[Value], fixed: list[Value]) -> tuple[Value, list[Value]]:
+    def step(b: Builder, left: Value, state: list[Value], fixed: list[Value]) -> tuple[Value, list[Value]]:
         d, (keys, count, accepted), (rate,) = Draws(b), state, fixed
         keys, first, second = d.split(keys, 3)
         k, taken = _trial(d, rate, first, second)

@@ -18,6 +18,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
+from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Op, Value
 from dyn.ir.opdef import NOT_CONTINUOUS, Attrs, Composite, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
@@ -54,7 +55,7 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
 # --- the program --------------------------------------------------------------------------------------------------
 
 
-def _expand(b: Any, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
+def _expand(b: Builder, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
     (state,), shape, dtype = operands, op.attrs["shape"], op.attrs["dtype"]
     parts = [_element(b, state, i) for i in range(state.shape[0] if isinstance(state.shape[0], int) else 2)]
     make = _threefry if op.attrs["algorithm"] == "THREE_FRY" else _philox
@@ -66,12 +67,12 @@ def _expand(b: Any, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
     return new, _as(b, bits, dtype)
 
 
-def _element(b: Any, x: Value, i: int) -> Value:
+def _element(b: Builder, x: Value, i: int) -> Value:
     part = b.op("slice", x, start=(i,), limit=(i + 1,), strides=(1,))
     return b.op("reshape", part, shape=())
 
 
-def _as(b: Any, bits: Value, dtype: DType) -> Value:
+def _as(b: Builder, bits: Value, dtype: DType) -> Value:
     """Words as numbers of a dtype: their lowest bits."""
     unsigned = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}[dtype.bits]
     if bits.dtype is not unsigned:
@@ -79,7 +80,7 @@ def _as(b: Any, bits: Value, dtype: DType) -> Value:
     return bits if dtype is unsigned else b.op("bitcast_convert", bits, dtype=dtype)
 
 
-def _number(b: Any, dim: Dim, shape: tuple[Dim, ...] = (), dtype: DType = dtypes.uint64) -> Value:
+def _number(b: Builder, dim: Dim, shape: tuple[Dim, ...] = (), dtype: DType = dtypes.uint64) -> Value:
     """A dim, or a number, in a shape."""
     if isinstance(dim, int):
         made = b.op("constant", value=Dense(np.array(dim, dtype.np)))
@@ -88,11 +89,11 @@ def _number(b: Any, dim: Dim, shape: tuple[Dim, ...] = (), dtype: DType = dtypes
     return _spread(b, made, shape)
 
 
-def _spread(b: Any, x: Value, shape: tuple[Dim, ...]) -> Value:
+def _spread(b: Builder, x: Value, shape: tuple[Dim, ...]) -> Value:
     return b.op("broadcast_in_dim", x, shape=shape, dims=()) if shape else x
 
 
-def _swapped(b: Any, x: Value) -> Value:
+def _swapped(b: Builder, x: Value) -> Value:
     """64 bits, their halves exchanged."""
     turn = _number(b, 32, x.shape)
     return b.op("or", b.op("shift_left", x, turn), b.op("shift_right_logical", x, turn))
@@ -101,7 +102,7 @@ def _swapped(b: Any, x: Value) -> Value:
 # --- Threefry -----------------------------------------------------------------------------------------------------
 
 
-def _threefry(b: Any, state: Sequence[Value], shape: tuple[Dim, ...], wide: bool) -> tuple[list[Value], Value]:
+def _threefry(b: Builder, state: Sequence[Value], shape: tuple[Dim, ...], wide: bool) -> tuple[list[Value], Value]:
     key, counter = state
     number, second, count = _halves(b, shape) if not wide else _whole(b, shape)
     low_first = b.op("concatenate", *(b.op("reshape", w, shape=(1,)) for w in _words(b, key)), dimension=0)
@@ -116,20 +117,20 @@ def _threefry(b: Any, state: Sequence[Value], shape: tuple[Dim, ...], wide: bool
     return [b.op("add", counter, count)], bits
 
 
-def _words(b: Any, x: Value) -> tuple[Value, Value]:
+def _words(b: Builder, x: Value) -> tuple[Value, Value]:
     """The low and the high half of 64 bits."""
     high = b.op("shift_right_logical", x, _number(b, 32, x.shape))
     return b.op("convert", x, dtype=dtypes.uint32), b.op("convert", high, dtype=dtypes.uint32)
 
 
-def _whole(b: Any, shape: tuple[Dim, ...]) -> tuple[Value, None, Value]:
+def _whole(b: Builder, shape: tuple[Dim, ...]) -> tuple[Value, None, Value]:
     """Numbers of the elements' blocks, in the order of the elements; and the number of blocks."""
     size = product(shape)
     flat = b.op("iota", shape=(size,), dimension=0, dtype=dtypes.uint64)
     return b.op("reshape", flat, shape=shape), None, _number(b, size)
 
 
-def _halves(b: Any, shape: tuple[Dim, ...]) -> tuple[Value, Value, Value]:
+def _halves(b: Builder, shape: tuple[Dim, ...]) -> tuple[Value, Value, Value]:
     """Numbers of the elements' blocks, masks of the blocks' second words, and the number of blocks.
 
     The blocks are numbered in the order of the elements of an array that is half as long along the axis of pairs.
@@ -149,7 +150,7 @@ def _halves(b: Any, shape: tuple[Dim, ...]) -> tuple[Value, Value, Value]:
     return number, second, count
 
 
-def _split_axis(b: Any, shape: tuple[Dim, ...]) -> list[Value]:
+def _split_axis(b: Builder, shape: tuple[Dim, ...]) -> list[Value]:
     """Flags of the axes, scalars: that of the axis along which pairs lie is true. There may be none."""
     a = Arithmetic(b)
     sizes = [_number(b, d) for d in shape]
@@ -173,7 +174,7 @@ def _split_axis(b: Any, shape: tuple[Dim, ...]) -> list[Value]:
 # --- Philox -------------------------------------------------------------------------------------------------------
 
 
-def _philox(b: Any, state: Sequence[Value], shape: tuple[Dim, ...], wide: bool) -> tuple[list[Value], Value]:
+def _philox(b: Builder, state: Sequence[Value], shape: tuple[Dim, ...], wide: bool) -> tuple[list[Value], Value]:
     key, low, high = state if len(state) == 3 else (*state, state[0])
     words = 2 * product(shape) if wide else product(shape)
     count = floordiv(words + 3, 4)
@@ -193,7 +194,7 @@ def _philox(b: Any, state: Sequence[Value], shape: tuple[Dim, ...], wide: bool) 
     return [*new][: len(state) - 1], b.op("reshape", joined, shape=shape)
 
 
-def _carried(b: Any, low: Value, high: Value, count: Value) -> tuple[Value, Value]:
+def _carried(b: Builder, low: Value, high: Value, count: Value) -> tuple[Value, Value]:
     """128 bits, and a number more."""
     a = Arithmetic(b)
     total = a.add(low, count)
@@ -201,7 +202,7 @@ def _carried(b: Any, low: Value, high: Value, count: Value) -> tuple[Value, Valu
     return total, a.add(high, carry)
 
 
-def _enciphered(b: Any, counter: Sequence[Value], key: Sequence[Value]) -> list[Value]:
+def _enciphered(b: Builder, counter: Sequence[Value], key: Sequence[Value]) -> list[Value]:
     """Ten rounds; each exchanges halves of the products of two of the words."""
     a, (x, y, z, w), (k0, k1) = Arithmetic(b), counter, key
     for _ in range(_ROUNDS):
@@ -211,7 +212,7 @@ def _enciphered(b: Any, counter: Sequence[Value], key: Sequence[Value]) -> list[
     return [x, y, z, w]
 
 
-def _product(b: Any, x: Value, factor: int) -> tuple[Value, Value]:
+def _product(b: Builder, x: Value, factor: int) -> tuple[Value, Value]:
     wide = b.op("convert", x, dtype=dtypes.uint64)
     return _words(b, b.op("multiply", wide, _number(b, factor, x.shape)))
 

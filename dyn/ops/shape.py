@@ -11,7 +11,8 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import IRError
-from dyn.ir.core import Dense, Op, Value
+from dyn.ir.builder import Builder
+from dyn.ir.core import Attr, Dense, Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.opdef import (
     READS_NOTHING,
@@ -131,7 +132,7 @@ def _broadcast_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
     return tuple(result)
 
 
-def _broadcast_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _broadcast_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
     return (unbroadcast(b, cts[0], op.operands[0].type, op.attrs["dims"]),)
 
 
@@ -204,7 +205,7 @@ def _reshape_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
     return tuple(result)
 
 
-def _reshape_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _reshape_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
     return (b.op("reshape", cts[0], shape=op.operands[0].shape),)
 
 
@@ -238,7 +239,7 @@ def _transpose_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
     return tuple(result)
 
 
-def _transpose_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _transpose_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
     inverse = tuple(int(axis) for axis in np.argsort(op.attrs["permutation"]))
     return (b.op("transpose", cts[0], permutation=inverse),)
 
@@ -272,7 +273,7 @@ def _slice_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attr
     return (TensorType(x.dtype, tuple(shape), x.weak),)
 
 
-def _slice_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _slice_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
     """Zeros around the cotangent, and between its elements."""
     (x,), (ct,), starts, steps = op.operands, cts, op.attrs["start"], op.attrs["strides"]
     spread = [n if step == 1 else n + dim_max(n - 1, 0) * (step - 1) for n, step in zip(ct.shape, steps, strict=True)]
@@ -283,7 +284,9 @@ def _slice_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
     return (padded,)
 
 
-def _slice_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _slice_batch(
+    b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim
+) -> tuple[Value, ...]:
     start, limit, strides = (op.attrs[name] for name in ("start", "limit", "strides"))
     return again(b, op, operands, start=(0, *start), limit=(size, *limit), strides=(1, *strides))
 
@@ -312,7 +315,7 @@ slice_ = OpDef(
 # --- reverse ------------------------------------------------------------------------------------------------------
 
 
-def _reverse_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
+def _reverse_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
     return again(b, op, cts)
 
 
@@ -385,7 +388,7 @@ def _concatenate_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get)
     return value
 
 
-def _concatenate_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
+def _concatenate_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
     """Each operand's part of the cotangent."""
     (ct,), axis = cts, op.attrs["dimension"]
     parts: list[Value] = []
@@ -448,21 +451,22 @@ def _literals(k: ScalarBuilder, flat: Array, dtype: DType) -> list[Any]:
     return numbers
 
 
-def _constant_parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
+def _constant_parts(b: Builder, op: Op, operands: tuple[Any, ...]) -> Any:
     array, rest = op.attrs["value"].array, {k: v for k, v in op.attrs.items() if k != "value"}
     return tuple(b.op("constant", value=Dense(part), **rest) for part in (array.real, array.imag))
 
 
-def _one_number(b: Any, op: Any) -> tuple[Any, ...] | None:
+def _one_number(b: Builder, op: Op) -> tuple[Any, ...] | None:
     """Of an array that is one number only the number is kept."""
     dense = op.attrs["value"]
     if not dense.is_splat:
         return None
-    number = b.emit(constant, (), **{**op.attrs, "value": Dense(dense.element)})[0]
+    attrs: dict[str, Attr] = {**op.attrs, "value": Dense(dense.element)}
+    number = b.emit(constant, (), **attrs)[0]
     return (b.op("broadcast_in_dim", number, shape=dense.array.shape, dims=()),)
 
 
-def _real_parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
+def _real_parts(b: Builder, op: Op, operands: tuple[Any, ...]) -> Any:
     """Real and imaginary part: the op of the parts' dtype, and zeros."""
     real = b.op(op.opdef.name, **{**op.attrs, "dtype": part_dtype(op.attrs["dtype"])})
     return real, Real(b).fill(real, 0)
@@ -492,7 +496,7 @@ def _iota_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any
     return position if dtype is dtypes.int64 else k.apply(Scalar.CAST, [position], dtype)
 
 
-def _only_zeros(b: Any, op: Any) -> tuple[Any, ...] | None:
+def _only_zeros(b: Builder, op: Op) -> tuple[Any, ...] | None:
     """An iota over an axis of one index, or none."""
     size = op.attrs["shape"][op.attrs["dimension"]]
     if not b.facts.ge(1, size).proved:
@@ -525,7 +529,7 @@ def _size_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any
     return size if dtype is dtypes.int64 else k.apply(Scalar.CAST, [size], dtype)
 
 
-def _static_size(b: Any, op: Any) -> tuple[Any, ...] | None:
+def _static_size(b: Builder, op: Op) -> tuple[Any, ...] | None:
     size = op.attrs["size"]
     if not isinstance(size, int):
         return None
@@ -553,7 +557,7 @@ def _dimension_size_types(ctx: TypeContext, operands: tuple[TensorType, ...], at
     return (TensorType(dtypes.int32, (), weak=True),)
 
 
-def _size_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value]:
+def _size_batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value]:
     own = op.operands[0].shape[op.attrs["dimension"]]
     return (spread(b, b.op("dim_size", size=own, dtype=dtypes.int32), size),)
 

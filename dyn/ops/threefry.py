@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import (
     NOT_CONTINUOUS,
@@ -119,7 +120,7 @@ def blocks(keys: Array, first: Array, shape: tuple[int, ...]) -> Array:
     return np.asarray((x.astype(np.uint64) << np.uint64(32)) | y)
 
 
-def _batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     return again(b, op, [v if own else spread(b, v, size) for v, own in zip(operands, batched, strict=True)])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import pull_back, zeros
 from dyn.ir.opdef import BatchRule, JvpRule, VjpRule
@@ -20,13 +21,13 @@ Formula = Callable[..., tuple[Value | None, ...]]
 def elementwise_vjp(formula: Formula) -> VjpRule:
     """The rule of an op with one result, as a formula."""
 
-    def rule(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
+    def rule(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
         return formula(Arithmetic(b), cts[0], op.result, *op.operands)
 
     return rule
 
 
-def again(b: Any, op: Op, operands: Sequence[Value], **attrs: Any) -> tuple[Value, ...]:
+def again(b: Builder, op: Op, operands: Sequence[Value], **attrs: Any) -> tuple[Value, ...]:
     """The op of other operands, with some attributes changed."""
     return b.emit(op.opdef, tuple(operands), op.regions, **{**op.attrs, **attrs})
 
@@ -34,7 +35,7 @@ def again(b: Any, op: Op, operands: Sequence[Value], **attrs: Any) -> tuple[Valu
 def linear(*places: int) -> JvpRule:
     """The tangent of an op that is linear in the operands at ``places``, or in all, and constant in the others."""
 
-    def rule(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
+    def rule(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
         own = places or range(len(op.operands))
         if all(tangents[i] is None for i in own):
             return (None,) * len(op.results)
@@ -47,14 +48,14 @@ def linear(*places: int) -> JvpRule:
     return rule
 
 
-def bilinear(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
+def bilinear(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
     """The tangent of a product of the two operands."""
     lhs, rhs = op.operands
     parts = [again(b, op, (t, rhs) if i == 0 else (lhs, t))[0] for i, t in enumerate(tangents) if t is not None]
     return (parts[0] if len(parts) == 1 else b.op("add", *parts),)
 
 
-def unbroadcast(b: Any, ct: Value, type: TensorType, dims: tuple[int, ...]) -> Value:
+def unbroadcast(b: Builder, ct: Value, type: TensorType, dims: tuple[int, ...]) -> Value:
     """The cotangent of an operand of ``type`` whose axis ``i`` was broadcast to axis ``dims[i]`` of ``ct``.
 
     Sums over the axes that are new or were stretched. Of an axis of which that is not known, of size n in a result of
@@ -84,7 +85,7 @@ def unbroadcast(b: Any, ct: Value, type: TensorType, dims: tuple[int, ...]) -> V
 def shifted(**changes: Callable[[Any, Dim], Any]) -> BatchRule:
     """The op of operands that all have the axis of examples. An attribute becomes ``changes[name](value, size)``."""
 
-    def rule(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+    def rule(b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
         full = [v if own else spread(b, v, size) for v, own in zip(operands, batched, strict=True)]
         return again(b, op, full, **{name: change(op.attrs[name], size) for name, change in changes.items()})
 
@@ -115,7 +116,9 @@ def size_in_front(shape: tuple[Dim, ...], size: Dim) -> tuple[Dim, ...]:
     return (size, *shape)
 
 
-def of_nothing(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def of_nothing(
+    b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim
+) -> tuple[Value, ...]:
     """Batching rule of an op without operands, which nobody asks for: it is the same for all examples."""
     raise AssertionError(f"{op.opdef.name} has no operand that could have an axis of examples")
 
@@ -126,7 +129,7 @@ def transposed(jvp: JvpRule) -> VjpRule:
     The tangents that it is written for are zeros; nobody reads what is computed of them, and it goes with dead code.
     """
 
-    def rule(b: Any, op: Op, cts: tuple[Any, ...]) -> Sequence[Value | None]:
+    def rule(b: Builder, op: Op, cts: tuple[Any, ...]) -> Sequence[Value | None]:
         tangents = [zeros(b, v.type) if v.dtype.is_inexact else None for v in op.operands]
         start = len(b.ops)
         results = jvp(b, op, tuple(tangents))

@@ -17,6 +17,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
+from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import Attrs, OpDef, OpKind, OrderedReductionLoops, Sample, TypeContext
@@ -58,7 +59,7 @@ def _reference(*operands: Array, axes: tuple[int, ...], regions: tuple[RegionFun
 
 
 def reduced(
-    b: Any, arrays: Sequence[Value], inits: Sequence[Value], axes: tuple[int, ...], body: Region
+    b: Builder, arrays: Sequence[Value], inits: Sequence[Value], axes: tuple[int, ...], body: Region
 ) -> tuple[Value, ...]:
     """The reduction of some arrays with a body: what has nothing to do with the rest of it is an op of its own.
 
@@ -76,7 +77,7 @@ def reduced(
     return tuple(results[n] for n in range(len(arrays)))
 
 
-def _joined(b: Any, axes: tuple[int, ...], combine: str, x: Value, init: Value) -> Value:
+def _joined(b: Builder, axes: tuple[int, ...], combine: str, x: Value, init: Value) -> Value:
     made = b.op("reduce", x, axes=axes, combine=combine, nonempty=False)
     start = b.uniform(init)
     if start is not None and bool(start == np.asarray(identity(combine, init.dtype)).astype(init.dtype.np)):
@@ -87,7 +88,7 @@ def _joined(b: Any, axes: tuple[int, ...], combine: str, x: Value, init: Value) 
 # --- samples ------------------------------------------------------------------------------------------------------
 
 
-def _argmax(b: Any, best: Value, at: Value, x: Value, i: Value) -> tuple[Value, Value]:
+def _argmax(b: Builder, best: Value, at: Value, x: Value, i: Value) -> tuple[Value, Value]:
     """The greatest element and where it stands first; NaN is greater than any."""
     wins = b.op("compare", x, best, direction="GT")
     unordered = b.op("compare", x, x, direction="NE")
@@ -96,7 +97,7 @@ def _argmax(b: Any, best: Value, at: Value, x: Value, i: Value) -> tuple[Value, 
     return b.op("select", wins, x, best), b.op("select", wins, i, at)
 
 
-def _moments(b: Any, n: Value, mean: Value, m2: Value, n1: Value, x: Value, more: Value) -> tuple[Value, ...]:
+def _moments(b: Builder, n: Value, mean: Value, m2: Value, n1: Value, x: Value, more: Value) -> tuple[Value, ...]:
     """Count, mean and squared distances, joined (Chan, Golub and LeVeque, 1983)."""
     count = b.op("add", n, n1)
     off = b.op("subtract", x, mean)
@@ -106,21 +107,21 @@ def _moments(b: Any, n: Value, mean: Value, m2: Value, n1: Value, x: Value, more
     return count, grown, b.op("add", b.op("add", m2, more), spread)
 
 
-def _affine(b: Any, acc: Value, x: Value) -> Value:
+def _affine(b: Builder, acc: Value, x: Value) -> Value:
     """``acc * 3 - x``: neither commutative nor associative."""
     three = b.op("constant", value=Dense(np.asarray(3).astype(acc.dtype.np)))
     return b.op("subtract", b.op("multiply", acc, three), x)
 
 
-def _product(b: Any, acc: Value, x: Value) -> Value:
+def _product(b: Builder, acc: Value, x: Value) -> Value:
     return b.op("multiply", acc, x)
 
 
-def _last(b: Any, acc: Value, x: Value) -> Value:
+def _last(b: Builder, acc: Value, x: Value) -> Value:
     return x
 
 
-def _both(b: Any, p: Value, n: Value, x: Value, y: Value) -> tuple[Value, Value]:
+def _both(b: Builder, p: Value, n: Value, x: Value, y: Value) -> tuple[Value, Value]:
     """Whether the numbers so far were all above the one before."""
     return b.op("and", p, b.op("and", x, b.op("compare", n, y, direction="LT"))), y
 

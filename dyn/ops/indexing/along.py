@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from dyn.ir.builder import Builder
 from dyn.ir.core import Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.types import TensorType
@@ -18,13 +17,13 @@ def _along(rank: int, axis: int) -> Windows:
     return Windows(rank, (), (axis,), others, others, (axis,), rank, False)
 
 
-def take_along(b: Any, x: Value, places: Value, axis: int) -> Value:
+def take_along(b: Builder, x: Value, places: Value, axis: int) -> Value:
     """The elements of ``x`` at places on an axis; along the others ``places`` has the sizes of ``x``."""
     rank = len(x.shape)
     return b.op("gather", x, places, **gather_numbers(_along(rank, axis), (1,) * rank))
 
 
-def add_along(b: Any, ct: Value, places: Value, axis: int, size: Dim | None = None) -> Value:
+def add_along(b: Builder, ct: Value, places: Value, axis: int, size: Dim | None = None) -> Value:
     """Zeros, with the elements of ``ct`` added at places on an axis: the transpose of ``take_along``.
 
     There are as many zeros as elements, but ``size`` along the axis, where that is given.
@@ -34,6 +33,6 @@ def add_along(b: Any, ct: Value, places: Value, axis: int, size: Dim | None = No
     return b.op("scatter", zeros(b, TensorType(ct.dtype, shape)), places, ct, **numbers)
 
 
-def put_along(b: Any, x: Value, places: Value, axis: int) -> Value:
+def put_along(b: Builder, x: Value, places: Value, axis: int) -> Value:
     """The elements of ``x`` put at places on an axis, a place each."""
     return b.op("scatter", x, places, x, **scatter_numbers(_along(len(x.shape), axis), "replace"))

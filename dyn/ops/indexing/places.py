@@ -12,6 +12,7 @@ from typing import Any
 
 from dyn import dtypes
 from dyn.frozen import record
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.types import TensorType
@@ -22,18 +23,18 @@ from dyn.shapes import Dim, dim_max
 _GREATEST = 2**63 - 1
 
 
-def sized(b: Any, like: Value, dim: Dim) -> Value:
+def sized(b: Builder, like: Value, dim: Dim) -> Value:
     """A dim, in the shape and integer dtype of ``like``."""
     size = b.op("dim_size", size=dim, dtype=like.dtype)
     return b.op("broadcast_in_dim", size, shape=like.shape, dims=()) if like.shape else size
 
 
-def clipped(b: Any, place: Value, low: Dim, high: Dim) -> Value:
+def clipped(b: Builder, place: Value, low: Dim, high: Dim) -> Value:
     """Places brought into [low, high], to ``low`` where there is no such place."""
     return b.op("maximum", b.op("minimum", place, sized(b, place, high)), sized(b, place, low))
 
 
-def counted(b: Any, place: Value, size: Dim, wrap: bool) -> Value:
+def counted(b: Builder, place: Value, size: Dim, wrap: bool) -> Value:
     """Places as int64 from the front of an axis of ``size``: what the type rules' ``Windows.counted`` does."""
     if place.dtype is dtypes.uint64:
         place = b.op("minimum", place, Arithmetic(b).fill(place, _GREATEST))
@@ -44,7 +45,7 @@ def counted(b: Any, place: Value, size: Dim, wrap: bool) -> Value:
     return a.where(a.cmp(whole, "LT", 0), a.add(whole, sized(b, whole, size)), whole)
 
 
-def components(b: Any, windows: Windows, starts: Sequence[Value], shape: tuple[Dim, ...]) -> list[Value]:
+def components(b: Builder, windows: Windows, starts: Sequence[Value], shape: tuple[Dim, ...]) -> list[Value]:
     """Each component for every window; ``shape`` is that of the array that the windows lie in."""
     parts, at = list(starts), windows.vector_dim
     if at < len(starts[0].shape):
@@ -104,7 +105,7 @@ class Points:
     updates: TensorType
 
     @staticmethod
-    def of(b: Any, op: Op) -> Points:
+    def of(b: Builder, op: Op) -> Points:
         x, *starts, updates = op.operands
         w = Windows.of_scatter(op.attrs, len(x.shape))
         rank = len(updates.shape)
@@ -136,13 +137,13 @@ class Points:
         inside = _inside(b, {a: p for a, p in places.items() if a >= 0}, x.shape)
         return Points(numbers, tuple(places.values()), own, inside, updates.type)
 
-    def take(self, b: Any, x: Value) -> Value:
+    def take(self, b: Builder, x: Value) -> Value:
         """Elements of ``x``, which has the shape of the array, at the updates' places; zeros outside."""
         x = not_empty(b, x, self.windows.start_map)
         sizes = tuple(d if a in self.windows.axes else 1 for a, d in enumerate(x.shape))
         return self.where_inside(b, b.op("gather", x, *self.starts, **gather_numbers(self.windows, sizes)))
 
-    def where_inside(self, b: Any, updates: Value) -> Value:
+    def where_inside(self, b: Builder, updates: Value) -> Value:
         """Updates; zeros for those whose place lies outside."""
         if self.inside is None:
             return updates
@@ -150,7 +151,7 @@ class Points:
         return b.op("select", inside, updates, zeros(b, updates.type))
 
 
-def _inside(b: Any, places: dict[int, Value], shape: tuple[Dim, ...]) -> Value | None:
+def _inside(b: Builder, places: dict[int, Value], shape: tuple[Dim, ...]) -> Value | None:
     a, found = Arithmetic(b), None
     for axis, place in places.items():
         for one in (a.cmp(place, "GE", 0), a.cmp(place, "LT", sized(b, place, shape[axis]))):
@@ -158,7 +159,7 @@ def _inside(b: Any, places: dict[int, Value], shape: tuple[Dim, ...]) -> Value |
     return found
 
 
-def not_empty(b: Any, x: Value, axes: Sequence[int]) -> Value:
+def not_empty(b: Builder, x: Value, axes: Sequence[int]) -> Value:
     """``x``, with a zero along each of ``axes`` that may have no element: nothing is gathered from none."""
     more = [dim_max(d, 1) - d if a in axes and not b.facts.ge(d, 1).proved else 0 for a, d in enumerate(x.shape)]
     if all(isinstance(d, int) and d == 0 for d in more):

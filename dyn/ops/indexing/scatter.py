@@ -9,6 +9,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.inline_regions import build_region
@@ -145,12 +146,12 @@ def _sized_samples() -> list[Sample]:
     return calls
 
 
-def _reflected(b: Any, old: Any, new: Any) -> Any:
+def _reflected(b: Builder, old: Any, new: Any) -> Any:
     """An update that depends on the order: what is there, doubled, less what comes."""
     return b.op("subtract", b.op("add", old, old), new)
 
 
-def _toggled(b: Any, old: Any, new: Any) -> Any:
+def _toggled(b: Builder, old: Any, new: Any) -> Any:
     return b.op("and", b.op("not", old), new)
 
 
@@ -188,7 +189,7 @@ def _samples() -> list[Sample]:
     return calls
 
 
-def _simplify(b: Any, op: Op) -> tuple[Value, ...] | None:
+def _simplify(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """Bodies of complex numbers mix their parts, which a kernel has apart: they go in turns."""
     combine = op.attrs["combine"]
     if op.result.dtype.kind is not Kind.COMPLEX or combine in ("add", "replace"):

@@ -10,6 +10,7 @@ from typing import Any
 
 from dyn import dtypes
 from dyn.errors import UnsupportedOpError
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.types import TensorType
@@ -28,7 +29,7 @@ Flags = tuple[bool, ...]
 class _Shares:
     """Partial derivatives of a scatter's result by what was there (``kept``) and by each update (``moved``)."""
 
-    def __init__(self, b: Any, op: Op) -> None:
+    def __init__(self, b: Builder, op: Op) -> None:
         combine = op.attrs["combine"]
         if combine not in ("maximum", "minimum", "multiply"):
             raise UnsupportedOpError(
@@ -87,7 +88,7 @@ def _named(op: Op) -> Op:
     return op if known is None else dataclasses.replace(op, attrs={**op.attrs, "combine": known[0]}, regions=())
 
 
-def scatter_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def scatter_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
     """Cotangents of a scatter: of sums all have it; of replacements those that are in the result; else in shares."""
     op = _named(op)
     (ct,), (_, *starts, updates) = cts, op.operands
@@ -101,7 +102,7 @@ def scatter_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...
     return a.mul(ct, shares.kept), *nothing, a.mul(shares.take(ct), shares.moved)
 
 
-def _won(b: Any, op: Op, ct: Value) -> Value:
+def _won(b: Builder, op: Op, ct: Value) -> Value:
     """The cotangents of updates, for those that are the last in their place: numbers are scattered, and read back."""
     x, *starts, updates = op.operands
     a, points, shape = Arithmetic(b), Points.of(b, op), updates.shape
@@ -112,7 +113,7 @@ def _won(b: Any, op: Op, ct: Value) -> Value:
     return a.where(a.cmp(points.take(b, last), "EQ", numbers), points.take(b, ct), 0)
 
 
-def scatter_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def scatter_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, ...]:
     """Sums and replacements do the same to tangents; else shares of them are added up."""
     op = _named(op)
     if op.attrs["combine"] in ("add", "replace"):
@@ -127,7 +128,7 @@ def scatter_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None
     return (shares.put(kept, moved, "add"),)
 
 
-def scatter_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
+def scatter_batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
     """Examples are one more window axis; one more batching axis where they have places of their own."""
     x, *starts, updates = operands
     own = any(batched[1:-1])

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dyn import dtypes
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value
 from dyn.ir.inline_regions import build_region
 from dyn.ir.types import TensorType
@@ -27,7 +28,7 @@ _ELEMENTS = Windows(
 
 
 def in_turns(
-    b: Any, op: Op, body: Region, arrays: Sequence[Value], starts: Sequence[Value], updates: Sequence[Value]
+    b: Builder, op: Op, body: Region, arrays: Sequence[Value], starts: Sequence[Value], updates: Sequence[Value]
 ) -> Sequence[Value]:
     """The arrays with the updates put in by ``body``, in a scatter with the attributes of ``op``."""
     a = Arithmetic(b)
@@ -59,7 +60,7 @@ def in_turns(
     return [b.op("reshape", x, shape=arrays[0].shape) for x in found]
 
 
-def _turns(b: Any, place: Value) -> Value:
+def _turns(b: Builder, place: Value) -> Value:
     """Number of earlier updates with the same place, for each update; -1 for those that have no place."""
     a = Arithmetic(b)
     at = b.op("iota", shape=place.shape, dimension=0, dtype=dtypes.int64)
@@ -73,7 +74,7 @@ def _turns(b: Any, place: Value) -> Value:
 
 
 def _turn(
-    b: Any, body: Region, now: Value, turn: Value, place: Value, news: Sequence[Value], flat: Sequence[Value]
+    b: Builder, body: Region, now: Value, turn: Value, place: Value, news: Sequence[Value], flat: Sequence[Value]
 ) -> list[Value]:
     """Every place with what the body makes of it and its update of this turn."""
     a = Arithmetic(b)

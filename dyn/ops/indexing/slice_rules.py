@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
+from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.types import TensorType
@@ -22,25 +23,25 @@ Flags = tuple[bool, ...]
 _PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
 
-def spread_all(b: Any, operands: tuple[Any, ...], batched: Flags, size: Dim) -> list[Value]:
+def spread_all(b: Builder, operands: tuple[Any, ...], batched: Flags, size: Dim) -> list[Value]:
     """All operands with the axis of examples."""
     return [v if own else spread(b, v, size) for v, own in zip(operands, batched, strict=True)]
 
 
-def _zero_index(b: Any) -> Value:
+def _zero_index(b: Builder) -> Value:
     return b.op("constant", value=Dense(np.asarray(0, np.int64)))
 
 
 # --- dynamic_slice, dynamic_update_slice --------------------------------------------------------------------------
 
 
-def slice_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def slice_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
     """The cotangent, in zeros."""
     x, *starts = op.operands
     return (b.op("dynamic_update_slice", zeros(b, x.type), cts[0], *starts), *(None,) * len(starts))
 
 
-def slice_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
+def slice_batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
     """A slice of all examples; a gather of one window an example where those start at places of their own."""
     sizes: tuple[Dim, ...] = op.attrs["slice_sizes"]
     if not any(batched[1:]):
@@ -61,14 +62,14 @@ def _an_example_each(rank: int, *, with_array: bool) -> Windows:
     )
 
 
-def update_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def update_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
     """The cotangent with zeros in place of the update; and what is in that place."""
     (ct,), (_, update, *starts) = cts, op.operands
     around = b.op("dynamic_update_slice", ct, zeros(b, update.type), *starts)
     return around, b.op("dynamic_slice", ct, *starts, slice_sizes=update.shape), *(None,) * len(starts)
 
 
-def update_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
+def update_batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
     """An update of all examples; a scatter of one window an example where those start at places of their own."""
     if not any(batched[2:]):
         x, update = spread_all(b, operands[:2], batched[:2], size)
@@ -85,13 +86,13 @@ def update_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: Flags, size
 # --- pad ----------------------------------------------------------------------------------------------------------
 
 
-def _padding_elements(b: Any, op: Op) -> Value:
+def _padding_elements(b: Builder, op: Op) -> Value:
     """Mask of the padding in a pad's result."""
     inner = zeros(b, TensorType(dtypes.bool_, op.operands[0].shape))
     return again(b, op, (inner, b.op("constant", value=Dense(np.asarray(True)))))[0]
 
 
-def pad_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
+def pad_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
     """The elements of the cotangent, without those in front, behind and between; and the sum of these."""
     (ct,), (x, _) = cts, op.operands
     low, high, interior = (op.attrs[name] for name in _PADDING)
@@ -106,7 +107,7 @@ def pad_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
     return own, b.op("reduce", added, axes=tuple(range(len(low))), combine="add", nonempty=False)
 
 
-def pad_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
+def pad_batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
     """Nothing is put before, after or between examples; what is put into them may be their own."""
     attrs = {name: (0, *op.attrs[name]) for name in _PADDING}
     x, value = operands
@@ -122,7 +123,7 @@ def pad_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: Flags, size: D
 # --- gather -------------------------------------------------------------------------------------------------------
 
 
-def gather_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def gather_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
     """The cotangent added to zeros at the places that the windows came from, which all lie inside."""
     x, *starts = op.operands
     w = Windows.of_gather(op.attrs, len(x.shape))
@@ -136,7 +137,7 @@ def gather_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]
     return made, *(None,) * len(starts)
 
 
-def gather_batch(b: Any, op: Op, operands: tuple[Any, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
+def gather_batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
     """Examples of the array are one more window axis, those of the places one more batch axis, and both go together."""
     x, *starts = operands
     w, sizes = Windows.of_gather(op.attrs, len(op.operands[0].shape)), op.attrs["slice_sizes"]

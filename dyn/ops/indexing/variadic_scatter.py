@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import Attrs, Composite, OpDef, OpKind, Sample, TypeContext
@@ -73,7 +74,7 @@ def _reference(*operands: Array, regions: tuple[RegionFunction], combine: str, *
 # --- the program ------------------------------------------------------------------------------------------------------
 
 
-def _expand(b: Any, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
+def _expand(b: Builder, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
     arrays, starts, updates = _split(operands, len(op.results))
     bodies = taken_apart(op.regions[0])
     if len(bodies) < len(arrays):
@@ -81,7 +82,7 @@ def _expand(b: Any, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
     return [_scattered(b, op, (arrays[n], *starts, updates[n]), body) for (n,), body in bodies]
 
 
-def _scattered(b: Any, op: Op, operands: Sequence[Value], body: Region) -> Value:
+def _scattered(b: Builder, op: Op, operands: Sequence[Value], body: Region) -> Value:
     """The scatter into one array."""
     combine = way_to_combine(body)
     if combine == "keep":
@@ -91,7 +92,7 @@ def _scattered(b: Any, op: Op, operands: Sequence[Value], body: Region) -> Value
     return made
 
 
-def _batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     """Examples are one more window axis; one more batching axis where they have places of their own."""
     count = len(op.results)
     own = any(_split(batched, count)[1])
@@ -107,17 +108,17 @@ def _batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...],
 # --- samples ----------------------------------------------------------------------------------------------------------
 
 
-def _greatest(b: Any, best: Value, at: Value, x: Value, i: Value) -> tuple[Value, Value]:
+def _greatest(b: Builder, best: Value, at: Value, x: Value, i: Value) -> tuple[Value, Value]:
     wins = b.op("compare", x, best, direction="GT")
     return b.op("select", wins, x, best), b.op("select", wins, i, at)
 
 
-def _apart(b: Any, x: Value, n: Value, y: Value, i: Value) -> tuple[Value, Value]:
+def _apart(b: Builder, x: Value, n: Value, y: Value, i: Value) -> tuple[Value, Value]:
     """A sum and a replacement: two scatters."""
     return b.op("add", x, y), i
 
 
-def _chained(b: Any, x: Value, y: Value, z: Value, u: Value, v: Value, w: Value) -> tuple[Value, ...]:
+def _chained(b: Builder, x: Value, y: Value, z: Value, u: Value, v: Value, w: Value) -> tuple[Value, ...]:
     """Each array gets what the next one has, changed: nothing here may come in another order."""
     return b.op("subtract", y, u), b.op("add", z, v), b.op("subtract", b.op("add", x, x), w)
 

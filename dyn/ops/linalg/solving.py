@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dyn.dtypes import Kind
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, Composite, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
@@ -49,7 +50,7 @@ def _solve(a: Array, y: Array) -> Array:
     return each_matrix(np.linalg.solve, a, y, outputs=((y.shape, y.dtype),))
 
 
-def _solve_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
+def _solve_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
     """``dX = inv(A) (dB - dA X)``"""
     m, (a, _), (da, dy) = Matrices(b), op.operands, tangents
     if da is None:
@@ -58,7 +59,7 @@ def _solve_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
     return (b.op("solve", a, m.neg(moved) if dy is None else m.sub(dy, moved)),)
 
 
-def _solve_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
+def _solve_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
     """``B* = inv(A)^T X*`` and ``A* = -B* X^T``."""
     m, (a, _) = Matrices(b), op.operands
     dy = b.op("solve", m.t(a), cts[0])
@@ -91,12 +92,12 @@ def _square_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Att
     return (TensorType(a.dtype, a.shape),)
 
 
-def _inverse_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
+def _inverse_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
     m, y = Matrices(b), op.result
     return (m.neg(m.dot(y, tangents[0], y)),)
 
 
-def _inverse_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _inverse_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
     m = Matrices(b)
     y = m.t(op.result)
     return (m.neg(m.dot(y, cts[0], y)),)
@@ -136,7 +137,7 @@ def _pinv(a: Array, rtol: Array) -> Array:
     return np.where(finite, made, np.array(np.nan, a.dtype))
 
 
-def _pinv_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None]:
+def _pinv_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None]:
     """G. H. Golub and V. Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares problems whose
     variables separate", 1973. The rank is taken not to change."""
     m, (a, _), (t, _), p = Matrices(b), op.operands, tangents, op.result
@@ -149,7 +150,7 @@ def _pinv_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None]:
     return (m.sub(outer, m.dot(p, m.dot(t, p))),)
 
 
-def _pinv_by_values(b: Any, op: Op) -> tuple[Value]:
+def _pinv_by_values(b: Builder, op: Op) -> tuple[Value]:
     """``V inv(S) U^H`` of the singular values that are more than the tolerance. Vectors that are NaN make all NaN."""
     m, (a, rtol) = Matrices(b), op.operands
     u, s, vh = b.op_all("svd", a, full_matrices=False, vectors=True)
@@ -188,13 +189,13 @@ def _det_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs)
     return (TensorType(a.dtype, a.shape[:-2]),)
 
 
-def _det_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
+def _det_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
     """Jacobi's: the trace of ``adj(A) dA``."""
     m, (a,) = Matrices(b), op.operands
     return (m.total(m.mul(m.t(b.op("adjugate", a)), tangents[0])),)
 
 
-def _det_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _det_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
     m, (a,) = Matrices(b), op.operands
     return (m.mul(m.spread(cts[0], a.shape), m.t(b.op("adjugate", a))),)
 
@@ -235,7 +236,7 @@ def _adjugate_by_values(a: Array) -> Array:
     return turn * (np.conj(vh.T) * (before * after)) @ np.conj(u.T)
 
 
-def _adjugate_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
+def _adjugate_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
     """``(tr(adj dA) adj - adj dA adj) / det``, from ``adj = det inv``."""
     m, (a,), y, (t,) = Matrices(b), op.operands, op.result, tangents
     slope = m.spread(m.total(m.mul(m.t(y), t)), a.shape)
@@ -268,7 +269,7 @@ def _slogdet(a: Array) -> tuple[Array, Array]:
     return each_matrix(lambda x: tuple(np.linalg.slogdet(x)), a, outputs=((lead, a.dtype), (lead, a.real.dtype)))
 
 
-def _slogdet_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, Value]:
+def _slogdet_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, Value]:
     """The logarithm of the determinant changes by the trace of ``inv(A) dA``: the real part in size, the other in
     direction."""
     m, (a,), sign = Matrices(b), op.operands, op.results[0]

@@ -17,7 +17,8 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.errors import UnsupportedOpError
-from dyn.ir.core import Op, Value
+from dyn.ir.builder import Builder
+from dyn.ir.core import Attr, Op, Value
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.linalg.matrices import (
@@ -49,9 +50,10 @@ def _only_values(place: int) -> Callable[[Op, set[Value]], Op]:
     return prune
 
 
-def _with_vectors(b: Any, op: Op) -> Sequence[Value]:
+def _with_vectors(b: Builder, op: Op) -> Sequence[Value]:
     """All results, for a derivative."""
-    return op.results if op.attrs["vectors"] else b.op_all(op.opdef.name, *op.operands, **{**op.attrs, "vectors": True})
+    attrs: dict[str, Attr] = {**op.attrs, "vectors": True}
+    return op.results if op.attrs["vectors"] else b.op_all(op.opdef.name, *op.operands, **attrs)
 
 
 # --- eigh ---------------------------------------------------------------------------------------------------------
@@ -72,7 +74,7 @@ def _eigh(a: Array, lower: bool, vectors: bool) -> Any:
     return each_matrix(lambda x: tuple(np.linalg.eigh(x, side)), a, outputs=(values, (a.shape, a.dtype)))
 
 
-def _eigh_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
+def _eigh_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
     """Tangents of eigh: with ``C = V^H dA V``, ``dw`` is its diagonal, and ``dV = V (F * C)`` with
     ``F[i, j] = 1 / (w[j] - w[i])``."""
     m, lower = Matrices(b), op.attrs["lower"]
@@ -133,7 +135,7 @@ def _svd(a: Array, full_matrices: bool, vectors: bool) -> Any:
     )
 
 
-def _svd_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
+def _svd_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
     """Tangents of SVD: with ``C = U^H dA V``, ``ds`` is its diagonal; ``dU = U (F * (C S + S C^H))`` and what leaves
     the span of U."""
     m, (t,), (a,) = Matrices(b), tangents, op.operands
@@ -227,7 +229,7 @@ def _eig(a: Array, vectors: bool) -> Any:
     return each_matrix(lambda x: tuple(np.linalg.eig(x)), a, outputs=(values, (a.shape, own)))
 
 
-def _eig_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
+def _eig_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
     """Tangents of eig: with ``C = inv(V) dA V``, ``dw`` is its diagonal; ``dV = V (F * C)``, less what would change
     lengths."""
     m = Matrices(b)

@@ -13,6 +13,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
@@ -47,7 +48,7 @@ def _cholesky(a: Array, lower: bool) -> Array:
     return np.tril(made) if lower else np.triu(made)
 
 
-def _cholesky_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
+def _cholesky_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
     """``dL = L phi(inv(L) dA inv(L)^H)``, where phi is the lower triangle with half the diagonal; of dA the triangle
     that is read."""
     m, y, lower = Matrices(b), op.result, op.attrs["lower"]
@@ -106,7 +107,7 @@ def _triangular_solve(a: Array, b: Array, left_side: bool, lower: bool, unit_dia
     return result
 
 
-def _solved(b: Any, op: Op, y: Value) -> Value:
+def _solved(b: Builder, op: Op, y: Value) -> Value:
     """Solution of an op's system with another right side."""
     return b.op("triangular_solve", op.operands[0], y, **op.attrs)
 
@@ -117,7 +118,7 @@ def _read(m: Matrices, op: Op, x: Value) -> Value:
     return m.keep(x, ("GT" if strict else "GE") if op.attrs["lower"] else ("LT" if strict else "LE"))
 
 
-def _solve_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
+def _solve_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
     """``dX = inv(op(A)) (dB - op(dA) X)``"""
     m, (da, dy), x, how = Matrices(b), tangents, op.result, op.attrs["transpose_a"]
     if da is None:
@@ -128,7 +129,7 @@ def _solve_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
     return (_solved(b, op, m.neg(moved) if dy is None else m.sub(dy, moved)),)
 
 
-def _solve_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
+def _solve_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
     """``B* = inv(op(A))^T X*``, and ``op(A)* = -B* X^T``."""
     m, (a, _), x, how, left = Matrices(b), op.operands, op.result, op.attrs["transpose_a"], op.attrs["left_side"]
     attrs = {**op.attrs, "transpose_a": "TRANSPOSE" if how == "NO_TRANSPOSE" else "NO_TRANSPOSE"}

@@ -13,6 +13,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
@@ -24,19 +25,19 @@ from dyn.ops.transform_rules import again, one_later, shifted
 Array = np.ndarray[Any, Any]
 
 
-def _order(b: Any, op: Op) -> Value:
+def _order(b: Builder, op: Op) -> Value:
     """Places where the elements of the sorted arrays stood before: sorted beside them."""
     axis = op.attrs["dimension"]
     places = b.op("iota", shape=op.operands[0].shape, dimension=axis, dtype=dtypes.int64)
     return again(b, op, (*op.operands, places))[-1]
 
 
-def sort_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def sort_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
     order = _order(b, op)
     return tuple(None if ct is None else add_along(b, ct, order, op.attrs["dimension"]) for ct in cts)
 
 
-def sort_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def sort_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, ...]:
     order = _order(b, op)
     return tuple(None if t is None else take_along(b, t, order, op.attrs["dimension"]) for t in tangents)
 

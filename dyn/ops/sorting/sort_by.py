@@ -17,7 +17,8 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.ir.core import Dense, Op, Region, Value
+from dyn.ir.builder import Builder
+from dyn.ir.core import Attr, Dense, Op, Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.inline_regions import build_region, splice
 from dyn.ir.opdef import Attrs, Composite, OpDef, OpKind, Sample, TypeContext
@@ -70,7 +71,7 @@ def _reference(
 # --- the program --------------------------------------------------------------------------------------------------
 
 
-def _expand(b: Any, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
+def _expand(b: Builder, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
     keys = keys_of(op.regions[0])
     if keys is None or any(key.value.dtype.kind is Kind.COMPLEX for key in keys):
         order = _merge_sorted(b, op, operands)
@@ -78,7 +79,7 @@ def _expand(b: Any, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
     return _by_keys(b, op, operands, keys)
 
 
-def _by_keys(b: Any, op: Op, operands: tuple[Value, ...], keys: tuple[Key, ...]) -> Sequence[Value]:
+def _by_keys(b: Builder, op: Op, operands: tuple[Value, ...], keys: tuple[Key, ...]) -> Sequence[Value]:
     """Sorted by arrays of keys. A key that is an operand is sorted by, and needs not be carried as well."""
     axis, comparator = op.attrs["dimension"], op.regions[0]
     arrays = _of_left(b, comparator, operands, [key.value for key in keys])
@@ -89,10 +90,11 @@ def _by_keys(b: Any, op: Op, operands: tuple[Value, ...], keys: tuple[Key, ...])
     moving = [*dict.fromkeys([*arrays, *carried])]
     found = dict(zip(moving, moving, strict=True))
     if len({key.descending for key in keys}) == 1:
-        attrs = {"dimension": axis, "descending": keys[0].descending}
+        attrs: dict[str, Attr] = {"dimension": axis, "descending": keys[0].descending}
         distinct = len(dict.fromkeys(arrays))
-        many = {"num_keys": distinct} if distinct > 1 else {}
-        found = dict(zip(moving, b.op_all("sort", *moving, **attrs, **many), strict=True))
+        if distinct > 1:
+            attrs["num_keys"] = distinct
+        found = dict(zip(moving, b.op_all("sort", *moving, **attrs), strict=True))
     else:  # by the least significant key first: what is equal keeps that order
         for array, key in reversed(list(zip(arrays, keys, strict=True))):
             first = [array, *(x for x in moving if x is not array)]
@@ -107,7 +109,7 @@ def _known(order: Value | None) -> Value:
     return order
 
 
-def _of_left(b: Any, comparator: Region, operands: Sequence[Value], wanted: Sequence[Value]) -> list[Value]:
+def _of_left(b: Builder, comparator: Region, operands: Sequence[Value], wanted: Sequence[Value]) -> list[Value]:
     """Values that a comparator makes of the elements on its left, for all elements."""
     needed, kept = set(wanted), list[Op]()
     for inner in reversed(comparator.ops):
@@ -118,7 +120,7 @@ def _of_left(b: Any, comparator: Region, operands: Sequence[Value], wanted: Sequ
     return list(whole_arrays(b, replace(comparator, ops=tuple(reversed(kept)), results=tuple(wanted)), both))
 
 
-def _merge_sorted(b: Any, op: Op, operands: tuple[Value, ...]) -> Value:
+def _merge_sorted(b: Builder, op: Op, operands: tuple[Value, ...]) -> Value:
     """Places of the sorted arrays' elements: merged in runs whose width doubles."""
     axis, shape = op.attrs["dimension"], operands[0].shape
     places = b.op("iota", shape=shape, dimension=axis, dtype=dtypes.int64)
@@ -138,7 +140,7 @@ def _merge_sorted(b: Any, op: Op, operands: tuple[Value, ...]) -> Value:
     return b.op_all("while", width, places, *operands, regions=regions)[1]
 
 
-def _merged(b: Any, op: Op, width: Value, order: Value, arrays: Sequence[Value]) -> Value:
+def _merged(b: Builder, op: Op, width: Value, order: Value, arrays: Sequence[Value]) -> Value:
     """``order``, sorted in runs of ``width``, sorted in runs of twice that."""
     a, axis, shape = Arithmetic(b), op.attrs["dimension"], order.shape
     wide = b.op("broadcast_in_dim", width, shape=shape, dims=())
@@ -155,7 +157,7 @@ def _merged(b: Any, op: Op, width: Value, order: Value, arrays: Sequence[Value])
 
 
 def _go_before(
-    b: Any, op: Op, width: Value, neighbour: Value, length: Value, is_right: Value, own: Sequence[Value]
+    b: Builder, op: Op, width: Value, neighbour: Value, length: Value, is_right: Value, own: Sequence[Value]
 ) -> Value:
     """Number of elements of the neighbouring run before each element, by bisection: equal ones on the left are."""
     axis = op.attrs["dimension"]
@@ -187,7 +189,7 @@ def _go_before(
 # --- derivatives --------------------------------------------------------------------------------------------------
 
 
-def _order(b: Any, op: Op) -> Value:
+def _order(b: Builder, op: Op) -> Value:
     """Places where the elements of the sorted arrays stood before: carried along."""
     axis, (comparator,) = op.attrs["dimension"], op.regions
     places = b.op("iota", shape=op.operands[0].shape, dimension=axis, dtype=dtypes.int64)
@@ -196,12 +198,12 @@ def _order(b: Any, op: Op) -> Value:
     return b.emit(op.opdef, (*op.operands, places), (region,), **op.attrs)[-1]
 
 
-def _vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def _vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
     order = _order(b, op)
     return tuple(None if ct is None else add_along(b, ct, order, op.attrs["dimension"]) for ct in cts)
 
 
-def _jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def _jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, ...]:
     order = _order(b, op)
     return tuple(None if t is None else take_along(b, t, order, op.attrs["dimension"]) for t in tangents)
 
@@ -209,21 +211,21 @@ def _jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, ...]:
 # --- samples ------------------------------------------------------------------------------------------------------
 
 
-def _less(b: Any, x: Value, y: Value, *rest: Value) -> Value:
+def _less(b: Builder, x: Value, y: Value, *rest: Value) -> Value:
     return b.op("compare", x, y, direction="LT")
 
 
-def _greater_size(b: Any, x: Value, y: Value, *rest: Value) -> Value:
+def _greater_size(b: Builder, x: Value, y: Value, *rest: Value) -> Value:
     return b.op("compare", b.op("abs", y), b.op("abs", x), direction="LT")
 
 
-def _less_and_greater(b: Any, x: Value, y: Value, p: Value, q: Value) -> Value:
+def _less_and_greater(b: Builder, x: Value, y: Value, p: Value, q: Value) -> Value:
     """Comparator: by the first operand upward, and of equal ones by the second one downward."""
     equal = b.op("compare", x, y, direction="EQ")
     return b.op("or", _less(b, x, y), b.op("and", equal, b.op("compare", p, q, direction="GT")))
 
 
-def _sums_less(b: Any, x: Value, y: Value, p: Value, q: Value) -> Value:
+def _sums_less(b: Builder, x: Value, y: Value, p: Value, q: Value) -> Value:
     """An order that is none of keys, as it is written: ``x + p < y + q`` is ``x - q < y - p``."""
     return b.op("compare", b.op("subtract", x, q), b.op("subtract", y, p), direction="LT")
 

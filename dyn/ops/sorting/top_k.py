@@ -8,6 +8,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
@@ -128,12 +129,12 @@ def _candidates(keys: Array, k: int) -> tuple[Array, Array]:
     return np.take_along_axis(keys, places, -1), places
 
 
-def _vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None]:
+def _vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None]:
     (x,), axis = op.operands, op.attrs["dimension"]
     return (None if cts[0] is None else add_along(b, cts[0], op.results[1], axis, x.shape[axis]),)
 
 
-def _jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, None]:
+def _jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, None]:
     return take_along(b, tangents[0], op.results[1], op.attrs["dimension"]), None
 
 

@@ -10,6 +10,8 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.frozen import record
+from dyn.ir.builder import Builder
+from dyn.ir.core import Op
 from dyn.ir.opdef import Attrs, Convolution, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.complex_parts import Real
@@ -242,7 +244,7 @@ def _samples() -> list[Sample]:
     return calls
 
 
-def _parts(b: Any, op: Any, operands: tuple[Any, ...]) -> Any:
+def _parts(b: Builder, op: Op, operands: tuple[Any, ...]) -> Any:
     """Four real convolutions."""
     r, (lhs, rhs) = Real(b), operands
 

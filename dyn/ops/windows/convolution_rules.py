@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ops.indexing.places import not_empty
 from dyn.ops.transform_rules import again
@@ -17,7 +18,7 @@ from dyn.shapes import Dim, floordiv
 Shape = tuple[Dim, ...]
 
 
-def convolution_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
+def convolution_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
     return _image_ct(b, op, cts[0]), _kernel_ct(b, op, cts[0])
 
 
@@ -44,7 +45,7 @@ def _swapped(spec: tuple[int, ...]) -> tuple[int, ...]:
     return (spec[1], spec[0], *spec[2:])
 
 
-def _image_ct(b: Any, op: Op, ct: Value) -> Value:
+def _image_ct(b: Builder, op: Op, ct: Value) -> Value:
     """The cotangent convolved with the kernel, turned around, its features in and out exchanged within each group."""
     (lhs, rhs), at = op.operands, op.attrs
     ls, rs, out = at["lhs_spec"], at["rhs_spec"], at["out_spec"]
@@ -64,7 +65,7 @@ def _image_ct(b: Any, op: Op, ct: Value) -> Value:
     return made if made.shape == lhs.shape else b.op("reshape", made, shape=lhs.shape)
 
 
-def _kernel_ct(b: Any, op: Op, ct: Value) -> Value:
+def _kernel_ct(b: Builder, op: Op, ct: Value) -> Value:
     """The image convolved with the cotangent: batches are the features that are summed over."""
     (lhs, rhs), at = op.operands, op.attrs
     out = at["out_spec"]
@@ -103,7 +104,7 @@ def _joined(shape: Shape, axis: int) -> Shape:
     return (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
 
 
-def _move_groups(b: Any, x: Value, count: Dim, source: int, target: int) -> Value:
+def _move_groups(b: Builder, x: Value, count: Dim, source: int, target: int) -> Value:
     """The ``count`` groups that an axis consists of, as the slower part of another axis."""
     parts = b.op("reshape", x, shape=_split(x.shape, source, count))
     rest = [axis + (axis >= source) for axis in range(len(x.shape))]
@@ -112,7 +113,7 @@ def _move_groups(b: Any, x: Value, count: Dim, source: int, target: int) -> Valu
     return b.op("reshape", turned, shape=_joined(turned.shape, target))
 
 
-def _fold(b: Any, x: Value, axis: int, groups: Dim = 1) -> Value:
+def _fold(b: Builder, x: Value, axis: int, groups: Dim = 1) -> Value:
     """The axis of examples, in front, as a part of ``axis`` (counted without it), within each of its groups."""
     if groups != 1:
         x = b.op("reshape", x, shape=_split(x.shape, axis + 1, groups))
@@ -123,7 +124,7 @@ def _fold(b: Any, x: Value, axis: int, groups: Dim = 1) -> Value:
     return x if groups == 1 else b.op("reshape", x, shape=_joined(x.shape, axis))
 
 
-def _unfold(b: Any, x: Value, axis: int, size: Dim, own: Dim, groups: Dim = 1) -> Value:
+def _unfold(b: Builder, x: Value, axis: int, size: Dim, own: Dim, groups: Dim = 1) -> Value:
     """Inverse of ``_fold``; ``own`` is the size of the axis in one example."""
     rest = own if groups == 1 else floordiv(own, groups)
     parts = (size, rest) if groups == 1 else (groups, size, rest)
@@ -138,7 +139,7 @@ def _unfold(b: Any, x: Value, axis: int, size: Dim, own: Dim, groups: Dim = 1) -
 
 
 def convolution_batch(
-    b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim
+    b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim
 ) -> tuple[Value, ...]:
     """Examples of images are a larger batch, of kernels more features, of both more groups."""
     (lhs, rhs), at = operands, op.attrs

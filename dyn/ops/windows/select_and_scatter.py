@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
+from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Op, Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.inline_regions import build_region, splice
@@ -75,7 +76,7 @@ def _reference(
 # --- the program --------------------------------------------------------------------------------------------------
 
 
-def _chosen(b: Any, x: Value, attrs: Attrs, select: Region) -> Value:
+def _chosen(b: Builder, x: Value, attrs: Attrs, select: Region) -> Value:
     """The number of the element that each window selects, in the order of all elements; -1 where it has none."""
     element, number = TensorType(x.dtype, ()), TensorType(dtypes.int64, ())
 
@@ -98,7 +99,7 @@ def _chosen(b: Any, x: Value, attrs: Attrs, select: Region) -> Value:
     return b.op_all("variadic_reduce_window", x, numbers, *start, regions=(region,), **_geometry(attrs))[1]
 
 
-def _scattered(b: Any, x: Value, source: Value, base: Value, attrs: Attrs, regions: Sequence[Region]) -> Value:
+def _scattered(b: Builder, x: Value, source: Value, base: Value, attrs: Attrs, regions: Sequence[Region]) -> Value:
     """``base`` with each window's source at the element that it selects."""
     select, scatter = regions
     places = b.op("reshape", _chosen(b, x, attrs, select), shape=(product(source.shape),))
@@ -118,20 +119,20 @@ def _scattered(b: Any, x: Value, source: Value, base: Value, attrs: Attrs, regio
     return b.op("reshape", made, shape=x.shape)
 
 
-def _expand(b: Any, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
+def _expand(b: Builder, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
     x, source, init = operands
     base = b.op("broadcast_in_dim", init, shape=x.shape, dims=()) if x.shape else init
     return (_scattered(b, x, source, base, op.attrs, op.regions),)
 
 
-def _jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> Sequence[Any]:
+def _jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> Sequence[Any]:
     """Tangent of the result. The selection does not move with the elements; what is scattered there does."""
     if tangents[1] is None and tangents[2] is None:
         return (None,)
     return expanded_jvp(_expand)(b, op, (None, *tangents[1:]))
 
 
-def _batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     x, source = (v if own else spread(b, v, size) for v, own in zip(operands[:2], batched, strict=False))
     base = b.op("broadcast_in_dim", operands[2], shape=x.shape, dims=(0,) if batched[2] else ())
     attrs = {
@@ -144,19 +145,19 @@ def _batch(b: Any, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...],
 # --- samples ------------------------------------------------------------------------------------------------------
 
 
-def _ge(b: Any, x: Value, y: Value) -> Value:
+def _ge(b: Builder, x: Value, y: Value) -> Value:
     return b.op("compare", x, y, direction="GE")
 
 
-def _smaller(b: Any, x: Value, y: Value) -> Value:
+def _smaller(b: Builder, x: Value, y: Value) -> Value:
     return b.op("compare", b.op("abs", x), b.op("abs", y), direction="LT")
 
 
-def _add(b: Any, x: Value, y: Value) -> Value:
+def _add(b: Builder, x: Value, y: Value) -> Value:
     return b.op("add", x, y)
 
 
-def _less(b: Any, x: Value, y: Value) -> Value:
+def _less(b: Builder, x: Value, y: Value) -> Value:
     return b.op("subtract", y, x)
 
 

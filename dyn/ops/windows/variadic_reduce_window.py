@@ -14,6 +14,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
+from dyn.ir.builder import Builder
 from dyn.ir.core import Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import Attrs, Get, OpDef, OpKind, OrderedWindows, Sample, ScalarBuilder, TypeContext
@@ -73,13 +74,13 @@ def _reference(
     return states
 
 
-def _greatest(b: Any, best: Value, at: Value, x: Value, i: Value) -> tuple[Value, Value]:
+def _greatest(b: Builder, best: Value, at: Value, x: Value, i: Value) -> tuple[Value, Value]:
     """The greatest element of a window and where it stands first."""
     wins = b.op("compare", x, best, direction="GT")
     return b.op("select", wins, x, best), b.op("select", wins, i, at)
 
 
-def _difference(b: Any, acc: Value, x: Value) -> Value:
+def _difference(b: Builder, acc: Value, x: Value) -> Value:
     """Neither commutative nor associative."""
     return b.op("subtract", x, acc)
 

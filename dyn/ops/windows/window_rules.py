@@ -6,6 +6,7 @@ from typing import Any
 
 from dyn.errors import UnsupportedOpError
 from dyn.frozen import record
+from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.types import TensorType
@@ -31,7 +32,7 @@ BATCH_CHANGES = {name: unpadded if name == "padding" else of_one for name in WIN
 window_batch = shifted(**BATCH_CHANGES)
 
 
-def window_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def window_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
     """Cotangents of windows: of sums, those of all windows with an element; of extremes, of those that chose it."""
     (x,), (ct,) = op.operands, cts
     if op.attrs["combine"] == "add":
@@ -48,7 +49,7 @@ def window_vjp(b: Any, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
     return (made if back == order else b.op("transpose", made, permutation=back),)
 
 
-def window_jvp(b: Any, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
+def window_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
     """Tangents of windows: of sums, the sums of tangents; of extremes, the tangent of the element that was chosen."""
     (x,), (t,) = op.operands, tangents
     if op.attrs["combine"] == "add":
@@ -88,7 +89,7 @@ def vjp_padding(ctx: FactsSource, axis: WindowAxis, count: Dim) -> tuple[Dim, Di
     return before, whole + taps - 1 - dilated(ctx, count, axis.stride) - before
 
 
-def _spread_sums(b: Any, op: Op, ct: Value) -> Value:
+def _spread_sums(b: Builder, op: Op, ct: Value) -> Value:
     (x,) = op.operands
     axes = window_axes(x.shape, op.attrs)
     padding = tuple(vjp_padding(b.facts, axis, count) for axis, count in zip(axes, ct.shape, strict=True))
@@ -115,7 +116,7 @@ class _Choice:
     windows: Windows
 
     @staticmethod
-    def of(b: Any, op: Op) -> _Choice | None:
+    def of(b: Builder, op: Op) -> _Choice | None:
         """None where windows are the elements themselves."""
         (x,), rank = op.operands, len(op.result.shape)
         axes = window_axes(x.shape, op.attrs)
