@@ -33,7 +33,7 @@ def _again(b: Builder, op: Op, values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([None if v is None else next(made) for v in values])
 
 
-def _batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _batch(b: Builder, op: Op, operands: tuple[Value, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     made = b.emit(op.opdef, operands)
     return tuple([v if flag else spread(b, v, size) for v, flag in zip(made, batched, strict=True)])
 

@@ -48,7 +48,7 @@ def distinct(b: Builder, values: Sequence[Value]) -> list[Value]:
 # --- the region itself --------------------------------------------------------------------------------------------
 
 
-def through_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
+def through_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Any, ...]:
     """The cotangents of the region's arguments, where it is computed again."""
     own = distinct(b, op.operands)
     start = len(b.ops)
@@ -66,20 +66,22 @@ def pushed(b: Builder, region: Region, args: Sequence[Value], tangents: Sequence
     return [known.get(v) for v in results]
 
 
-def through_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
+def through_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Any, ...]:
     """The tangents of the region's results; what else it computes is merged with what was computed before."""
     return tuple(pushed(b, op.regions[0], op.operands, tangents))
 
 
 def through_batch(
-    b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim
+    b: Builder, op: Op, operands: tuple[Value, ...], flags: tuple[bool, ...], size: Dim
 ) -> tuple[Value, ...]:
     """The ops of the region, for many examples."""
     made, found = batched(b, op.regions[0], operands, flags, size)
     return tuple([v if flag else spread(b, v, size) for v, flag in zip(made, found, strict=True)])
 
 
-def one_by_one(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def one_by_one(
+    b: Builder, op: Op, operands: tuple[Value, ...], flags: tuple[bool, ...], size: Dim
+) -> tuple[Value, ...]:
     """The op for one example after the other, in their order: a rule for ops that are made for one."""
     shared = [v for v, flag in zip(operands, flags, strict=True) if not flag]
     arrays = [v for v, flag in zip(operands, flags, strict=True) if flag]

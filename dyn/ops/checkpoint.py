@@ -182,7 +182,7 @@ def _jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([next(made) if j in found else None for j in range(len(op.results))])
 
 
-def _batch(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _batch(b: Builder, op: Op, operands: tuple[Value, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     region, _ = batched_region(b, op.regions[0], flags, size, len(op.results))
     return b.emit(op.opdef, operands, (region,), **op.attrs)
 

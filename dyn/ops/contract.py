@@ -12,7 +12,7 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, ContractionLoops, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.complex_parts import Real
+from dyn.ops.complex_parts import Pair, Real
 from dyn.ops.rules import NUMBER, require_kinds
 from dyn.ops.transform_rules import again, bilinear, later
 from dyn.shapes import Dim, RelKind
@@ -87,17 +87,17 @@ def _samples() -> list[Sample]:
     ]
 
 
-def _parts(b: Builder, op: Op, operands: tuple[Any, ...]) -> Any:
+def _parts(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     """Four real contractions."""
     r, (lhs, rhs) = Real(b), operands
 
-    def dot(i: int, j: int) -> Any:
+    def dot(i: int, j: int) -> Value:
         return b.op("dot_general", lhs[i], rhs[j], **op.attrs)
 
     return r.sub(dot(0, 0), dot(1, 1)), r.add(dot(0, 1), dot(1, 0))
 
 
-def _vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
+def _vjp(b: Builder, op: Op, cts: tuple[Value]) -> tuple[Value, Value]:
     """The cotangent's axes are the batch, the free ones of the left operand, and of the right one."""
     (ct,), (lhs, rhs), at = cts, op.operands, op.attrs
     lb, rb, lc, rc = at["lhs_batch"], at["rhs_batch"], at["lhs_contracting"], at["rhs_contracting"]
@@ -124,7 +124,7 @@ def _vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
     )
 
 
-def _batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _batch(b: Builder, op: Op, operands: tuple[Value, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     """One more batch axis; where one operand has it, a free axis of that one, which goes to the front."""
     sides = (("lhs_batch", "lhs_contracting"), ("rhs_batch", "rhs_contracting"))
     attrs = {name: later(op.attrs[name]) for own, names in zip(batched, sides, strict=True) if own for name in names}

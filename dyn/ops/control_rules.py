@@ -150,7 +150,7 @@ def _given_once(body: Region) -> list[Value]:
     return [v for inner in body.ops if has_own_effect(inner) and not own_mentions(inner) for v in inner.results]
 
 
-def scan_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
+def scan_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Any, ...]:
     """The steps backward: each is computed again from what it was given, and its cotangents are pulled through it."""
     if not op.attrs.get("saved", 0):
         ready = copied(scan_prepare(op), {v: v for v in op.operands})
@@ -194,7 +194,7 @@ def scan_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(result)
 
 
-def scan_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
+def scan_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Any, ...]:
     count, (body,) = op.attrs["carries"], op.regions
     xs = op.operands[count:]
     smooth = _smooth(op.operands[:count])
@@ -249,7 +249,9 @@ def _settled(region: Region, flags: Sequence[bool], count: int) -> list[bool]:
         carried = grown
 
 
-def scan_batch(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def scan_batch(
+    b: Builder, op: Op, operands: tuple[Value, ...], flags: tuple[bool, ...], size: Dim
+) -> tuple[Value, ...]:
     count, (body,) = op.attrs["carries"], op.regions
     carried = _settled(body, flags, count)
     own = (*carried, *flags[count:])
@@ -278,7 +280,7 @@ def _spread_where(b: Builder, value: Value, wanted: bool, size: Dim) -> Value:
 # --- while --------------------------------------------------------------------------------------------------------
 
 
-def while_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
+def while_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Any, ...]:
     raise UnsupportedOpError(
         "a while loop has no derivative backward: how many steps it will take is not known before it runs.",
         loc=op.loc,
@@ -287,7 +289,7 @@ def while_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def while_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
+def while_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Any, ...]:
     condition, body = op.regions
     count, smooth = len(op.operands), _smooth(op.operands)
     state = [*op.operands, *(_or_zeros(b, tangents[i], op.operands[i]) for i in smooth)]
@@ -310,7 +312,9 @@ def while_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(result)
 
 
-def while_batch(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def while_batch(
+    b: Builder, op: Op, operands: tuple[Value, ...], flags: tuple[bool, ...], size: Dim
+) -> tuple[Value, ...]:
     """Batch a loop. Where the condition differs from example to example, it goes on for as long as one example does; a
     loop that has effects runs for one example after the other."""
     condition, body = op.regions
@@ -403,7 +407,7 @@ def choice_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]
 
 
 def choice_batch(
-    b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim
+    b: Builder, op: Op, operands: tuple[Value, ...], flags: tuple[bool, ...], size: Dim
 ) -> tuple[Value, ...]:
     """Batch a choice. Where it differs from example to example, all branches run, and each example takes from its own;
     where branches have effects, the choice is made for one example after the other."""

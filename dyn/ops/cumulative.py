@@ -26,7 +26,7 @@ from dyn.ops.transform_rules import one_later, shifted
 Array = np.ndarray[Any, Any]
 
 
-def cumulative_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
+def cumulative_vjp(b: Builder, op: Op, cts: tuple[Value]) -> tuple[Value, ...]:
     """Cotangent of running folds: of a sum the running sum from the other side; of an extreme all of it to the element
     that it is; of a product in shares."""
     (ct,), axis = cts, op.attrs["dimension"]
@@ -42,7 +42,7 @@ def cumulative_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...
     return _of_product(b, op, ct, smooth, vjp_by_parts(_running_product))
 
 
-def cumulative_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
+def cumulative_jvp(b: Builder, op: Op, tangents: tuple[Value]) -> tuple[Value, ...]:
     (t,), axis = tangents, op.attrs["dimension"]
     if op.attrs["combine"] == "add":
         return (_sums(b, op, t),)
@@ -137,7 +137,7 @@ def _running(x: Array, dimension: int, combine: str, reverse: bool) -> Array:
     return np.flip(result, dimension) if reverse else result
 
 
-def _running_parts(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def _running_parts(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     """Running folds of complex parts: of sums each part's own; a product is a scan of the parts together."""
     if op.attrs["combine"] == "add":
         return componentwise(b, op, operands)

@@ -116,7 +116,7 @@ def _refuse(b: Builder, op: Op, given: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def _batch(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _batch(b: Builder, op: Op, operands: tuple[Value, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     """One example after the other, or all of them at once, as the function wants it."""
     target = op.attrs["target"]
     if isinstance(target, str):
@@ -139,7 +139,7 @@ def _batch(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...
     return _at_once(b, op, operands, flags, size)
 
 
-def _at_once(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _at_once(b: Builder, op: Op, operands: tuple[Value, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     """One call, with an axis of examples in front: of those that have none it is 1 (``expand_dims``), repeated
     (``broadcast_all``), or not there (``legacy_vectorized``)."""
     method = op.attrs["target"].vmap_method

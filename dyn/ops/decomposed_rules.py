@@ -28,7 +28,7 @@ def _region(b: Builder, op: Op, parts: Parts) -> Region:
 def vjp_by_parts(parts: Parts) -> VjpRule:
     """The op is computed again, as its parts, and cotangents are pulled through those."""
 
-    def rule(b: Builder, op: Op, cts: tuple[Any, ...]) -> Sequence[Any]:
+    def rule(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> Sequence[Any]:
         own = [b.op("copy", v) for v in op.operands]  # one value may be given twice
         start = len(b.ops)
         results = splice(b, _region(b, op, parts), own, prepare=True)
@@ -40,7 +40,7 @@ def vjp_by_parts(parts: Parts) -> VjpRule:
 def jvp_by_parts(parts: Parts) -> JvpRule:
     """The tangents of the parts."""
 
-    def rule(b: Builder, op: Op, tangents: tuple[Any, ...]) -> Sequence[Any]:
+    def rule(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> Sequence[Any]:
         known = {v: t for v, t in zip(op.operands, tangents, strict=True) if t is not None}
         start = len(b.ops)
         results = splice(b, _region(b, op, parts), op.operands)
@@ -53,7 +53,7 @@ def jvp_by_parts(parts: Parts) -> JvpRule:
 def batch_by_parts(parts: Parts) -> BatchRule:
     """The parts for many examples."""
 
-    def rule(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> Sequence[Any]:
+    def rule(b: Builder, op: Op, operands: tuple[Value, ...], flags: tuple[bool, ...], size: Dim) -> Sequence[Any]:
         results, own = batched(b, _region(b, op, parts), operands, flags, size)
         return [v if flag else spread(b, v, size) for v, flag in zip(results, own, strict=True)]
 

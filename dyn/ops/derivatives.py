@@ -7,7 +7,6 @@ JAX's: equal operands of a maximum share, ``abs`` has the slope 0 at 0.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from dyn.dtypes import Kind
 from dyn.ir.builder import Builder
@@ -37,7 +36,7 @@ def _direction(a: Arithmetic, y: Value, x: Value) -> Two:
     return a.div(a.f("real", x), size), a.div(a.f("imag", x), size)
 
 
-def abs_tangent(b: Builder, op: Op, tangents: tuple[Any, ...]) -> One:
+def abs_tangent(b: Builder, op: Op, tangents: tuple[Value]) -> One:
     """Tangent of ``abs``, which is no holomorphic function: the factor is not that of its cotangent."""
     a, (x,), (t,) = Arithmetic(b), op.operands, tangents
     if x.dtype.kind is not Kind.COMPLEX:

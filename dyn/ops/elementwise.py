@@ -294,7 +294,7 @@ def _clamp_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
     return tuple(found)
 
 
-def _clamp_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
+def _clamp_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value, ...]:
     a, whole = Arithmetic(b), None
     for tangent, chosen in zip(tangents, _clamp_choices(b, op), strict=True):
         if tangent is not None:
@@ -305,7 +305,7 @@ def _clamp_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ..
 
 
 def _clamp_batch(
-    b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim
+    b: Builder, op: Op, operands: tuple[Value, ...], batched: tuple[bool, ...], size: Dim
 ) -> tuple[Value, ...]:
     shape = (size, *op.result.shape)
     full: list[Value] = []
@@ -454,7 +454,7 @@ def convert_array(x: Array, dtype: DType, weak: bool = False) -> Array:
         return x.astype(dtype.np)
 
 
-def _convert_parts(b: Builder, op: Op, operands: tuple[Any, ...]) -> Any:
+def _convert_parts(b: Builder, op: Op, operands: tuple[Value, ...]) -> Any:
     attrs = {**op.attrs, "dtype": complex_parts.part_dtype(op.attrs["dtype"])}
     (x,) = operands
     if isinstance(x, tuple):
@@ -463,7 +463,7 @@ def _convert_parts(b: Builder, op: Op, operands: tuple[Any, ...]) -> Any:
     return real, complex_parts.Real(b).fill(real, 0)
 
 
-def _convert_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None]:
+def _convert_vjp(b: Builder, op: Op, cts: tuple[Value]) -> tuple[Value | None]:
     """The cotangent in the operand's dtype; its real part where that is real."""
     (x,), (ct,) = op.operands, cts
     if not x.dtype.is_inexact:

@@ -32,7 +32,7 @@ def expanded(expand: Expand) -> Callable[[Any, Op], tuple[Value, ...]]:
 def expanded_vjp(expand: Expand) -> VjpRule:
     """Cotangents pulled back through the op's program, which is written out once more."""
 
-    def rule(b: Builder, op: Op, cts: tuple[Any, ...]) -> Sequence[Value | None]:
+    def rule(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> Sequence[Value | None]:
         # A value that is given twice has a cotangent for each: it is two values to the program.
         own = op.operands
         if len(set(own)) < len(own):
@@ -48,7 +48,7 @@ def expanded_vjp(expand: Expand) -> VjpRule:
 def expanded_jvp(expand: Expand) -> JvpRule:
     """Tangents pushed forward through the op's program, which is written out once more."""
 
-    def rule(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, ...]:
+    def rule(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
         start = len(b.ops)
         results = expand(b, op, op.operands)
         made = tuple(b.ops[start:])
@@ -62,7 +62,7 @@ def expanded_jvp(expand: Expand) -> JvpRule:
 def expanded_batch(expand: Expand) -> BatchRule:
     """The op's program for many examples."""
 
-    def rule(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+    def rule(b: Builder, op: Op, operands: tuple[Value, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
         params = tuple([Value(v.type) for v in op.operands])
         inner = b.inner()
         results = tuple(expand(inner, op, params))

@@ -58,7 +58,7 @@ def _reference(x: Array, fft_type: str, fft_length: tuple[int, ...]) -> Array:
         return compute(x, s=fft_length, axes=axes).astype(dtype, copy=False)
 
 
-def _vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _vjp(b: Builder, op: Op, cts: tuple[Value]) -> tuple[Value]:
     """A transform is its own transpose. Of one that gives half of it: with zeros for the other half, the real part; of
     the inverse of that, the numbers that stand for two count twice."""
     m, (ct,), kind, lengths = Matrices(b), cts, op.attrs["fft_type"], op.attrs["fft_length"]

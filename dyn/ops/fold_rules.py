@@ -30,7 +30,7 @@ def _or_zeros(b: Builder, tangent: Value | None, like: Value) -> Value:
     return zeros(b, TensorType(like.dtype, like.shape)) if tangent is None else tangent
 
 
-def fold_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> Sequence[Value | None]:
+def fold_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> Sequence[Value | None]:
     """One fold of the values and of their tangents, by a body of both."""
     count = len(op.results)
     smooth = [i for i, v in enumerate(op.results) if v.dtype.is_inexact]
@@ -122,7 +122,7 @@ def fold_batch(one_by_one: BatchRule, parts: Parts) -> BatchRule:
     """``one_by_one`` where all examples start from the same values, else as ``parts``: initial values are scalars."""
     apart = batch_by_parts(parts)
 
-    def rule(b: Builder, op: Op, operands: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> Sequence[Any]:
+    def rule(b: Builder, op: Op, operands: tuple[Value, ...], flags: tuple[bool, ...], size: Dim) -> Sequence[Any]:
         count = len(op.results)
         if any(flags[count:]):
             return apart(b, op, operands, flags, size)

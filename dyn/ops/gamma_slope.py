@@ -21,7 +21,7 @@ _MOST_STEPS = 4000
 _HUGE = 2.0**200
 
 
-def gamma_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None]:
+def gamma_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None]:
     change = tangents[1]
     return (None,) if change is None else (Arithmetic(b).mul(change, _slope(b, op)),)
 

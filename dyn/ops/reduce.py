@@ -152,7 +152,7 @@ def _vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
     return (ct if op.attrs["combine"] == "add" else b.op("multiply", ct, _share(b, op)),)
 
 
-def _jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
+def _jvp(b: Builder, op: Op, tangents: tuple[Value]) -> tuple[Value, ...]:
     (t,), sums = tangents, {"axes": op.attrs["axes"], "combine": "add", "nonempty": False}
     return (b.op("reduce", t if op.attrs["combine"] == "add" else b.op("multiply", t, _share(b, op)), **sums),)
 

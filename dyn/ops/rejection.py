@@ -117,7 +117,7 @@ def _gamma(keys: Array, alpha: Array, log_space: bool) -> Array:
     return result.astype(dtype).reshape(alpha.shape)
 
 
-def _batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _batch(b: Builder, op: Op, operands: tuple[Value, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     return again(b, op, [v if own else spread(b, v, size) for v, own in zip(operands, batched, strict=True)])
 
 

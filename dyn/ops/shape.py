@@ -273,7 +273,7 @@ def _slice_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attr
     return (TensorType(x.dtype, tuple(shape), x.weak),)
 
 
-def _slice_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _slice_vjp(b: Builder, op: Op, cts: tuple[Value]) -> tuple[Value]:
     """Zeros around the cotangent, and between its elements."""
     (x,), (ct,), starts, steps = op.operands, cts, op.attrs["start"], op.attrs["strides"]
     spread = [n if step == 1 else n + dim_max(n - 1, 0) * (step - 1) for n, step in zip(ct.shape, steps, strict=True)]
@@ -285,7 +285,7 @@ def _slice_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
 
 
 def _slice_batch(
-    b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim
+    b: Builder, op: Op, operands: tuple[Value, ...], batched: tuple[bool, ...], size: Dim
 ) -> tuple[Value, ...]:
     start, limit, strides = (op.attrs[name] for name in ("start", "limit", "strides"))
     return again(b, op, operands, start=(0, *start), limit=(size, *limit), strides=(1, *strides))
@@ -388,7 +388,7 @@ def _concatenate_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get)
     return value
 
 
-def _concatenate_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
+def _concatenate_vjp(b: Builder, op: Op, cts: tuple[Value]) -> tuple[Value, ...]:
     """Each operand's part of the cotangent."""
     (ct,), axis = cts, op.attrs["dimension"]
     parts: list[Value] = []
@@ -451,7 +451,7 @@ def _literals(k: ScalarBuilder, flat: Array, dtype: DType) -> list[Any]:
     return numbers
 
 
-def _constant_parts(b: Builder, op: Op, operands: tuple[Any, ...]) -> Any:
+def _constant_parts(b: Builder, op: Op, operands: tuple[Value, ...]) -> Any:
     array, rest = op.attrs["value"].array, {k: v for k, v in op.attrs.items() if k != "value"}
     return tuple(b.op("constant", value=Dense(part), **rest) for part in (array.real, array.imag))
 
@@ -466,7 +466,7 @@ def _one_number(b: Builder, op: Op) -> tuple[Any, ...] | None:
     return (b.op("broadcast_in_dim", number, shape=dense.array.shape, dims=()),)
 
 
-def _real_parts(b: Builder, op: Op, operands: tuple[Any, ...]) -> Any:
+def _real_parts(b: Builder, op: Op, operands: tuple[Value, ...]) -> Any:
     """Real and imaginary part: the op of the parts' dtype, and zeros."""
     real = b.op(op.opdef.name, **{**op.attrs, "dtype": part_dtype(op.attrs["dtype"])})
     return real, Real(b).fill(real, 0)
@@ -557,7 +557,7 @@ def _dimension_size_types(ctx: TypeContext, operands: tuple[TensorType, ...], at
     return (TensorType(dtypes.int32, (), weak=True),)
 
 
-def _size_batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value]:
+def _size_batch(b: Builder, op: Op, operands: tuple[Value, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value]:
     own = op.operands[0].shape[op.attrs["dimension"]]
     return (spread(b, b.op("dim_size", size=own, dtype=dtypes.int32), size),)
 

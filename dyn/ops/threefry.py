@@ -120,7 +120,7 @@ def blocks(keys: Array, first: Array, shape: tuple[int, ...]) -> Array:
     return np.asarray((x.astype(np.uint64) << np.uint64(32)) | y)
 
 
-def _batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _batch(b: Builder, op: Op, operands: tuple[Value, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     return again(b, op, [v if own else spread(b, v, size) for v, own in zip(operands, batched, strict=True)])
 
 

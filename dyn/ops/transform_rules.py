@@ -21,7 +21,7 @@ Formula = Callable[..., tuple[Value | None, ...]]
 def elementwise_vjp(formula: Formula) -> VjpRule:
     """The rule of an op with one result, as a formula."""
 
-    def rule(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
+    def rule(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Any, ...]:
         return formula(Arithmetic(b), cts[0], op.result, *op.operands)
 
     return rule
@@ -35,7 +35,7 @@ def again(b: Builder, op: Op, operands: Sequence[Value], **attrs: Any) -> tuple[
 def linear(*places: int) -> JvpRule:
     """The tangent of an op that is linear in the operands at ``places``, or in all, and constant in the others."""
 
-    def rule(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
+    def rule(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Any, ...]:
         own = places or range(len(op.operands))
         if all(tangents[i] is None for i in own):
             return (None,) * len(op.results)
@@ -48,7 +48,7 @@ def linear(*places: int) -> JvpRule:
     return rule
 
 
-def bilinear(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
+def bilinear(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Any, ...]:
     """The tangent of a product of the two operands."""
     lhs, rhs = op.operands
     parts = [again(b, op, (t, rhs) if i == 0 else (lhs, t))[0] for i, t in enumerate(tangents) if t is not None]
@@ -85,7 +85,9 @@ def unbroadcast(b: Builder, ct: Value, type: TensorType, dims: tuple[int, ...]) 
 def shifted(**changes: Callable[[Any, Dim], Any]) -> BatchRule:
     """The op of operands that all have the axis of examples. An attribute becomes ``changes[name](value, size)``."""
 
-    def rule(b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+    def rule(
+        b: Builder, op: Op, operands: tuple[Value, ...], batched: tuple[bool, ...], size: Dim
+    ) -> tuple[Value, ...]:
         full = [v if own else spread(b, v, size) for v, own in zip(operands, batched, strict=True)]
         return again(b, op, full, **{name: change(op.attrs[name], size) for name, change in changes.items()})
 
@@ -117,7 +119,7 @@ def size_in_front(shape: tuple[Dim, ...], size: Dim) -> tuple[Dim, ...]:
 
 
 def of_nothing(
-    b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim
+    b: Builder, op: Op, operands: tuple[Value, ...], batched: tuple[bool, ...], size: Dim
 ) -> tuple[Value, ...]:
     """Batching rule of an op without operands, which nobody asks for: it is the same for all examples."""
     raise AssertionError(f"{op.opdef.name} has no operand that could have an axis of examples")
@@ -129,7 +131,7 @@ def transposed(jvp: JvpRule) -> VjpRule:
     The tangents that it is written for are zeros; nobody reads what is computed of them, and it goes with dead code.
     """
 
-    def rule(b: Builder, op: Op, cts: tuple[Any, ...]) -> Sequence[Value | None]:
+    def rule(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> Sequence[Value | None]:
         tangents = [zeros(b, v.type) if v.dtype.is_inexact else None for v in op.operands]
         start = len(b.ops)
         results = jvp(b, op, tuple(tangents))

@@ -6,7 +6,6 @@ Each update's place is read back by a gather (``Points``); updates that lie outs
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from dyn import dtypes
 from dyn.errors import UnsupportedOpError
@@ -88,7 +87,7 @@ def _named(op: Op) -> Op:
     return op if known is None else dataclasses.replace(op, attrs={**op.attrs, "combine": known[0]}, regions=())
 
 
-def scatter_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def scatter_vjp(b: Builder, op: Op, cts: tuple[Value]) -> tuple[Value | None, ...]:
     """Cotangents of a scatter: of sums all have it; of replacements those that are in the result; else in shares."""
     op = _named(op)
     (ct,), (_, *starts, updates) = cts, op.operands
@@ -113,7 +112,7 @@ def _won(b: Builder, op: Op, ct: Value) -> Value:
     return a.where(a.cmp(points.take(b, last), "EQ", numbers), points.take(b, ct), 0)
 
 
-def scatter_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def scatter_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     """Sums and replacements do the same to tangents; else shares of them are added up."""
     op = _named(op)
     if op.attrs["combine"] in ("add", "replace"):
@@ -128,7 +127,7 @@ def scatter_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | 
     return (shares.put(kept, moved, "add"),)
 
 
-def scatter_batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
+def scatter_batch(b: Builder, op: Op, operands: tuple[Value, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
     """Examples are one more window axis; one more batching axis where they have places of their own."""
     x, *starts, updates = operands
     own = any(batched[1:-1])

@@ -23,7 +23,7 @@ Flags = tuple[bool, ...]
 _PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
 
-def spread_all(b: Builder, operands: tuple[Any, ...], batched: Flags, size: Dim) -> list[Value]:
+def spread_all(b: Builder, operands: tuple[Value, ...], batched: Flags, size: Dim) -> list[Value]:
     """All operands with the axis of examples."""
     return [v if own else spread(b, v, size) for v, own in zip(operands, batched, strict=True)]
 
@@ -41,7 +41,7 @@ def slice_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, .
     return (b.op("dynamic_update_slice", zeros(b, x.type), cts[0], *starts), *(None,) * len(starts))
 
 
-def slice_batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
+def slice_batch(b: Builder, op: Op, operands: tuple[Value, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
     """A slice of all examples; a gather of one window an example where those start at places of their own."""
     sizes: tuple[Dim, ...] = op.attrs["slice_sizes"]
     if not any(batched[1:]):
@@ -62,14 +62,14 @@ def _an_example_each(rank: int, *, with_array: bool) -> Windows:
     )
 
 
-def update_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def update_vjp(b: Builder, op: Op, cts: tuple[Value]) -> tuple[Value | None, ...]:
     """The cotangent with zeros in place of the update; and what is in that place."""
     (ct,), (_, update, *starts) = cts, op.operands
     around = b.op("dynamic_update_slice", ct, zeros(b, update.type), *starts)
     return around, b.op("dynamic_slice", ct, *starts, slice_sizes=update.shape), *(None,) * len(starts)
 
 
-def update_batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
+def update_batch(b: Builder, op: Op, operands: tuple[Value, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
     """An update of all examples; a scatter of one window an example where those start at places of their own."""
     if not any(batched[2:]):
         x, update = spread_all(b, operands[:2], batched[:2], size)
@@ -92,7 +92,7 @@ def _padding_elements(b: Builder, op: Op) -> Value:
     return again(b, op, (inner, b.op("constant", value=Dense(np.asarray(True)))))[0]
 
 
-def pad_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
+def pad_vjp(b: Builder, op: Op, cts: tuple[Value]) -> tuple[Value, Value]:
     """The elements of the cotangent, without those in front, behind and between; and the sum of these."""
     (ct,), (x, _) = cts, op.operands
     low, high, interior = (op.attrs[name] for name in _PADDING)
@@ -107,7 +107,7 @@ def pad_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
     return own, b.op("reduce", added, axes=tuple(range(len(low))), combine="add", nonempty=False)
 
 
-def pad_batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
+def pad_batch(b: Builder, op: Op, operands: tuple[Value, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
     """Nothing is put before, after or between examples; what is put into them may be their own."""
     attrs = {name: (0, *op.attrs[name]) for name in _PADDING}
     x, value = operands
@@ -137,7 +137,7 @@ def gather_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, 
     return made, *(None,) * len(starts)
 
 
-def gather_batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
+def gather_batch(b: Builder, op: Op, operands: tuple[Value, ...], batched: Flags, size: Dim) -> tuple[Value, ...]:
     """Examples of the array are one more window axis, those of the places one more batch axis, and both go together."""
     x, *starts = operands
     w, sizes = Windows.of_gather(op.attrs, len(op.operands[0].shape)), op.attrs["slice_sizes"]

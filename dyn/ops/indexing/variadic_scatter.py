@@ -92,7 +92,7 @@ def _scattered(b: Builder, op: Op, operands: Sequence[Value], body: Region) -> V
     return made
 
 
-def _batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _batch(b: Builder, op: Op, operands: tuple[Value, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     """Examples are one more window axis; one more batching axis where they have places of their own."""
     count = len(op.results)
     own = any(_split(batched, count)[1])

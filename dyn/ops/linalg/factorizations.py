@@ -61,7 +61,7 @@ def _permutations(pivots: Array, size: int) -> Array:
     return order.reshape(*pivots.shape[:-1], size)
 
 
-def _lu_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def _lu_jvp(b: Builder, op: Op, tangents: tuple[Value]) -> tuple[Value | None, ...]:
     """Tangents of LU: with ``F = inv(L) P dA inv(U)``, ``dL = L tril(F, -1)`` and ``dU = triu(F) U``."""
     m, (t,), (factors, _, order) = Matrices(b), tangents, op.results
     rank = len(factors.shape)
@@ -137,7 +137,7 @@ def _qr(a: Array, full_matrices: bool) -> tuple[Array, Array]:
     return q.astype(a.dtype, copy=False), r.astype(a.dtype, copy=False)
 
 
-def _qr_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, Value]:
+def _qr_jvp(b: Builder, op: Op, tangents: tuple[Value]) -> tuple[Value, Value]:
     """Tangents of QR, of the first columns ``X = Q U``: with ``C = Q^H dX inv(U)`` and D its lower triangle less that
     one's adjoint, ``dQ = Q (D - C) + dX inv(U)``. Then ``R = Q^H A``."""
     m, (t,), (a,), (q, r) = Matrices(b), tangents, op.operands, op.results

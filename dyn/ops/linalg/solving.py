@@ -137,7 +137,7 @@ def _pinv(a: Array, rtol: Array) -> Array:
     return np.where(finite, made, np.array(np.nan, a.dtype))
 
 
-def _pinv_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None]:
+def _pinv_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None]:
     """G. H. Golub and V. Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares problems whose
     variables separate", 1973. The rank is taken not to change."""
     m, (a, _), (t, _), p = Matrices(b), op.operands, tangents, op.result
@@ -236,7 +236,7 @@ def _adjugate_by_values(a: Array) -> Array:
     return turn * (np.conj(vh.T) * (before * after)) @ np.conj(u.T)
 
 
-def _adjugate_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
+def _adjugate_jvp(b: Builder, op: Op, tangents: tuple[Value]) -> tuple[Value]:
     """``(tr(adj dA) adj - adj dA adj) / det``, from ``adj = det inv``."""
     m, (a,), y, (t,) = Matrices(b), op.operands, op.result, tangents
     slope = m.spread(m.total(m.mul(m.t(y), t)), a.shape)

@@ -135,7 +135,7 @@ def _svd(a: Array, full_matrices: bool, vectors: bool) -> Any:
     )
 
 
-def _svd_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
+def _svd_jvp(b: Builder, op: Op, tangents: tuple[Value]) -> tuple[Value, ...]:
     """Tangents of SVD: with ``C = U^H dA V``, ``ds`` is its diagonal; ``dU = U (F * (C S + S C^H))`` and what leaves
     the span of U."""
     m, (t,), (a,) = Matrices(b), tangents, op.operands

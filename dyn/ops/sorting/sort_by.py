@@ -198,12 +198,12 @@ def _order(b: Builder, op: Op) -> Value:
     return b.emit(op.opdef, (*op.operands, places), (region,), **op.attrs)[-1]
 
 
-def _vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def _vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     order = _order(b, op)
     return tuple(None if ct is None else add_along(b, ct, order, op.attrs["dimension"]) for ct in cts)
 
 
-def _jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def _jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     order = _order(b, op)
     return tuple(None if t is None else take_along(b, t, order, op.attrs["dimension"]) for t in tangents)
 

@@ -129,7 +129,7 @@ def _candidates(keys: Array, k: int) -> tuple[Array, Array]:
     return np.take_along_axis(keys, places, -1), places
 
 
-def _vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None]:
+def _vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Value | None]:
     (x,), axis = op.operands, op.attrs["dimension"]
     return (None if cts[0] is None else add_along(b, cts[0], op.results[1], axis, x.shape[axis]),)
 

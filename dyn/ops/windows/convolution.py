@@ -11,10 +11,10 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.ir.builder import Builder
-from dyn.ir.core import Op
+from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, Convolution, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.complex_parts import Real
+from dyn.ops.complex_parts import Pair, Real
 from dyn.ops.rules import NUMBER, require_kinds
 from dyn.ops.transform_rules import bilinear
 from dyn.ops.windows.convolution_rules import convolution_batch, convolution_vjp
@@ -244,11 +244,11 @@ def _samples() -> list[Sample]:
     return calls
 
 
-def _parts(b: Builder, op: Op, operands: tuple[Any, ...]) -> Any:
+def _parts(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     """Four real convolutions."""
     r, (lhs, rhs) = Real(b), operands
 
-    def conv(i: int, j: int) -> Any:
+    def conv(i: int, j: int) -> Value:
         return b.op("convolution", lhs[i], rhs[j], **op.attrs)
 
     return r.sub(conv(0, 0), conv(1, 1)), r.add(conv(0, 1), conv(1, 0))

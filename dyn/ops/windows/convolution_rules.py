@@ -139,7 +139,7 @@ def _unfold(b: Builder, x: Value, axis: int, size: Dim, own: Dim, groups: Dim = 
 
 
 def convolution_batch(
-    b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim
+    b: Builder, op: Op, operands: tuple[Value, ...], batched: tuple[bool, ...], size: Dim
 ) -> tuple[Value, ...]:
     """Examples of images are a larger batch, of kernels more features, of both more groups."""
     (lhs, rhs), at = operands, op.attrs

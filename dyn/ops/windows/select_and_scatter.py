@@ -125,14 +125,14 @@ def _expand(b: Builder, op: Op, operands: tuple[Value, ...]) -> Sequence[Value]:
     return (_scattered(b, x, source, base, op.attrs, op.regions),)
 
 
-def _jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> Sequence[Any]:
+def _jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> Sequence[Any]:
     """Tangent of the result. The selection does not move with the elements; what is scattered there does."""
     if tangents[1] is None and tangents[2] is None:
         return (None,)
     return expanded_jvp(_expand)(b, op, (None, *tangents[1:]))
 
 
-def _batch(b: Builder, op: Op, operands: tuple[Any, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
+def _batch(b: Builder, op: Op, operands: tuple[Value, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     x, source = (v if own else spread(b, v, size) for v, own in zip(operands[:2], batched, strict=False))
     base = b.op("broadcast_in_dim", operands[2], shape=x.shape, dims=(0,) if batched[2] else ())
     attrs = {

@@ -32,7 +32,7 @@ BATCH_CHANGES = {name: unpadded if name == "padding" else of_one for name in WIN
 window_batch = shifted(**BATCH_CHANGES)
 
 
-def window_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def window_vjp(b: Builder, op: Op, cts: tuple[Value]) -> tuple[Value]:
     """Cotangents of windows: of sums, those of all windows with an element; of extremes, of those that chose it."""
     (x,), (ct,) = op.operands, cts
     if op.attrs["combine"] == "add":
@@ -49,7 +49,7 @@ def window_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
     return (made if back == order else b.op("transpose", made, permutation=back),)
 
 
-def window_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
+def window_jvp(b: Builder, op: Op, tangents: tuple[Value]) -> tuple[Value]:
     """Tangents of windows: of sums, the sums of tangents; of extremes, the tangent of the element that was chosen."""
     (x,), (t,) = op.operands, tangents
     if op.attrs["combine"] == "add":
