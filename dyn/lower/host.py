@@ -218,6 +218,7 @@ def build_host(
     sites += [Relation(RelKind.GE, as_dim(s), 0, Reason(f"the dim {s.name} is a size")) for s in solved]
     sites += [size_demand(op) for op in measuring.values()]
     sites += [relation for relation in function.facts.relations if relation not in guards]
+    sites += dict.fromkeys(relation for launch in walk_launches(launches) for relation in launch.demands)
     bodies = [body for launch in walk_launches(launches) for body in launch.bodies]
     sites += dict.fromkeys(InRegion(relation) for body in bodies for relation in body.demands)
     dims = dict.fromkeys([*(found.dim for found in located_dims(function)), *launch_dims(launches)])

@@ -41,8 +41,10 @@ def emit_library_call(op: Op, target: Target, *, lapack: bool) -> LibraryText | 
         ROUTINES[loops.routine](call)
         return LibraryText(call.symbol, call.module.text())
     width = target.vector_bytes
+    if loops.routine != "sort" or not width:
+        return None
     keys = op.operands[: op.attrs.get("num_keys", 1)]
-    if not width or any(value.dtype.name not in SORTED for value in keys):
+    if any(value.dtype.name not in SORTED for value in keys):
         return None
     sort = SortCall(op, _symbol(NATIVE_SYMBOL, loops.routine, f"{identity} {width}"), width)
     sort.write()

@@ -12,7 +12,9 @@ from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.schedule.gpu import tables as gpu
 from dyn.schedule.gpu.contractions import contract_schedules as gpu_contract_schedules
+from dyn.schedule.gpu.sorting import lower_sort as gpu_lower_sort
 from dyn.schedule.launch import Launch
+from dyn.schedule.orderings import Ordering
 from dyn.schedule.sizes import ContractVariant, Limits, LoopSchedule
 from dyn.schedule.specialized_kernels import Schedule
 from dyn.schedule.target import Target
@@ -44,6 +46,8 @@ class Schedules:
     #: Sizes that contractions are cut by, and their tiles.
     sizes: Callable[[], LoopSchedule]
     contractions: Callable[..., tuple[ContractVariant, ...]]
+    #: Rows in order; None where a library sorts.
+    sort: Callable[[Plan, Group, Target, Ordering], tuple[Launch, ...]] | None = None
 
 
 _GPU = Schedules(
@@ -56,6 +60,7 @@ _GPU = Schedules(
     scatter=gpu.lower_scatter,
     sizes=lambda: gpu.SIZES,
     contractions=gpu_contract_schedules,
+    sort=gpu_lower_sort,
 )
 
 #: By ``Target.family``.

@@ -140,10 +140,11 @@ class Body:
 class Launch:
     """A group's kernels over the same buffers; the first variant whose condition holds runs.
 
-    A library call has no variants: its buffers are the op's operands and results, in order. Nor has a loop or a choice,
-    which has the same buffers, and ``bodies`` for the op's regions; nor what finds out a dim. A group may take several
-    launches, one after the other: ``temporaries`` are the buffers that this one writes for those that follow it, which
-    are no values of the function. Where ``when`` does not hold nothing is launched.
+    A library call has no variants: its buffers are the op's operands and results, in order. (An op that a library may
+    compute has some where the target has kernels for it.) Nor has a loop or a choice, which has the same buffers, and
+    ``bodies`` for the op's regions; nor what finds out a dim. A group may take several launches, one after the other:
+    ``temporaries`` are the buffers that this one writes for those that follow it, which are no values of the function.
+    Where ``when`` does not hold nothing is launched. What ``demands`` say of dims is checked before.
 
     Launches of a group may have an alternative, one launch before them: it runs ``unless`` these do, whose ``when`` is
     one of these conditions, of which one holds at most. They run where that holds and the last variants of all of them
@@ -161,6 +162,7 @@ class Launch:
     when: Condition | None = None
     bodies: tuple[Body, ...] = ()
     unless: tuple[Condition, ...] = ()
+    demands: tuple[Relation, ...] = ()
 
     def dims(self) -> Iterator[Dim]:
         """Dims by which the launch is chosen and sized, and those of its buffers; those of its conditional regions are
@@ -197,7 +199,7 @@ class Launch:
     @property
     def call(self) -> Op | None:
         """The op of a library call."""
-        return self.group.ops[0] if self.group.kind is GroupKind.LIBRARY else None
+        return self.group.ops[0] if self.group.kind is GroupKind.LIBRARY and not self.variants else None
 
     @property
     def callee(self) -> ExternalTarget | None:

@@ -21,7 +21,7 @@ from dyn.ir.core import Value
 from dyn.ir.types import TensorType
 from dyn.schedule.launch import Condition, Launch, Variant
 from dyn.schedule.target import Target
-from dyn.shapes import Answer, Dim, Facts, Symbol, SymExpr, as_dim, exact_text, substitute
+from dyn.shapes import Answer, Dim, Facts, Relation, Symbol, SymExpr, as_dim, exact_text, substitute
 from dyn.stitch.groups import Group, Plan
 
 #: So many groups are kept, those that were asked for last, and of one group the launches for so many sets of answers.
@@ -67,6 +67,7 @@ class _Launch:
     temporaries: tuple[int, ...]
     when: Condition | None
     unless: tuple[Condition, ...]
+    demands: tuple[Relation, ...]
 
 
 @record()
@@ -103,6 +104,10 @@ class _Lowered:
                 folds=tuple([order.rewritten(dim) for order in own.folds]),
             )  # fmt: skip
 
+        def demand(own: Relation) -> Relation:
+            reason = replace(own.reason, loc=group.ops[0].loc)
+            return replace(own, lhs=dim(own.lhs), rhs=dim(own.rhs), reason=reason)
+
         temporaries = [Value(type.with_shape(tuple(map(dim, type.shape)))) for type in self.temporaries]
         all_ = [*values, *temporaries]
         return tuple(
@@ -110,7 +115,7 @@ class _Lowered:
                 Launch(
                     group, tuple([all_[n] for n in one.buffers]), tuple(map(variant, one.variants)),
                     tuple([all_[n] for n in one.temporaries]), None if one.when is None else condition(one.when),
-                    unless=tuple(map(condition, one.unless)),
+                    unless=tuple(map(condition, one.unless)), demands=tuple(map(demand, one.demands)),
                 )
                 for one in self.launches
             ]
@@ -184,7 +189,7 @@ def _lowered(
     made = [
         _Launch(
             tuple([numbers[v] for v in launch.buffers]), launch.variants,
-            tuple([numbers[v] for v in launch.temporaries]), launch.when, launch.unless,
+            tuple([numbers[v] for v in launch.temporaries]), launch.when, launch.unless, launch.demands,
         )
         for launch in launches
     ]  # fmt: skip
@@ -195,6 +200,7 @@ def _lowered(
     dims = [condition.dim for condition in conditions if condition is not None]
     dims += [d for launch in launches for v in launch.variants for d in (*v.dims, v.grid, v.cost)]
     dims += [d for value in temporaries for d in value.shape]
+    dims += [d for launch in launches for relation in launch.demands for d in (relation.lhs, relation.rhs)]
     dims += [d for _, args in asked for d in args]
     if any(isinstance(d, SymExpr) and not d.symbols <= own for d in dims):
         return None  # it has dims that its ops do not mention

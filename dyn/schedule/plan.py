@@ -24,6 +24,7 @@ from dyn.schedule.launch_cache import KNOWN
 from dyn.schedule.library import lower_library, memory_of
 from dyn.schedule.loops import Loops
 from dyn.schedule.nests import window_nest
+from dyn.schedule.orderings import ordering_of
 from dyn.schedule.specialized_kernels import launch_nest
 from dyn.schedule.target import Target
 from dyn.shapes import Symbol
@@ -65,6 +66,14 @@ def _lower_windows(plan: Plan, group: Group, target: Target) -> Launch:
     return launch_nest(loops, schedules_of(target).folds(target), (), f"{group.kind.value} {group.name}, folded")
 
 
+def _lower_library(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+    """The launches of an op that a library computes, unless the target has kernels for it."""
+    sort, ordering = schedules_of(target).sort, ordering_of(group.ops[0])
+    if sort is not None and ordering is not None:
+        return sort(plan, group, target, ordering)
+    return (lower_library(plan, group, target),)
+
+
 _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
     GroupKind.LOOP: _lower_loop,
     GroupKind.STITCH: lambda plan, group, target: schedules_of(target).reductions(plan, group, target),
@@ -72,7 +81,7 @@ _LOWER: dict[GroupKind, Callable[[Plan, Group, Target], tuple[Launch, ...]]] = {
     GroupKind.JOIN: lambda plan, group, target: schedules_of(target).join(plan, group, target),
     GroupKind.WINDOW: _single(_lower_windows),
     GroupKind.CONTRACT: lower_contraction,
-    GroupKind.LIBRARY: _single(lower_library),
+    GroupKind.LIBRARY: _lower_library,
     GroupKind.DATA_DEPENDENT_SIZE: _single(lower_library),
     GroupKind.SCATTER: lambda plan, group, target: schedules_of(target).scatter(plan, group, target),
     GroupKind.RUNNING: lambda plan, group, target: schedules_of(target).running(plan, group, target),

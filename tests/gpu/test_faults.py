@@ -47,9 +47,9 @@ CALLS = {
 
 def test_every_call_of_the_driver_may_fail(device: Device) -> None:
     """Whatever the driver refuses is an error of dyn's, nothing is lost, and the next call works."""
-    f = dyn.jit(lambda n: dnp.sort(dnp.nonzero(n)[0] + 1) * 2, device=device.name)
+    f = dyn.jit(lambda n: dnp.round(dnp.real(dnp.fft.fft(dnp.nonzero(n)[0] + 1.0))) * 2, device=device.name)
     n = np.arange(9) % 3
-    wanted = (np.nonzero(n)[0] + 1) * 2
+    wanted = np.round(np.real(np.fft.fft(np.nonzero(n)[0] + 1.0))) * 2
     np.testing.assert_array_equal(f(n).to_numpy(), wanted)
     failed: list[str] = []
     for name in CALLS[device.name]:
@@ -97,8 +97,10 @@ def test_kernels_of_a_program_are_compiled_together(
         forget()
         f = dyn.jit(lambda x: (dnp.cumsum(x, 0), dnp.sort(x, 1), x.sum(1), dnp.exp(x).T), device="cuda")
         f(np.ones((3, 4), "f4"))
-    assert len(texts) == 2
-    assert sum(map(len, texts)) > 4
+    # What the call wants beside them is compiled in the background, perhaps by now, and kernel by kernel.
+    assert min(map(len, texts[:2])) > 1
+    assert sum(map(len, texts[:2])) > 4
+    assert all(len(one) == 1 for one in texts[2:])
 
 
 def test_a_text_that_is_refused(cuda: Device, monkeypatch: pytest.MonkeyPatch) -> None:

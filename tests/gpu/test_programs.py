@@ -93,7 +93,7 @@ def test_sizes_that_a_program_measures(device: Device) -> None:
 
 
 def test_the_host_program_says_where_things_are(cuda: Device) -> None:
-    lowered = dyn.jit(lambda x: dnp.sort(dnp.nonzero(x)[0] + 1), device="cuda").lower(floats(4))
+    lowered = dyn.jit(lambda x: dnp.fft.fft(dnp.nonzero(x)[0] + 1.0), device="cuda").lower(floats(4))
     text = lowered.as_text("host")
     assert "  buffers in the memory of a device\n" in text
     assert ", fetched\n" in text
@@ -105,13 +105,12 @@ def test_the_host_program_says_where_things_are(cuda: Device) -> None:
 
 def test_libraries_and_callbacks_run_on_the_host(device: Device) -> None:
     v = floats(33)
-    device.check(lambda v: (dnp.sort(v * 2), dnp.argsort(v)), v)
     device.check(lambda v: dnp.abs(dnp.fft.fft(v)), v)
     whole = floats(4, 4)
     device.check(dnp.linalg.cholesky, whole @ whole.T + np.eye(4, dtype="f4"))
     out = dyn.ShapeDtypeStruct((33,), "float32")
     device.check(lambda v: dyn.pure_callback(lambda a: a * 2, out, v + 1), v)
-    told = dyn.jit(dnp.sort, device=device.name)
+    told = dyn.jit(dnp.fft.fft, device=device.name)
     told(v)
     assert "a library call, on the host" in str(told.explain())
 

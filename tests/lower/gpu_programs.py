@@ -37,10 +37,14 @@ _GUARD = 128
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A program, and the texts of its variants, each under a name of its own."""
+    """A program, and the texts of its variants, each kernel under a name of its own."""
 
     program: Optimized
     texts: dict[Variant, GpuKernelText]
+
+    def kernels(self) -> list[GpuKernelText]:
+        """The texts, each once: launches may share one."""
+        return list({text.symbol: text for text in self.texts.values()}.values())
 
 
 def compile_function(function: Function, target: Target, prefix: str) -> Compiled:
@@ -48,8 +52,9 @@ def compile_function(function: Function, target: Target, prefix: str) -> Compile
     traced = TracedFunction(function, (), (), None)  # pyright: ignore[reportArgumentType]  # no tree is asked for
     optimized = optimize(traced, target, CompilationRecord())
     variants = [variant for launch in optimized.launches for variant in launch.variants]
-    texts = {v: emit_kernel(replace(v.kernel, name=f"{prefix}_{i}"), target) for i, v in enumerate(variants)}
-    return Compiled(optimized, texts)
+    kernels = {v.kernel: number for number, v in enumerate(variants)}
+    made = {k: emit_kernel(replace(k, name=f"{prefix}_{number}"), target) for k, number in kernels.items()}
+    return Compiled(optimized, {v: made[v.kernel] for v in variants})
 
 
 def run(
@@ -117,7 +122,7 @@ def compare_programs(found: Sequence[Program], target: Target, compiler: Callabl
     """Compare programs with the reference, compiled under names of their own; how many comparisons there were."""
     subjects = [(program, compiler(program, f"p{number}")) for number, program in enumerate(found)]
     compared = 0
-    texts = [text for _, compiled in subjects for text in compiled.texts.values()]
+    texts = [text for _, compiled in subjects for text in compiled.kernels()]
     module = ShimModule(texts, dialect_of(target), target.warp)
     for program, compiled in subjects:
         for env in program.envs:

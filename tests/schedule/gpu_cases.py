@@ -96,12 +96,12 @@ class Suite:
 
     def _machine(self, target: Target, *, races: bool = False) -> ShimModule:
         """All programs in one translation unit; with ``races`` each access of shared memory is watched."""
-        texts = [text for each in self.programs(target).values() for text in each.texts.values()]
+        texts = [text for each in self.programs(target).values() for text in each.kernels()]
         return ShimModule(texts, dialect_of(target), target.warp, races=races)
 
     def source(self, target: Target) -> Source:
         """The kernels of all programs."""
-        texts = [text for each in self.programs(target).values() for text in each.texts.values()]
+        texts = [text for each in self.programs(target).values() for text in each.kernels()]
         return Source("\n".join(t.text for t in texts), tuple(t.symbol for t in texts))
 
     def check(self, name: str, target: Target, *, races: bool = False) -> None:

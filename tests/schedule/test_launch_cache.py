@@ -145,7 +145,7 @@ def test_all_of_a_launch_is_kept() -> None:
     """A field that is new here, and has dims, values or texts, has to be rewritten in ``dyn.schedule.launch_cache``."""
     names = {kind.__name__: {field.name for field in fields(kind)} for kind in (Launch, Variant, Condition)}
     assert names == {
-        "Launch": {"group", "buffers", "variants", "temporaries", "when", "bodies", "unless"},
+        "Launch": {"group", "buffers", "variants", "temporaries", "when", "bodies", "unless", "demands"},
         "Variant": {
             "kernel", "dims", "grid", "cost", "condition", "note", "in_place", "steps", "deferred", "strides", "folds"
         },

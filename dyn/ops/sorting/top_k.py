@@ -1,4 +1,4 @@
-"""The greatest elements along an axis, and where they stand (CHLO's top_k), by a library for now."""
+"""The greatest elements along an axis, and where they stand (CHLO's top_k)."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ top_k = OpDef(
     "top_k",
     OpKind.OPAQUE,
     types=_types,
-    loops=LibraryRoutine(),
+    loops=LibraryRoutine("top_k"),
     reference=_reference,
     samples=_samples,
     vjp=_vjp, jvp=_jvp, batch=shifted(dimension=one_later),
