@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import describe_cpu
+from benchmarks.options import add_stream_options, check_stream_options
 from benchmarks.report import Report, Table
 from benchmarks.stream import (
     PeerRun,
@@ -40,16 +41,11 @@ WIDTHS, LARGEST = (64, 128, 128, 10), 2048
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--programs", default="encoder,mlp", help="what to serve (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=1, help="threads and CPUs of each (default: %(default)s)")
-    parser.add_argument("--shapes", type=int, default=100, help="number of shapes (default: %(default)s)")
-    parser.add_argument("--layers", type=int, default=12, help="layers of the encoder (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of shapes, inputs and weights (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=3, help="warm runs of each shape (default: %(default)s)")
+    add_stream_options(parser, seeds="shapes, inputs and weights")
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    if arguments.repeats < 1 or arguments.shapes < 1:
-        raise ValueError("--repeats and --shapes must be at least 1.")
+    check_stream_options(arguments)
     programs = [name for name in arguments.programs.split(",") if name]
     if unknown := [name for name in programs if name not in _MAKE]:
         raise ValueError(f"there is no program {unknown[0]!r}; there are {', '.join(_MAKE)}.")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.machine import describe_cpu
+from benchmarks.options import add_stream_options, check_stream_options
 from benchmarks.peers import peer_names
 from benchmarks.report import Report
 from benchmarks.stream import (
@@ -32,13 +33,8 @@ SIZES = (64, 256, 512, 1024, 2048)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     known = [name for name in peer_names("bert") if name != "dyn"]
-    parser.add_argument("--peers", default=",".join(known), help="whom to run beside dyn (default: %(default)s)")
+    add_stream_options(parser, peers=",".join(known), seeds="shapes, tokens and weights")
     parser.add_argument("--skip-dyn", action="store_true", help="run the peers alone")
-    parser.add_argument("--threads", type=int, default=1, help="threads and CPUs of each peer (default: %(default)s)")
-    parser.add_argument("--shapes", type=int, default=100, help="number of shapes (default: %(default)s)")
-    parser.add_argument("--layers", type=int, default=12, help="layers of the model (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of shapes, tokens and weights (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=3, help="warm runs of each shape (default: %(default)s)")
     parser.add_argument(
         "--peer-shapes", type=int, metavar="N",
         help="give the peers only N of the shapes, of all sizes; ratios are then over those alone",
@@ -48,8 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Report:
     from examples.bert import BertConfig, draw_batch, draw_shapes, init_params
 
-    if arguments.repeats < 1 or arguments.shapes < 1:
-        raise ValueError("--repeats and --shapes must be at least 1.")
+    check_stream_options(arguments)
     names = choose_peers("bert", arguments.peers, skip_dyn=arguments.skip_dyn)
     config = BertConfig(layers=arguments.layers)
 

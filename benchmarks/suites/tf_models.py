@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import describe_cpu, thread_environment
+from benchmarks.options import add_stream_options, check_stream_options
 from benchmarks.report import Report, Table
 from benchmarks.stream import (
     PeerRun,
@@ -41,13 +42,7 @@ WORDS = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--peers", default="tffunction,tfxla", help="whom to run beside dyn (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=2, help="threads and CPUs of each (default: %(default)s)")
-    parser.add_argument("--shapes", type=int, default=20, help="number of shapes (default: %(default)s)")
-    parser.add_argument("--layers", type=int, default=4, help="layers of the model (default: %(default)s)")
-    parser.add_argument("--hidden", type=int, default=256, help="features (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of shapes and tokens (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=3, help="warm runs of each shape (default: %(default)s)")
+    add_stream_options(parser, threads=2, shapes=20, layers=4, hidden=256, peers="tffunction,tfxla")
     parser.add_argument("--steps", default="4x32,8x64,2x128", help="batch x length of steps of fit; empty: none")
     parser.add_argument("--bursts", type=int, default=40, help="bursts of each call of a tiny function; 0: none")
 
@@ -55,8 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Report:
     from examples.bert import draw_shapes
 
-    if arguments.repeats < 1 or arguments.shapes < 1 or arguments.bursts < 0:
-        raise ValueError("--repeats and --shapes must be at least 1, and --bursts at least 0.")
+    check_stream_options(arguments)
+    if arguments.bursts < 0:
+        raise ValueError("--bursts must be at least 0.")
     names = choose_peers("kerastext", arguments.peers)
     load = os.getloadavg()[0]
     os.environ.update(COLD)  # read when the peers are imported

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import describe_cpu
+from benchmarks.options import add_stream_options, check_stream_options
 from benchmarks.report import Report, Table
 from benchmarks.stream import (
     PeerRun,
@@ -40,21 +41,16 @@ ROWS = 32
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--peers", default="torch,torchcompile", help="whom to run beside dyn (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=1, help="threads and CPUs of each (default: %(default)s)")
-    parser.add_argument("--shapes", type=int, default=20, help="number of shapes (default: %(default)s)")
-    parser.add_argument("--layers", type=int, default=12, help="layers of the model (default: %(default)s)")
-    parser.add_argument("--hidden", type=int, default=256, help="features; BERT-base has 768 (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of shapes and tokens (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=3, help="warm runs of each shape (default: %(default)s)")
+    add_stream_options(parser, shapes=20, hidden=256, peers="torch,torchcompile")
     parser.add_argument("--bursts", type=int, default=40, help="bursts of each call of a tiny module; 0: none")
 
 
 def run(arguments: argparse.Namespace) -> Report:
     from examples.bert import BertConfig, draw_batch, draw_shapes
 
-    if arguments.repeats < 1 or arguments.shapes < 1 or arguments.bursts < 0:
-        raise ValueError("--repeats and --shapes must be at least 1, and --bursts at least 0.")
+    check_stream_options(arguments)
+    if arguments.bursts < 0:
+        raise ValueError("--bursts must be at least 0.")
     if arguments.hidden < 64 or arguments.hidden % 64:
         raise ValueError("--hidden is a multiple of 64, the width of a head.")
     names = choose_peers("hfbert", arguments.peers)
