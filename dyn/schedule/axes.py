@@ -113,11 +113,12 @@ def fold_nest(
     outer: Role = Role.SERIAL,
     width: int = 0,
     order: Order | None = None,
+    chained: bool = False,
 ) -> tuple[Stmt, ...]:
     """Nested loops, each passing the folds outwards: of several the innermost in role ``inner``, the outermost in role
     ``outer`` (teams of ``width`` lanes), and the others serial.
 
-    Lanes fold in ``order``.
+    Lanes fold in ``order``; so does an innermost serial loop that is ``chained``.
 
     The refs of ``folds`` hold the whole reductions after the loops. What is carried goes through all loops in the order
     of the iterations: ``init`` is where the first one starts, and ``ref`` holds what the last one leaves.
@@ -129,7 +130,7 @@ def fold_nest(
             own = tuple(Fold(tuple(map(_like, f.refs)), f.monoid, f.values) for f in folds)
             own_carries = tuple(Carry(_like(c.ref), c.state, _like(c.state), c.value) for c in carries)
         role = inner if depth == 0 else outer if outermost else Role.SERIAL
-        in_order = order if role is Role.LANE and folds else None
+        in_order = order if folds and (role is Role.LANE or (chained and depth == 0)) else None
         lanes = width if role is Role.TEAM else 0
         body = (Loop(role, a.var, a.extent, body, own, own_carries, lanes, in_order),)
         if not outermost:

@@ -218,7 +218,8 @@ class Loop:
     """``for var in range(extent)``, in a role.
 
     Statements of ``body`` run before the folds' values are combined and the carries' values taken. The folds of a LANE
-    loop combine in ``order``, or where it is None as the target likes.
+    loop combine in ``order``, or where it is None as the target likes; those of a SERIAL one in the order's chains, or
+    one after the other.
     """
 
     role: Role
@@ -467,8 +468,9 @@ class _Checker:
                     self.scope(stmt.extent, frozenset(self.kernel.dims), f"the extent of grid loop {stmt.var.name}")
                 if stmt.role is Role.LANE and in_lane:
                     raise self.fail(f"lane loop {stmt.var.name} stands inside a lane loop")
-                if stmt.order is not None and (stmt.role is not Role.LANE or not stmt.folds):
-                    raise self.fail(f"loop {stmt.var.name} has an order, and folds nothing in lanes")
+                folds = stmt.role in (Role.LANE, Role.SERIAL) and bool(stmt.folds) and not stmt.carries
+                if stmt.order is not None and not folds:
+                    raise self.fail(f"loop {stmt.var.name} has an order, and folds nothing in lanes or chains")
                 if stmt.role is Role.UNROLL:
                     self.unroll(stmt, in_lane=in_lane and not in_tile)
                 if stmt.role is Role.TEAM:

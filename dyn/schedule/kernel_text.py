@@ -128,6 +128,8 @@ class _Printer:
         var = self.symbols[loop.var] = self.fresh(_VARIABLE[loop.role])
         width = f" of {loop.width} lanes" if loop.role is Role.TEAM else ""
         order = "" if loop.order is None else f" in {loop.order.unroll} x {loop.order.lanes}"
+        if loop.order is not None and loop.role is Role.SERIAL:
+            order = f" in {loop.order.chains} chains"
         self.line(depth, f"{loop.role.value} {var} < {self.dim(loop.extent)}{width}{order} {{")
         inner = dict(lets)
         for carry, init in zip(loop.carries, inits, strict=True):

@@ -14,6 +14,7 @@ reorder    a phase's own parallel axes go where they are wanted; those with an o
 hoist      the outermost axis of the only phase becomes a shared one: a part of a reduction for each of its iterations
 sink       the last shared axes become the innermost of every phase instead
 bind       an axis gets a role; a shared one is a GRID loop, one of a phase SERIAL, unless it is bound
+chain      each lane folds the floats of its own in a few chains of additions instead of one
 bind tile  the last shared axes become the loops of a tile: steps, lanes, and rows that load and store together
 tensorise  a contraction goes through tiles of accumulators, along the last two shared axes and one that is contracted
 stage      what some loads read of a tile goes through scratch, where lanes read it in another order
@@ -121,8 +122,9 @@ class Phase:
     chunks: tuple[Stmt, ...] = ()
     #: Of a phase whose first fold is a contraction.
     product: Product | None = None
-    #: The order in which lanes fold floats.
+    #: The order in which lanes fold floats; and whether each lane folds those of its own in chains.
     order: Order | None = None
+    chained: bool = False
 
     def has_lanes(self) -> bool:
         return bool(self.chunks) or Role.LANE in (self.inner, self.outer)
@@ -132,7 +134,7 @@ class Phase:
         if self.chunks:
             return self.chunks
         axes, roles = self.axes, (self.outer, self.width)
-        return fold_nest(axes, self.inner, self.body, self.folds, self.carries, *roles, order=self.order)
+        return fold_nest(axes, self.inner, self.body, self.folds, self.carries, *roles, self.order, self.chained)
 
     def folds_floats(self) -> bool:
         """Whether the order counts in which its folds combine."""
@@ -140,7 +142,7 @@ class Phase:
 
     def fold_order(self, places: Mapping[Symbol, Dim]) -> FoldOrder:
         """The order in which its folds combine, for comparisons; ``places`` stand for the loops around."""
-        serial = self.inner is self.outer is Role.SERIAL
+        serial = self.inner is self.outer is Role.SERIAL and not self.chained
         # Where lanes have no order of their own, it follows from all of the code: that is like itself alone.
         lanes = None if serial else object() if self.order is None else self.order
         own = {a.var: _place(-1 - number) for number, a in enumerate(self.axes)}
@@ -632,6 +634,14 @@ class Loops:
         if stride == 0:
             return "once"
         return "near" if stride in (1, -1) or (stride is not None and is_stretch_factor(stride)) else "far"
+
+    def chain(self, phase: Phase) -> None:
+        """Let each lane fold a phase's floats in chains, where these are sums or products: a lane's other states take
+        several registers, and the extremes of floats are the same in any order."""
+        scalars = {fold.monoid.scalar for fold in phase.folds}
+        if phase.order is not None and scalars <= {Scalar.ADD, Scalar.MUL} and not phase.carries:
+            phase.chained = True
+            self.steps.append(Step("chain", (phase.axes[-1].name,), f"in {phase.order.chains}"))
 
     def bind_lanes(self, phase: Phase, *, outermost: bool = False) -> None:
         """Let lanes go along the innermost axis of a phase; with ``outermost`` around its other axes, each lane

@@ -285,6 +285,7 @@ class Parts:
             columns, lanes = loops.split(loops.shared[-2], self.cuts.columns)
             loops.reorder([*loops.shared[:-3], columns, chunk, lanes])
             loops.bind_lane(lanes)
+            loops.chain(phase)
         temporaries = *(value for state in states for value in state.parts), *memory.values()
         return loops.launch(f"{self.group.name}, parts", temporaries=temporaries, when=when), states
 

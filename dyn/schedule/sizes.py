@@ -37,7 +37,8 @@ class LoopSchedule:
     Where some accesses lie in order along one axis and others along another, both are cut into ``tile`` bytes, and
     into ``tile_side`` elements at most; with a ``tile`` of 0 there are no tiles.
 
-    Folds of floats in lanes have ``accumulators`` vectors of states; with 0, the states of a block's threads.
+    Folds of floats in lanes have ``accumulators`` vectors of states; with 0, the states of a block's threads. A lane
+    that folds floats of its own has ``chains`` states.
     """
 
     elements: int
@@ -58,13 +59,14 @@ class LoopSchedule:
     tile: int = 0
     tile_side: int = 0
     accumulators: int = 0
+    chains: int = 1
 
     def order(self, dtypes: Iterable[DType], target: Target) -> Order | None:
         """The order in which states of some dtypes fold in lanes; None without floats, or where threads decide it."""
         widest = max((dtype.itemsize for dtype in dtypes if dtype.is_float), default=0)
         if not (self.accumulators and widest):
             return None
-        return Order(self.part, target.lanes(widest), self.accumulators)
+        return Order(self.part, target.lanes(widest), self.accumulators, self.chains)
 
 
 @record()

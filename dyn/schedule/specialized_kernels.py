@@ -89,7 +89,7 @@ def _same_order(general: Loops, loops: Loops) -> bool:
         return found
 
     def lanes(of: Loops, phase: Phase) -> object:
-        if phase.inner is phase.outer is Role.SERIAL:
+        if phase.inner is phase.outer is Role.SERIAL and not phase.chained:
             return None
         return of.work(phase) if phase.order is None else phase.order
 

@@ -256,10 +256,66 @@ def test_an_order_is_kept_whatever_else_a_loop_does(target: Target, count: int) 
         assert len(found) == 1, size
 
 
-def test_orders_are_of_lanes_that_fold() -> None:
+def _columns(order: Order | None) -> Kernel:
+    """Sums and products of columns, each lane its own, beside one sum of all that no lane has to itself."""
+    f32 = dtypes.float32
+    n, m, i, j, k = (symbol(name) for name in "nmijk")
+    x, total, times, all_of = (Buffer(name, f32) for name in ("x", "total", "times", "all"))
+    element = Load(x, as_dim(j) * as_dim(m) + as_dim(i))
+    refs = [Ref(name, f32) for name in ("total", "times", "all")]
+    folds = (
+        scalar_fold(refs[0], Scalar.ADD, Const(f32, 0.0), element),
+        scalar_fold(refs[1], Scalar.MUL, Const(f32, 1.0), element),
+    )
+    inner = Loop(Role.SERIAL, j, as_dim(n), (), folds, order=order)
+    stores = [Store(b, as_dim(i), ref) for b, ref in zip((total, times), refs, strict=False)]
+    first = scalar_fold(refs[2], Scalar.ADD, Const(f32, 0.0), Load(x, as_dim(k) * as_dim(m)))
+    alone = Loop(Role.SERIAL, k, as_dim(n), (), (first,), order=order)
+    body = (Loop(Role.LANE, i, as_dim(m), (inner, *stores)), alone, Store(all_of, 0, refs[2]))
+    return Kernel("columns", (x, total, times, all_of), (n, m), (), body)
+
+
+def _in_chains(x: Array, chains: int, fold: Callable[[Any, Any], Any], start: float) -> Array:
+    """A column's elements in turn to so many states, what is left over to the first; then two by two."""
+    states = [np.full(x.shape[1], start, x.dtype) for _ in range(chains)]
+    whole = len(x) - len(x) % chains
+    for row, elements in enumerate(x):
+        at = row % chains if row < whole else 0
+        states[at] = fold(states[at], elements)
+    while len(states) > 1:
+        states = [fold(a, b) for a, b in zip(states[::2], states[1::2], strict=True)]
+    return states[0]
+
+
+@pytest.mark.parametrize("target", runnable(), ids=lambda target: target.arch)
+@pytest.mark.parametrize("chains", [1, 2, 4])
+def test_chains_of_lanes(target: Target, chains: int) -> None:
+    (kernel,) = compile_kernels([_columns(Order(0, target.lanes(4), 4, chains))], target)
+    for rows in (0, 1, 2, 3, 4, 5, 7, 8, 9, 30):
+        for columns in (0, 1, 3, 16, 17, 128, 150):
+            x = draw(rows, columns) + np.float32(1)
+            if columns:
+                x[rows // 2 :, 0] = -0.0
+            total, times, first = np.empty(columns, "f4"), np.empty(columns, "f4"), np.empty(1, "f4")
+            kernel((rows, columns), (x, total, times, first))
+            assert bits(total) == bits(_in_chains(x, chains, np.add, 0.0))
+            assert bits(times) == bits(_in_chains(x, chains, np.multiply, 1.0))
+            assert not columns or bits(first) == bits(_in_chains(x[:, :1], chains, np.add, 0.0))
+
+
+def test_sums_of_columns_go_in_two_chains() -> None:
+    """Sums of columns of up to a part of rows, with few columns and many, alone and beside other sums."""
+    two = dyn.jit(lambda x: (dnp.sum(x, axis=0), dnp.sum(x * x, axis=0)))
+    for shape in ((1, 5), (2, 5), (511, 8), (512, 3), (9, 300), (100, 700)):
+        x = draw(*shape)
+        for result, elements in zip(two(x), (x, x * x), strict=True):
+            assert bits(result) == bits(_in_chains(elements, 2, np.add, 0.0)), shape
+
+
+def test_orders_are_of_lanes_and_chains_that_fold() -> None:
     kernel = _total("k", heavy=False, stride=False, order=Order(0, 16, 4))
     (loop, *stores) = kernel.body
     assert isinstance(loop, Loop)
-    for wrong in (replace(loop, role=Role.SERIAL), replace(loop, folds=(), extent=1)):
-        with pytest.raises(IRError, match=r"^kernel k: loop i has an order, and folds nothing in lanes$"):
-            check(replace(kernel, body=(wrong, *stores)))
+    for wrong in (replace(loop, role=Role.GRID), replace(loop, folds=(), extent=1)):
+        with pytest.raises(IRError, match=r"^kernel k: loop i has an order, and folds nothing in lanes or chains$"):
+            check(replace(kernel, body=(wrong, *stores) if wrong.role is Role.LANE else (replace(wrong, folds=()),)))

@@ -139,6 +139,19 @@ class Accumulator:
             return self._combine(left, right)
         return [[self._pick(a, b) for a, b in zip(left[0], right[0], strict=True)]]
 
+    def join(self, carried: Sequence[str], chains: int) -> tuple[Accumulator, list[str]]:
+        """Join parts that are of several chains, as many of each, one chain's after the other's: two by two."""
+        if chains == 1:
+            return self, list(carried)
+        assert self.extremum is None
+        n = self.count // chains
+        states = [[parts[n * c : n * (c + 1)] for parts in self._state(carried)] for c in range(chains)]
+        while len(states) > 1:
+            odd = states[-1:] if len(states) % 2 else []
+            states = [self._combine(a, b) for a, b in zip(states[0::2], states[1::2], strict=False)] + odd
+        single = Accumulator(self.em, self.fold, self.width, n, joined=False)
+        return single, [part for parts in states[0] for part in parts]
+
     def narrow(self, carried: Sequence[str]) -> tuple[Accumulator, list[str]]:
         """Join the parts into one: part 0 with 1, 2 with 3, …, then the results likewise."""
         n, groups = self.count, self.groups

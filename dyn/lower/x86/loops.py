@@ -7,13 +7,14 @@ stand behind one test that the extent is positive, so that loads may be hoisted 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dyn.errors import NotYetError
 from dyn.lower.x86.ahead import Ahead
 from dyn.lower.x86.folds import Accumulator
 from dyn.lower.x86.guards import Guard, multiple
-from dyn.lower.x86.llvm_text import vtype
+from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.plan import lane_plan
 from dyn.lower.x86.scopes import Lanes, LaneValue
 from dyn.lower.x86.search import emit_search, search_of
@@ -66,46 +67,76 @@ def grid_loops(em: KernelEmitter) -> None:
 
 def serial_loop(em: KernelEmitter, loop: Loop) -> None:
     """A loop in each lane, or a scalar one. Its folds are vectors where their values are varying."""
-    fn = em.fn
     if em.indices.varies(loop.extent):
         raise NotYetError(
             f"kernel {em.kernel.name}: a serial loop whose extent differs between lanes is not generated for x86 yet."
         )
-    extent = em.dim(loop.extent)
+    size = em.indices.uniform(loop.extent)
+    extent = size.parts[0]
     lanes = em.scopes.top.lanes
+    chains = 1 if loop.order is None else loop.order.chains
     folds: list[Accumulator] = []
     for fold in loop.folds:
         varying = lanes is not None and any(em.varying(value) for value in fold.values)
         width, count = (lanes.width, lanes.unroll) if lanes is not None and varying else (1, 1)
-        folds.append(Accumulator(em, fold, width, count, joined=False))
+        folds.append(Accumulator(em, fold, width, count * chains, joined=False))
     states = [_initial(em, carry) for carry in loop.carries]
     initial = [(ty, init) for acc in folds for ty, init in zip(acc.types, acc.initial, strict=True)]
     initial += [(state.ty, part) for state in states for part in state.parts]
     with em.scope(guarded=True):
         guard = Guard(em, extent, initial)
-        with em.scope():
-            counted = fn.loop("0", extent, 1, guard.carried, at_least_once=True, hint="serial")
-            em.bind(loop.var, counted.index)
-            _bind_carried(em, [c.state for c in loop.carries], states, counted.carried)
-            em.statements(loop.body)
-            carried: list[str] = []
-            offset = 0
-            for acc in folds:
-                old = counted.carried[offset : offset + len(acc.types)]
-                offset += len(acc.types)
-                found = [em.eval(value) for value in acc.fold.values]
-                carried += acc.step(old, [(em.spread(v) if acc.width > 1 else v).parts for v in found])
-            for carry, state in zip(loop.carries, states, strict=True):
-                value = em.eval(carry.value)
-                carried += (em.spread(value) if state.varying else value).parts
-            final = counted.close(carried)
+        if chains == 1:
+            final = _iterations(em, loop, folds, states, guard.carried, "0", extent)
+        else:
+            stop = multiple(em, size, chains)
+            final = _iterations(em, loop, folds, states, guard.carried, "0", stop, chains)
+            given = [(ty, value) for (ty, _), value in zip(guard.carried, final, strict=True)]
+            final = _iterations(em, loop, folds, states, given, stop, extent)
         final = guard.close(final)
     _bind_carried(em, [c.ref for c in loop.carries], states, final)
     for acc in folds:
-        state, final = acc.results(final[: len(acc.types)]), final[len(acc.types) :]
-        for ref, parts in zip(acc.fold.refs, state, strict=True):
+        own, final = final[: len(acc.types)], final[len(acc.types) :]
+        joined, own = acc.join(own, chains)
+        for ref, parts in zip(acc.fold.refs, joined.results(own), strict=True):
             em.bind_ref(ref, tuple(parts), varying=acc.width > 1)
     em.scopes.clobber()
+
+
+def _iterations(
+    em: KernelEmitter,
+    loop: Loop,
+    folds: list[Accumulator],
+    states: list[LaneValue],
+    carried: Sequence[tuple[VType, str]],
+    begin: str,
+    stop: str,
+    chains: int = 0,
+) -> list[str]:
+    """The body for ``range(begin, stop)``, which is not empty, one after the other; what is carried after it.
+
+    With ``chains`` as many go together, each with accumulators of its own, and there may be none.
+    """
+    fn = em.fn
+    with em.scope():
+        counted = fn.loop(
+            begin, stop, max(chains, 1), carried, at_least_once=begin == "0" and not chains, hint="serial"
+        )
+        new = list(counted.carried)
+        for turn in range(max(chains, 1)):
+            with em.scope():
+                em.bind(loop.var, fn.op("add nsw", I64, counted.index, str(turn)) if turn else counted.index)
+                _bind_carried(em, [c.state for c in loop.carries], states, new)
+                em.statements(loop.body)
+                old, new = new, []
+                for acc in folds:
+                    own, old = old[: len(acc.types)], old[len(acc.types) :]
+                    found = [em.eval(value) for value in acc.fold.values]
+                    parts = [(em.spread(v) if acc.width > 1 else v).parts for v in found]
+                    new += acc.step(own, parts, first=turn * len(parts[0]))
+                for carry, state in zip(loop.carries, states, strict=True):
+                    value = em.eval(carry.value)
+                    new += (em.spread(value) if state.varying else value).parts
+        return counted.close(new)
 
 
 def _initial(em: KernelEmitter, carry: Carry) -> LaneValue:

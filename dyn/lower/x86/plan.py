@@ -46,7 +46,7 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
     weight, scattered = 0, False
     seen: set[int] = set()
     unrolled: dict[int, Symbol] = {}
-    columns = False
+    columns, chains = False, 1
 
     def is_scattered(index: Dim, stmt: Stmt) -> bool:
         copies = unrolled.get(id(stmt))
@@ -81,6 +81,8 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
         if isinstance(stmt, Loop):
             weight += sum(map(_monoid_weight, stmt.folds)) + len(stmt.carries)
             columns |= stmt is not loop and bool(stmt.folds)
+            if stmt is not loop and stmt.order is not None:
+                chains = max(chains, stmt.order.chains * len(stmt.folds))
     width = em.target.lanes(floats if floats else max(integers, 4) if scattered else integers)
     if unrolled:  # one vector at a time, and no more rows of squares than are soon compiled
         return LanePlan(min(width, _MOST_ROWS), 1)
@@ -88,6 +90,7 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
     unroll = 4 if weight <= 12 * room else 2 if weight <= 32 * room else 1
     if columns and weight <= 4 * room:
         unroll = 8
+    unroll = max(1, min(unroll, em.target.registers // (2 * chains)))
     return LanePlan(width, min(unroll, 2) if scattered else unroll)
 
 

@@ -39,6 +39,7 @@ SIZES = LoopSchedule(
     tile=512,
     tile_side=256,
     accumulators=4,
+    chains=2,
 )
 
 
@@ -169,6 +170,7 @@ def columns(sizes: LoopSchedule, part: int = 0) -> Schedule:
             loops.fuse(phase.axes, phase)
             if part:
                 cut_in_turn(loops, phase, part)
+            loops.chain(phase)
         if loops.nest.group.space[-1] == 1:
             loops.shared.append(axis("i", 1))
         _, lanes = loops.split(loops.shared[-1], sizes.columns)
