@@ -174,7 +174,7 @@ class Array:
 
     @property
     def at(self) -> Any:
-        """``x.at[i].set(v)``, ``.add(v)``, …: this array with some elements changed. See ``dyn.numpy``."""
+        """Copies with some elements changed, by ``x.at[i].set(v)``, ``x.at[i].add(v)``, …"""
         return installed_namespace().at(self)
 
     def block_until_ready(self) -> Array:

@@ -183,7 +183,7 @@ class DType:
 
     @property
     def dlpack(self) -> int:
-        """DLPack's ``DLDataType`` as an integer: its code, its bits, and one lane."""
+        """DLPack's ``DLDataType`` as an integer, made of its code, its bits, and one lane."""
         return self.dlpack_code | self.bits << 8 | 1 << 16
 
     def __getitem__(self, shape: str | int | tuple[str | int, ...]) -> ArraySpec:

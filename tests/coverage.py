@@ -174,6 +174,7 @@ def table() -> str:
     return "\n".join(
         [
             "# Coverage", "",
+            "*After this page you know of each operation what is tested of it, and what is for later.*", "",
             f"{len(rows)} ops. Written by `python -m tests.coverage` from the ops and the tests that run over them; "
             f"{later} cells are for later, {holes} are holes.", "",
             *(f"- **{column.title}**: {column.meaning}" for column in COLUMNS), "",

@@ -126,7 +126,7 @@ class Tracer:
 
     @property
     def at(self) -> Any:
-        """``x.at[i].set(v)``, ``.add(v)``, …: this array with some elements changed; it does not change itself."""
+        """Copies with some elements changed, by ``x.at[i].set(v)``, ``x.at[i].add(v)``, …"""
         return self._trace.namespace.at(self)
 
     def to_device(self, device: str, /, *, stream: object = None) -> Any:

@@ -124,6 +124,8 @@ def faults(name: PublicName) -> list[str]:
     sections = sections_of(doc)
     found += [f"Raises names {e}, which is no error" for e in sections.get("Raises", ()) if not _is_error(e)]
     if isinstance(value, property):
+        if ": " in first:  # which the API reference reads as a type and a text
+            found.append(f"the first line has a colon: {first!r}")
         return found
     if inspect.isclass(value):
         return found + _faults_of_class(value, sections)

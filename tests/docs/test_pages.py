@@ -30,6 +30,17 @@ def test_examples_run_and_give_what_is_shown(
             example.evaluate()
 
 
+def test_every_page_begins_with_what_a_reader_can_do_after_it() -> None:
+    included = "```{include} "  # the changelog, and CONTRIBUTING, which begins so itself
+    pages = {page: page.read_text() for page in [*DOCS.glob("*.md"), DOCS.parent / "CONTRIBUTING.md"]}
+    wrong = [
+        page.name
+        for page, text in pages.items()
+        if not text.startswith(included) and not text.partition("\n\n")[2].startswith("*After this page you ")
+    ]
+    assert wrong == ["index.md"]  # where readers choose a page
+
+
 def test_another_answer_is_found(require_module: Callable[[str], ModuleType], tmp_path: Path) -> None:
     require_module("sybil")
     page = tmp_path / "page.md"
