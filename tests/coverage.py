@@ -16,8 +16,9 @@ from dyn import dtypes
 from dyn.interop.stablehlo.codecs import CODECS
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import NOT_YET, REGISTRY, Composite, NoBatch, NoGrad, OpDef, OpKind
+from dyn.ir.opdef import NOT_YET, REGISTRY, Composite, LibraryRoutine, NoBatch, NoGrad, OpDef, OpKind
 from dyn.ir.types import TensorType
+from dyn.schedule.orderings import ORDERINGS
 from dyn.shapes import Facts
 from dyn.source import Loc
 from tests.interop.harness_page import lines_for_coverage
@@ -55,18 +56,18 @@ def _no_batch(op: OpDef) -> tuple[str, str] | None:
     return ("later", "its batching is not written yet") if op.batch is NOT_YET else None
 
 
-def _kinds(op: OpDef) -> set[OpKind]:
-    """The kinds of the ops that an op is computed with, its own if it is not made up of others."""
+def _made_of(op: OpDef) -> set[OpDef]:
+    """The ops that an op is computed with: itself if it is not made up of others."""
     if not isinstance(op.loops, Composite) or op.simplify is None:
-        return {op.kind}
-    found: set[OpKind] = set()
+        return {op}
+    found: set[OpDef] = set()
     for sample in op.samples():
         b = Builder(Facts.EMPTY, Loc("sample.py", 1))
         params = [Value(TensorType(dtypes.dtype(x.dtype), x.shape)) for x in sample.operands]
         b.emit(op, params, sample.regions, **sample.attrs)
         own = b.ops.pop()
         op.simplify(b, own)
-        found.update(inner.opdef.kind for inner in _all_ops(b.ops))
+        found.update(inner.opdef for inner in _all_ops(b.ops))
     return found
 
 
@@ -77,8 +78,14 @@ def _all_ops(ops: Iterable[Op]) -> Iterable[Op]:
             yield from _all_ops(region.ops)
 
 
+def _on_host(op: OpDef) -> bool:
+    """Whether a library on the host computes it: no kernel does, and it is no sort, which GPUs have kernels for."""
+    routine = op.loops.routine if isinstance(op.loops, LibraryRoutine) else None
+    return op.kind is OpKind.OPAQUE and routine not in ORDERINGS
+
+
 def _no_gpu(op: OpDef) -> tuple[str, str] | None:
-    if OpKind.OPAQUE not in _kinds(op):
+    if not any(_on_host(part) for part in _made_of(op)):
         return None
     return "later", "a library on the host computes it; there is none for GPUs yet"
 

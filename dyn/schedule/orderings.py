@@ -40,7 +40,7 @@ class Ordering:
 def ordering_of(op: Op) -> Ordering | None:
     """How an op sorts; None of any other."""
     loops = op.opdef.loops
-    make = _ORDERINGS.get(loops.routine or "") if isinstance(loops, LibraryRoutine) else None
+    make = ORDERINGS.get(loops.routine or "") if isinstance(loops, LibraryRoutine) else None
     return None if make is None else make(op)
 
 
@@ -106,4 +106,4 @@ def _total_order(k: ExprBuilder, x: Expr) -> Expr:
 
 
 #: By ``LibraryRoutine.routine``.
-_ORDERINGS: dict[str, Callable[[Op], Ordering]] = {"sort": _sort, "top_k": _top_k}
+ORDERINGS: dict[str, Callable[[Op], Ordering]] = {"sort": _sort, "top_k": _top_k}
