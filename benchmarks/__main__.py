@@ -1,4 +1,7 @@
-"""``python -m benchmarks NAME``: run a benchmark and print what it found."""
+"""``python -m benchmarks NAME``: run a benchmark and print what it found.
+
+``python -m benchmarks --device cuda`` is ``python -m benchmarks gpu --device cuda``.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ def main() -> int:
         suite.add_arguments(command)
         command.add_argument("--json", type=Path, metavar="FILE", help="write all measurements into FILE")
         command.add_argument("--markdown", action="store_true", help="print tables for docs/performance.md")
-    arguments = parser.parse_args()
+    words = sys.argv[1:]
+    arguments = parser.parse_args(["gpu", *words] if words[:1] and words[0].startswith("--device") else words)
     try:
         report = known[arguments.name].run(arguments)
     except (WorkerError, ValueError) as error:

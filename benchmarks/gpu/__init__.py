@@ -1,0 +1,1 @@
+"""Measurements on a GPU, by the events of its driver."""

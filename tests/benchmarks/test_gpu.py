@@ -1,0 +1,99 @@
+"""The benchmark of programs on a GPU: its models, its choices, and a small run on the software GPU."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn
+from benchmarks.gpu.families import FAMILIES, Config, weights
+from benchmarks.gpu.namespaces import DynOps, TorchOps
+from benchmarks.process import ROOT
+from benchmarks.suites.gpu import _sizes
+from benchmarks.suites.gpu_model import PROGRAMS
+from dyn import tree
+from tests.gpu import compilers
+from tests.gpu.software import environment
+
+CONFIG = Config(layers=1, width=16, heads=2, longest=9, largest_batch=3)
+
+
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", *arguments],
+        cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_model_is_one_for_dyn_and_pytorch(name: str, require_module: Callable[[str], ModuleType]) -> None:
+    """Written once, and compiled once for all shapes."""
+    torch: Any = require_module("torch")
+    family, rng = FAMILIES[name], np.random.default_rng(1)
+    params = weights(family, CONFIG, 0)
+    ours = dyn.jit(functools.partial(family.run, DynOps(), CONFIG, tree.map(dyn.asarray, params)))
+    theirs = functools.partial(family.run, TorchOps(torch), CONFIG, tree.map(torch.from_numpy, params))
+    for _ in range(4):
+        inputs = family.draw(rng, CONFIG)
+        wanted = theirs(*map(torch.from_numpy, inputs)).numpy()
+        np.testing.assert_allclose(np.asarray(ours(*inputs)), wanted, rtol=1e-3, atol=1e-4)
+    assert ours.cache_info().compiles == 1
+
+
+def test_sizes_follow_the_arguments() -> None:
+    assert _sizes(PROGRAMS["add"], [7, 10**6], []) == [{"n": 7}, {"n": 10**6}]
+    assert _sizes(PROGRAMS["softmax"], [7, 10**6], []) == [{"n": 1, "m": 7}, {"n": 976, "m": 1024}]
+    assert _sizes(PROGRAMS["product, float32"], [], [33]) == [{"m": 33, "k": 33, "n": 33}]
+    assert _sizes(PROGRAMS["one row"], [], [33]) == [{"m": 1, "k": 33, "n": 33}]
+
+
+def test_without_a_device_it_says_so() -> None:
+    done = run("--device", "cuda:99")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: there is nothing to measure on cuda:99: ")
+    assert "help: " in done.stderr
+    done = run("gpu", "--device=cpu")
+    assert done.stderr == (
+        "error: there is nothing to measure on cpu: it is no GPU: "
+        "the other benchmarks measure this machine's processor.\n"
+    )
+    assert run("gpu", "--families", "DLRM").stderr == (
+        "error: there is no family 'DLRM'; there are ASR, seq2seq, TTS, BERT, ad ranking, Transformer.\n"
+    )
+
+
+def test_command_line(require_tool: Callable[..., str], tmp_path: Path) -> None:
+    """To its end, on the software GPU: launches are counted, and results are those of the processor."""
+    require_tool("g++")
+    require_tool("hipcc")
+    compilers.install_hipcc(tmp_path)
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **environment("rocm", devices=1)}
+    small = "--elements 2000 --squares 33 --layers 1 --hidden 16 --heads 2 --longest 9 --batch 3 --shapes 2 --repeats 1"
+    done = run(
+        "--device", "rocm", *small.split(), "--calls", "2", "--families", "BERT,ad ranking", "--markdown",
+        "--json", str(tmp_path / "out.json"), **variables,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("## gpu: programs on rocm\n\n**Memory-bound programs, by the driver's events**\n")
+    assert "Nobody runs beside dyn: PyTorch here was not built for rocm." in done.stdout
+    data = json.loads((tmp_path / "out.json").read_text())
+    assert data["programs"].keys() == PROGRAMS.keys()
+    for name, measured in data["programs"].items():
+        (one,) = measured
+        assert one["launches"] >= 1, name
+        assert one["difference"] < (1e-2 if "bfloat16" in name else 1e-5), name
+    for name in ("BERT", "ad ranking"):
+        own = data["streams"][name]["dyn"]
+        assert (len(own["steady"]), own["compiles"]) == (2, 1)
+        assert own["launches"] > 1
+        assert own["difference"] < 1e-4
