@@ -110,7 +110,7 @@ def test_an_op_is_defined_once() -> None:
             "  help: give the function around it a derivative of its own, with dyn.custom_vjp or dyn.custom_jvp."
         )
     assert "mine" not in REGISTRY
-    made = OpDef("mine", OpKind.OPAQUE, mine.types, None, np.add, list, READS_NOTHING, NOT_YET, NOT_YET, NOT_YET)
+    made = OpDef("mine", OpKind.OPAQUE, mine.types, None, np.add, list, READS_NOTHING, NOT_YET, NOT_YET)
     del REGISTRY["mine"]
     assert made.rule("vjp") is READS_NOTHING
 
