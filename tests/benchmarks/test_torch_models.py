@@ -59,7 +59,8 @@ def test_first_touch_is_taken_apart() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--repeats", "0"], "error: --repeats and --shapes must be at least 1, and --bursts at least 0.\n"),
+        (["--repeats", "0"], "error: --repeats and --shapes must be at least 1.\n"),
+        (["--bursts", "-1"], "error: --bursts must be at least 0.\n"),
         (["--hidden", "100"], "error: --hidden is a multiple of 64, the width of a head.\n"),
         (["--peers", "tvm"], "error: there is no peer 'tvm' for hfbert; there are dyn, torch, torchcompile.\n"),
     ],
