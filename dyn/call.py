@@ -54,6 +54,7 @@ from dyn.runtime.entry.layout import (
     EntryRecord,
     EntryTable,
     EntryVersion,
+    HeldTensorRecord,
     HostRecord,
     NodeRecord,
     OutputRecord,
@@ -62,7 +63,6 @@ from dyn.runtime.entry.layout import (
     ReuseRecord,
     SizeOp,
     StaticRecord,
-    TensorRecord,
     TestRecord,
 )
 from dyn.trace.context import trace_variable
@@ -116,7 +116,7 @@ def _records(rows: Sequence[_Row], size: int) -> _Words:
     memory = _Words(len(rows) * size // 8)
     for number, row in enumerate(rows):
         for offset, value in row.items():
-            if isinstance(value, _Kept):
+            if isinstance(value, _ObjectAddress):
                 memory.object(number * size + offset, value.value)
             elif isinstance(value, _Words):
                 memory.memory(number * size + offset, value)
@@ -126,14 +126,14 @@ def _records(rows: Sequence[_Row], size: int) -> _Words:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Kept:
+class _ObjectAddress:
     """An object whose address goes into a record."""
 
     value: Any
 
 
 #: A record: what lies at each offset. Numbers, and addresses of objects and of memory, which are kept.
-_Row = dict[int, "int | _Kept | _Words"]
+_Row = dict[int, "int | _ObjectAddress | _Words"]
 
 
 class NoPlanError(Exception):
@@ -221,7 +221,7 @@ class CallForm:
     def key(self) -> Any:
         """Key by which equal forms have one plan."""
         nodes = tuple(
-            tuple((o, (type(v.value), v.value) if isinstance(v, _Kept) else v) for o, v in row.items())
+            tuple((o, (type(v.value), v.value) if isinstance(v, _ObjectAddress) else v) for o, v in row.items())
             for row in self.nodes
         )
         statics = tuple((position, Static("", value)) for position, value in self.statics)
@@ -238,7 +238,7 @@ class CallForm:
         elif numbers is STATIC:
             if not _is_fixed(value):
                 raise NoPlanError
-            self.nodes.append(key | {NodeRecord.KIND: PlanNode.SAME, NodeRecord.VALUE: _Kept(value)})
+            self.nodes.append(key | {NodeRecord.KIND: PlanNode.SAME, NodeRecord.VALUE: _ObjectAddress(value)})
         elif kind in _CONTAINERS and type(numbers) is kind and depth < DEPTH:
             self.nodes.append(
                 key | {NodeRecord.KIND: _CONTAINERS[kind], NodeRecord.VALUE: id(kind), NodeRecord.COUNT: len(value)}
@@ -247,7 +247,7 @@ class CallForm:
                 for name, item in value.items():
                     if not _is_fixed(name):
                         raise NoPlanError
-                    self._node(item, numbers[name], {NodeRecord.KEY: _Kept(name)}, depth + 1)
+                    self._node(item, numbers[name], {NodeRecord.KEY: _ObjectAddress(name)}, depth + 1)
             else:
                 for item, number in zip(value, numbers, strict=True):
                     self._node(item, number, {}, depth + 1)
@@ -282,7 +282,7 @@ class CallForm:
         tag = native.dtype_tag(own)
         row = {
             NodeRecord.KIND: PlanNode.ARRAY,
-            NodeRecord.VALUE: _Kept(own.np) if tag == id(own.np) else tag,
+            NodeRecord.VALUE: _ObjectAddress(own.np) if tag == id(own.np) else tag,
             NodeRecord.COUNT: value.ndim,
             NodeRecord.UNIT: own.itemsize // (2 if own.kind is Kind.COMPLEX else 1),
             NodeRecord.ROOM: self.room,
@@ -324,10 +324,10 @@ def _host_record(native: NativeType) -> _Words:
     if native.device is not None and device is None:
         raise NoPlanError
     row: _Row = {
-        HostRecord.TYPE: _Kept(native.type),
+        HostRecord.TYPE: _ObjectAddress(native.type),
         HostRecord.READER: native.reader,
         HostRecord.WHERE: native.where,
-        HostRecord.GRADIENTS: _Kept(native.gradients),
+        HostRecord.GRADIENTS: _ObjectAddress(native.gradients),
         HostRecord.IMPL: native.impl,
         HostRecord.KEYS: native.keys,
         HostRecord.ODD_KEYS: native.odd_keys,
@@ -335,7 +335,7 @@ def _host_record(native: NativeType) -> _Words:
         HostRecord.DATA: native.data,
         HostRecord.DEVICE: 0 if device is None else device.address,
         HostRecord.PLACE: native.place,
-        HostRecord.CURRENT: _Kept(native.current),
+        HostRecord.CURRENT: _ObjectAddress(native.current),
     }
     return _records([row], HostRecord.BYTES)
 
@@ -381,11 +381,15 @@ def _plan(form: CallForm) -> _Words:
     plan = _Words(EntryPlan.BYTES // 8)
     plan.put(EntryPlan.ARGUMENTS, form.arguments)
     plan.put(EntryPlan.KEYWORDS, len(form.keywords))
-    plan.memory(EntryPlan.KEYWORD_NAMES, _records([{0: _Kept(name)} for name in form.keywords], 8))
+    plan.memory(EntryPlan.KEYWORD_NAMES, _records([{0: _ObjectAddress(name)} for name in form.keywords], 8))
     plan.object(EntryPlan.CONFIG, form.config)
     plan.object(EntryPlan.STATE, form.state)
     statics: list[_Row] = [
-        {StaticRecord.ARGUMENT: at, StaticRecord.OBJECT: _Kept(value), StaticRecord.EQUAL: _Kept(_comparable(value))}
+        {
+            StaticRecord.ARGUMENT: at,
+            StaticRecord.OBJECT: _ObjectAddress(value),
+            StaticRecord.EQUAL: _ObjectAddress(_comparable(value)),
+        }
         for at, value in form.statics
     ]
     plan.memory(EntryPlan.STATICS, _records(statics, StaticRecord.BYTES))
@@ -492,11 +496,14 @@ def _put_surroundings(version: _Words, given: Surroundings) -> None:
     dicts: list[_Row] = []
     for one in given.dicts:
         entries: list[_Row] = [
-            {EntryRecord.KEY: _Kept(sys.intern(name)), EntryRecord.VALUE: 0 if value is ABSENT else _Kept(value)}
+            {
+                EntryRecord.KEY: _ObjectAddress(sys.intern(name)),
+                EntryRecord.VALUE: 0 if value is ABSENT else _ObjectAddress(value),
+            }
             for name, value in one.entries
         ]
         row: _Row = {
-            DictRecord.DICT: _Kept(one.names),
+            DictRecord.DICT: _ObjectAddress(one.names),
             DictRecord.ENTRIES: _records(entries, EntryRecord.BYTES),
             DictRecord.COUNT: len(entries),
             DictRecord.WHOLE: int(one.whole),
@@ -511,17 +518,17 @@ def _put_surroundings(version: _Words, given: Surroundings) -> None:
         if native is None or native.reader is not ArrayReader.DLPACK:
             raise NoPlanError
         row: _Row = {
-            TensorRecord.OBJECT: _Kept(held.tensor),
-            TensorRecord.HOST: _host_record(native),
-            TensorRecord.TYPE: native.dtype_tag(held.dtype),
-            TensorRecord.RANK: len(held.shape),
-            TensorRecord.SIZES: _records([{0: size} for size in held.shape], 8),
-            TensorRecord.ADDRESS: 0 if 0 in held.shape else held.address,
+            HeldTensorRecord.OBJECT: _ObjectAddress(held.tensor),
+            HeldTensorRecord.HOST: _host_record(native),
+            HeldTensorRecord.TYPE: native.dtype_tag(held.dtype),
+            HeldTensorRecord.RANK: len(held.shape),
+            HeldTensorRecord.SIZES: _records([{0: size} for size in held.shape], 8),
+            HeldTensorRecord.ADDRESS: 0 if 0 in held.shape else held.address,
         }
-        if native.storage and len(held.shape) <= TensorRecord.MOST_AXES:
-            row[TensorRecord.WORDS] = _Words(TensorRecord.WORD_COUNT + 1)
+        if native.storage and len(held.shape) <= HeldTensorRecord.MOST_AXES:
+            row[HeldTensorRecord.WORDS] = _Words(HeldTensorRecord.WORD_COUNT + 1)
         tensors.append(row)
-    version.memory(EntryVersion.TENSORS, _records(tensors, TensorRecord.BYTES))
+    version.memory(EntryVersion.TENSORS, _records(tensors, HeldTensorRecord.BYTES))
     version.put(EntryVersion.TENSOR_COUNT, len(tensors))
 
 
@@ -547,7 +554,7 @@ def _version(
     wraps = [make(results.host, value.dtype, wrap) for value, wrap in zip(function.results, given, strict=True)]
     outputs: list[_Row] = [
         {
-            OutputRecord.DESCR: _Kept(value.dtype.np),
+            OutputRecord.DESCR: _ObjectAddress(value.dtype.np),
             OutputRecord.ITEM_SIZE: value.dtype.itemsize,
             OutputRecord.RANK: len(value.shape),
             OutputRecord.TYPE: value.dtype.dlpack,
@@ -618,7 +625,7 @@ def _put_donations(
     for leaf, label in donated.items():
         end: _Row = {DonatedRecord.LEAF: leaf}
         if label is not None:
-            end |= {DonatedRecord.LABEL: _Kept(label), DonatedRecord.SLOT: form.arrays[leaf].label}
+            end |= {DonatedRecord.LABEL: _ObjectAddress(label), DonatedRecord.SLOT: form.arrays[leaf].label}
         ends.append(end)
     version.memory(EntryVersion.DONATED, _records(ends, DonatedRecord.BYTES))
     version.put(EntryVersion.DONATED_COUNT, len(ends))
@@ -636,14 +643,14 @@ def _making(host: Host, dtype: DType, wrap: Callable[[Any], Any] | None) -> _Row
     if wrap is None and host is JAX:
         wrap = JAX.maker(dtype.np)
     if wrap is not None:
-        return {OutputRecord.WRAP: _Kept(wrap)} | (_put(wrap) if isinstance(wrap, JaxMaker) else {})
+        return {OutputRecord.WRAP: _ObjectAddress(wrap)} | (_put(wrap) if isinstance(wrap, JaxMaker) else {})
     if host is NUMPY:
         return {}
     held = holder_type(Array, "_data", "_label") if host is OWN else None
     if held is not None:
         return {OutputRecord.HOLDER: _host_record(held)}
     make = tensor_maker() if host is TORCH else 0
-    return {OutputRecord.MAKE: make} if make else {OutputRecord.WRAP: _Kept(host.wrap)}
+    return {OutputRecord.MAKE: make} if make else {OutputRecord.WRAP: _ObjectAddress(host.wrap)}
 
 
 def _making_there(host: Host, dtype: DType, wrap: Callable[[Any], Any] | None) -> _Row:
@@ -653,7 +660,7 @@ def _making_there(host: Host, dtype: DType, wrap: Callable[[Any], Any] | None) -
         return {OutputRecord.HOLDER: _host_record(held)}
     if host is NUMPY:
         raise NoPlanError
-    return {OutputRecord.WRAP: _Kept(host.wrap if wrap is None else wrap)}
+    return {OutputRecord.WRAP: _ObjectAddress(host.wrap if wrap is None else wrap)}
 
 
 def _put(maker: JaxMaker) -> _Row:
@@ -661,10 +668,10 @@ def _put(maker: JaxMaker) -> _Row:
     if put.function is None:
         return {}
     row: _Row = {
-        PutRecord.FUNCTION: _Kept(put.function),
-        PutRecord.AVALS: _Kept(maker.avals),
-        PutRecord.SHARDING: _Kept(put.sharding),
-        PutRecord.DEVICES: _Kept(put.devices),
+        PutRecord.FUNCTION: _ObjectAddress(put.function),
+        PutRecord.AVALS: _ObjectAddress(maker.avals),
+        PutRecord.SHARDING: _ObjectAddress(put.sharding),
+        PutRecord.DEVICES: _ObjectAddress(put.devices),
     }
     return {OutputRecord.PUT: _records([row], PutRecord.BYTES)}
 
@@ -694,7 +701,7 @@ def _build_steps(results: Results, count: int) -> tuple[list[_Row], Callable[[An
             steps.append({BuildRecord.KIND: Build.ARGUMENT, BuildRecord.COUNT: node.leaf})
         elif kind is ConstantResult or node is None:
             value = None if node is None else node.value
-            steps.append({BuildRecord.KIND: Build.OBJECT, BuildRecord.VALUE: _Kept(value)})
+            steps.append({BuildRecord.KIND: Build.OBJECT, BuildRecord.VALUE: _ObjectAddress(value)})
         elif kind in (tuple, list, dict):
             if not all(visit(item) for item in (node.values() if kind is dict else node)):
                 return False
@@ -703,7 +710,9 @@ def _build_steps(results: Results, count: int) -> tuple[list[_Row], Callable[[An
                 BuildRecord.COUNT: len(node),
             }
             if kind is dict:
-                step[BuildRecord.VALUE] = _records([{0: _Kept(one)} for one in (dict.fromkeys(node), *node)], 8)
+                step[BuildRecord.VALUE] = _records(
+                    [{0: _ObjectAddress(one)} for one in (dict.fromkeys(node), *node)], 8
+                )
             steps.append(step)
         else:
             return False

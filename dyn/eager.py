@@ -106,7 +106,7 @@ def _leaf_names(tree: TreeSpec) -> list[str]:
 # ---- dyn's own functions ---------------------------------------------------------------------------------------------
 
 
-class _Programs:
+class _EagerPrograms:
     """Jitted functions by what they were made of."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class _Programs:
                 self._known.popitem(last=False)
 
 
-_PROGRAMS = _Programs()
+_PROGRAMS = _EagerPrograms()
 
 
 class EagerFunction:
@@ -152,7 +152,7 @@ class EagerFunction:
         #: How many programs calls have needed.
         self.programs = 0
 
-    def accept(self, call: _Call, program: Jitted) -> None:
+    def accept(self, call: _EagerFunctionCall, program: Jitted) -> None:
         """Leave calls like this one to the native entry: what is carried are ``program``'s arguments."""
         from dyn.call import STATIC, CallForm, LeafForm, Results, is_readable, make_table
 
@@ -209,7 +209,7 @@ def eager_function(
     return call  # pyright: ignore[reportReturnType]  # wraps() keeps the signature, its type does not
 
 
-class _Call:
+class _EagerFunctionCall:
     """A call of a function of dyn's own: its leaves, and which of them are arguments of the program.
 
     ``args`` and ``kwargs`` are what was given. ``tree`` and ``leaves`` are those of the call with sizes and numbers in
@@ -281,10 +281,10 @@ def _result(
     """The result of a call, on ``device`` if that is given, or else where its arrays are."""
     literals = told is None or told.programs < MOST_LITERALS
     given = with_carried(fn, args, kwargs, literals=literals)
-    call = _Call(fn, args, kwargs, (args, kwargs) if given is None else given, device)
+    call = _EagerFunctionCall(fn, args, kwargs, (args, kwargs) if given is None else given, device)
     key = call.key()
     if given is not None and _PROGRAMS.is_useless(key):
-        call = _Call(fn, args, kwargs, (args, kwargs), device)
+        call = _EagerFunctionCall(fn, args, kwargs, (args, kwargs), device)
         given, key = None, call.key()
     if key is None:
         return call_traced(fn, args, kwargs, numbers=False, device=device)
@@ -309,7 +309,7 @@ def _result(
     return result
 
 
-def _program(call: _Call) -> Jitted:
+def _program(call: _EagerFunctionCall) -> Jitted:
     # A program that is kept must not keep the arrays that it was made for: they are not among the parts.
     fn, tree, parts, places = call.fn, call.tree, call.parts, call.places
     sizes = {place for place, leaf in zip(places, call.carried, strict=True) if type(leaf) is CarriedSize}

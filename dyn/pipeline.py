@@ -272,7 +272,7 @@ def compile_program(
     deferred = DeferredKernels(rendered.deferred)
     loaded = load_program(
         backend, built, rendered.kernels, interface, captured, rendered.calls, optimized.callees, deferred,
-        _Maker(optimized, backend),
+        _DeferredKernelMaker(optimized, backend),
     )  # fmt: skip
     if config.current().variants == "all":
         deferred.make()
@@ -280,7 +280,7 @@ def compile_program(
 
 
 @dataclass(frozen=True, eq=False)
-class _Maker:
+class _DeferredKernelMaker:
     """Maker of the deferred kernels of a program that is kept nowhere else."""
 
     optimized: Optimized

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-class _Hook:
+class _DialectHook:
     """The hook upward: what writes a program in the dialects of front ends, which ``dyn/__init__`` installs once."""
 
     dialects: Mapping[str, Callable[[Any], str]] = MappingProxyType({})
@@ -40,7 +40,7 @@ class _Hook:
 
 def install_dialects(dialects: Mapping[str, Callable[[Any], str]]) -> None:
     """Have ``Lowered.as_text(name)`` call ``dialects[name]`` with the stage."""
-    _Hook.dialects = MappingProxyType(dict(dialects))
+    _DialectHook.dialects = MappingProxyType(dict(dialects))
 
 
 @dataclass(eq=False)
@@ -159,9 +159,9 @@ class Lowered:
             return "\n".join(kernel_text(v.kernel) for launch in launches for v in launch.variants)
         if dialect == "host":
             return self.optimized.host.text()
-        if dialect in _Hook.dialects:
-            return _Hook.dialects[dialect](self)
-        names = ", ".join(["dhlo", "stitch", "kernel", "host", *_Hook.dialects])
+        if dialect in _DialectHook.dialects:
+            return _DialectHook.dialects[dialect](self)
+        names = ", ".join(["dhlo", "stitch", "kernel", "host", *_DialectHook.dialects])
         raise ArgumentError(f"there is no dialect {dialect!r}.", remedy=f"use one of {names}.")
 
     def compile(self, target: str | None = None) -> Compiled:

@@ -342,8 +342,8 @@ def _program_of(half: Half, zero: frozenset[int]) -> Jitted:
     return jit(program, shapes=(declared_axes(half.residuals), None))
 
 
-class _Kept:
-    """Residuals of a linearized call: arrays that its first program kept for the second half, and that half."""
+class _BoundSecondHalf:
+    """Second half of a linearized call, with the residuals: arrays that its first program kept for it."""
 
     def __init__(self, second: SecondHalf, residuals: Sequence[Any]) -> None:
         self.second, self.residuals = second, tuple(residuals)
@@ -359,7 +359,7 @@ class _Kept:
         return unflatten(half.out_tree, self.second.program(self.residuals, tuple(leaves)))
 
 
-register_node(_Kept, lambda kept: (kept.residuals, kept.second), _Kept)
+register_node(_BoundSecondHalf, lambda kept: (kept.residuals, kept.second), _BoundSecondHalf)
 
 
 def _first_half(kind: str, fun: Function, name: str, has_aux: bool, *, forward: bool) -> Transformed:
@@ -368,7 +368,7 @@ def _first_half(kind: str, fun: Function, name: str, has_aux: bool, *, forward: 
     def inside(trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         found = linearize_in(trace, fun, args, _positions(len(args)), name, has_aux=has_aux)
         residuals, half = split_derivative(trace, found, forward=forward)
-        return found.result(), _Kept(SecondHalf(half), residuals), found.aux
+        return found.result(), _BoundSecondHalf(SecondHalf(half), residuals), found.aux
 
     return Transformed(kind, fun, inside)
 

@@ -63,7 +63,7 @@ class DiskCacheInfo(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Entry:
+class _CacheFile:
     path: str
     size: int
     used: float
@@ -130,7 +130,7 @@ class CacheFolder:
 
     # The whole --------------------------------------------------------------------------------------------------
 
-    def entries(self) -> list[_Entry]:
+    def entries(self) -> list[_CacheFile]:
         """All entries, those that were used last at the end."""
         return sorted(self._files(_SUFFIX), key=lambda entry: entry.used)
 
@@ -178,7 +178,7 @@ class CacheFolder:
         except (OSError, NotImplementedError) as error:  # the latter: a file system without locks
             self._tell("prune", error)
 
-    def _files(self, suffix: str) -> Iterator[_Entry]:
+    def _files(self, suffix: str) -> Iterator[_CacheFile]:
         if not self._is_trusted():
             return
         try:
@@ -189,7 +189,7 @@ class CacheFolder:
                             status = file.stat(follow_symlinks=False)
                         except OSError:  # another process was quicker
                             continue
-                        yield _Entry(file.path, status.st_size, status.st_mtime)
+                        yield _CacheFile(file.path, status.st_size, status.st_mtime)
         except OSError:
             return
 

@@ -22,7 +22,7 @@ _FIRST_TRACK = 1 << 40
 
 
 @record()
-class _Launch:
+class _TimedLaunch:
     """A launch between two events of a stream."""
 
     number: int
@@ -57,13 +57,13 @@ class DeviceEvents:
         launches, with their times. Waits for the launches."""
         from dyn.runtime.recorder import EventRecord  # a process that records nothing does without
 
-        rest, found = array("q"), dict[int, list[_Launch]]()
+        rest, found = array("q"), dict[int, list[_TimedLaunch]]()
         at = 0
         while self._contexts and at < len(words):
             kind, length = words[at] & 0xFF, words[at] >> 8
             if kind == EventRecord.EVENTS:
                 launch, grid, start, end, device, stream = words[at + 1 : at + EventRecord.EVENTS_WORDS]
-                found.setdefault(device, []).append(_Launch(launch, grid, (start, end), stream))
+                found.setdefault(device, []).append(_TimedLaunch(launch, grid, (start, end), stream))
             else:
                 rest.extend(words[at : at + length])
             at += length
@@ -77,7 +77,7 @@ class DeviceEvents:
                 track.extend([header, launch.number, 0, launch.grid, start, end])
         return rest, pieces
 
-    def _times(self, context: Context, launches: Sequence[_Launch]) -> list[tuple[int, int]]:
+    def _times(self, context: Context, launches: Sequence[_TimedLaunch]) -> list[tuple[int, int]]:
         """When launches began and ended, in nanoseconds; none where the device does not answer. Ends their events."""
         marks = [event for launch in launches for event in launch.events]
         with context.current():

@@ -29,21 +29,21 @@ _ASK_STAGE = ctypes.CFUNCTYPE(
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)
 
 
-class _Place(NamedTuple):
+class _CallStream(NamedTuple):
     """The device and the stream of a call."""
 
     context: Context
     stream: int
 
     @staticmethod
-    def of(table: int) -> _Place:
+    def of(table: int) -> _CallStream:
         """The place of the call that has a runtime table."""
         state = (ctypes.c_int64 * DeviceState.WORDS).from_address(ctypes.c_int64.from_address(table).value)
         context = DEVICE_EVENTS.context(state[DeviceState.DEVICE // 8])
-        return _Place(context, state[DeviceState.STREAM // 8])
+        return _CallStream(context, state[DeviceState.STREAM // 8])
 
 
-def _staged(place: _Place, tensors: int, inputs: int, outputs: int, run: Callable[[int], int]) -> int:
+def _staged(place: _CallStream, tensors: int, inputs: int, outputs: int, run: Callable[[int], int]) -> int:
     """``run(address)`` of tensors that are copies, in this machine's memory, of those at an address: its operands are
     copied there, and its results back where it gives 0."""
     words = (ctypes.c_int64 * (_WORDS * (inputs + outputs)))()
@@ -77,7 +77,7 @@ def _call_library(table: int, entry: int | None, tensors: int, values: int, answ
         return 0
 
     try:
-        _staged(_Place.of(table), tensors, *tensors_of(entry or 0), run)
+        _staged(_CallStream.of(table), tensors, *tensors_of(entry or 0), run)
         answer[0] = 0
     except BaseException as error:  # whatever it is, it must not pass through native frames
         keep_error(error)
@@ -91,7 +91,7 @@ def _stage(table: int, function: int, context: int, tensors: int, inputs: int, o
         return _FUNCTION(function)(own, copies, copies + TensorOffsets.BYTES * inputs)
 
     try:
-        answer[0] = _staged(_Place.of(table), tensors, inputs, outputs, run)
+        answer[0] = _staged(_CallStream.of(table), tensors, inputs, outputs, run)
     except BaseException as error:  # whatever it is, it must not pass through native frames
         frame = _frame_of(table)
         if frame is None:  # the native entry makes the call

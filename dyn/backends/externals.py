@@ -26,7 +26,7 @@ PYTHON = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.POINTER(ctypes.c_
 
 
 @record()
-class _Tensor:
+class _DenseTensor:
     """A dense array in memory that compiled code looks after."""
 
     data: int
@@ -51,12 +51,12 @@ class _Tensor:
         return made
 
 
-def _tensors(address: int, bytes: int) -> list[_Tensor]:
+def _tensors(address: int, bytes: int) -> list[_DenseTensor]:
     """The tensors that lie one after the other at an address."""
-    found: list[_Tensor] = []
+    found: list[_DenseTensor] = []
     for data, dtype, rank, dims, _ in TENSOR.iter_unpack(ctypes.string_at(address, bytes)):
         shape = struct.unpack(f"{rank}q", ctypes.string_at(dims, 8 * rank)) if rank else ()
-        found.append(_Tensor(data, from_dlpack(dtype), shape))
+        found.append(_DenseTensor(data, from_dlpack(dtype), shape))
     return found
 
 

@@ -63,12 +63,12 @@ def _notes(data: bytes) -> Any:
             owner, body, note = struct.unpack_from("<III", data, offset)
             start = offset + 12 + (owner + 3) // 4 * 4
             if note == _NT_AMDGPU_METADATA and data[offset + 12 : offset + 19] == b"AMDGPU\0":
-                return _Reader(data[start : start + body]).value()
+                return _MessagePackReader(data[start : start + body]).value()
             offset = start + (body + 3) // 4 * 4
     raise ArtifactError("this ELF file has no AMDGPU metadata; hipcc --genco writes it.")
 
 
-class _Reader:
+class _MessagePackReader:
     """MessagePack, as far as the metadata uses it: maps, arrays, strings, integers, booleans and nil."""
 
     def __init__(self, data: bytes) -> None:

@@ -23,7 +23,7 @@ _WORDS = 4  # of eight bytes a tensor: data, dtype and rank, dims, strides
 LIBRARY = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.POINTER(ctypes.c_int64))
 
 
-class _Call:
+class _ReferenceCall:
     """One library call of one program."""
 
     def __init__(self, op: Op, symbols: Sequence[Symbol]) -> None:
@@ -68,14 +68,14 @@ class _Raised(threading.local):
 
 _RAISED = _Raised()
 #: Entries are referred to by number from native code, for as long as the process lives.
-_CALLS: list[_Call] = []
+_CALLS: list[_ReferenceCall] = []
 _ADDING = lock()
 
 
 def register(op: Op, symbols: Sequence[Symbol]) -> int:
     """The entry of a library call, for a program's ``ctx``. ``symbols`` are the program's."""
     with _ADDING:
-        _CALLS.append(_Call(op, symbols))
+        _CALLS.append(_ReferenceCall(op, symbols))
         return len(_CALLS) - 1
 
 

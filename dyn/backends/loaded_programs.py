@@ -27,7 +27,7 @@ class Known:
     interface: Interface
 
 
-class _Programs:
+class _ProgramRegistry:
     """The programs of this process. Those that are recorded are known after their end, but not kept alive."""
 
     numbers: ClassVar = count(1)
@@ -54,7 +54,7 @@ class _Programs:
             self.known[number] = self.by_code.setdefault((name, program.address, program.kernels), known)
 
 
-_PROGRAMS = _Programs()
+_PROGRAMS = _ProgramRegistry()
 
 
 def register(program: AnyProgram) -> int:

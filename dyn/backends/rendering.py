@@ -40,7 +40,7 @@ class Rendering:
     threads: int
 
 
-class _Table(Generic[T]):
+class _RenderedKernels(Generic[T]):
     """A bounded cache of rendered kernels, by what their texts are of, for many threads."""
 
     def __init__(self) -> None:
@@ -61,8 +61,8 @@ class _Table(Generic[T]):
         return made
 
 
-_RENDERINGS: _Table[Rendering] = _Table()
-_SCRATCH: _Table[Scratch] = _Table()
+_RENDERINGS: _RenderedKernels[Rendering] = _RenderedKernels()
+_SCRATCH: _RenderedKernels[Scratch] = _RenderedKernels()
 
 
 def rendering(kernel: Kernel, name: str, target: Target) -> Rendering:

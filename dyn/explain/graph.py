@@ -70,10 +70,10 @@ class BoxGraph:
 
 def make_graph(optimized: Optimized) -> BoxGraph:
     """The graph of a program, its repeated layers folded."""
-    return _Maker(optimized).make()
+    return _GraphBuilder(optimized).make()
 
 
-class _Maker:
+class _GraphBuilder:
     def __init__(self, optimized: Optimized) -> None:
         self.function: Function = optimized.function
         self.plan = optimized.plan

@@ -210,7 +210,7 @@ def _back(layers: Layers, drawn: Sequence[_Drawn], layout: DrawingLayout, right:
 
 
 @record()
-class _Frame:
+class _LayerFrame:
     """The area of a layer, the arrows to its boxes included; ``alone`` where no other box stands there."""
 
     left: float
@@ -220,7 +220,7 @@ class _Frame:
     alone: bool
 
 
-def _frame(layers: Layers, graph: BoxGraph, drawn: Sequence[_Drawn], layout: DrawingLayout) -> _Frame:
+def _frame(layers: Layers, graph: BoxGraph, drawn: Sequence[_Drawn], layout: DrawingLayout) -> _LayerFrame:
     inside = [(layout.corners[i], drawn[i]) for i in layers.boxes]
     top = min(c.y for c, _ in inside) - 26
     bottom = max(c.y + d.height for c, d in inside) + 26
@@ -234,9 +234,9 @@ def _frame(layers: Layers, graph: BoxGraph, drawn: Sequence[_Drawn], layout: Dra
         beside = corner.x > right or corner.x + one.width < left
         over = corner.y > bottom or corner.y + one.height + _CHIP / 2 < top
         alone = alone and (i in layers.boxes or beside or over)
-    return _Frame(left, top, right, bottom, alone)
+    return _LayerFrame(left, top, right, bottom, alone)
 
 
-def _frame_svg(frame: _Frame, count: int) -> str:
+def _frame_svg(frame: _LayerFrame, count: int) -> str:
     rect = _rect(frame.left, frame.top, frame.right - frame.left, frame.bottom - frame.top, 12, "dyn-frame")
     return rect + _text(frame.left + 12, frame.top + 17, f"layer × {count}", "dyn-layer")

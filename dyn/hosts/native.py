@@ -21,13 +21,13 @@ from dyn.hosts.jax import JaxHost
 from dyn.hosts.numpy import NumpyHost
 from dyn.hosts.torch import TorchHost, current_stream, device_of
 from dyn.runtime.driver import Context
-from dyn.runtime.entry.layout import ArrayReader, DLTensor, TensorRecord
+from dyn.runtime.entry.layout import ArrayReader, DLTensor, HeldTensorRecord
 
 #: DLPack's exchange interface: its capsule's name, the major version whose functions lie as here, and which is which.
 _EXCHANGE, _MAJOR = b"dlpack_exchange_api", 1
 _TO_OBJECT, _READ = 4, 5
 #: What PyTorch's objects for tensors, ``c10::TensorImpl``, have at least.
-_IMPL_BYTES = 8 * (TensorRecord.FIRST_WORD + TensorRecord.WORD_COUNT)
+_IMPL_BYTES = 8 * (HeldTensorRecord.FIRST_WORD + HeldTensorRecord.WORD_COUNT)
 #: And their storages, ``c10::StorageImpl``.
 _STORAGE_BYTES = 48
 
@@ -207,7 +207,7 @@ def _storage(impl: int) -> tuple[int, int]:
         (complex.imag, lambda t: setattr(t, "data", complex.conj().imag)),
         (complex, lambda t: setattr(t, "data", t.detach().conj())),
     ]
-    first, count = TensorRecord.FIRST_WORD, TensorRecord.WORD_COUNT
+    first, count = HeldTensorRecord.FIRST_WORD, HeldTensorRecord.WORD_COUNT
 
     def words(tensor: Any) -> list[int]:
         address = _word(id(tensor) + impl)

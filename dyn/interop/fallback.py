@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from dyn.source import Loc, user_loc
 
 
+class FallbackWarning(UserWarning):
+    """A function of another library, or a part of it, runs in that library instead of in dyn's code."""
+
+
 @dataclass(frozen=True, slots=True)
 class FallbackReason:
     """A reason why another library makes calls of a function, and the line."""
@@ -29,7 +33,7 @@ def listed_pieces(count: int, library: str, pieces: Iterable[tuple[str, int, str
     return "\n".join(lines)
 
 
-def warn(category: type[Warning], text: str, remedy: str) -> None:
-    """Issue a warning at the user's line."""
+def warn(text: str, remedy: str) -> None:
+    """Issue a :class:`FallbackWarning` at the user's line."""
     loc = user_loc()
-    warnings.warn_explicit(f"{text}\n  help: {remedy}", category, loc.file or "<unknown>", loc.line)
+    warnings.warn_explicit(f"{text}\n  help: {remedy}", FallbackWarning, loc.file or "<unknown>", loc.line)

@@ -72,7 +72,7 @@ def symbol_names(function: Function) -> dict[Symbol, str]:
 
 def print_function(function: Function, *, locs: bool = True) -> str:
     """The text of a function; ``locs=False`` leaves the source lines out."""
-    return "\n".join(_Printer(function, locs).print()) + "\n"
+    return "\n".join(_FunctionPrinter(function, locs).print()) + "\n"
 
 
 def print_around(function: Function, op: Op | None, lines: int = 4) -> list[str]:
@@ -80,7 +80,7 @@ def print_around(function: Function, op: Op | None, lines: int = 4) -> list[str]
 
     Prints invalid functions too: an undefined value is ``%undefined``.
     """
-    printer = _Printer(function, locs=True)
+    printer = _FunctionPrinter(function, locs=True)
     text = printer.print()
     at = printer.line_of.get(op) if op is not None else None
     if at is None:
@@ -104,7 +104,7 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
-class _Printer:
+class _FunctionPrinter:
     def __init__(self, function: Function, locs: bool) -> None:
         self.function = function
         self.locs = locs

@@ -13,7 +13,7 @@ _USED = {_PLAIN: b"used_dltensor", _VERSIONED: b"used_dltensor_versioned"}
 _READ_ONLY = 1
 
 
-class _Tensor(ctypes.Structure):
+class _DLTensorStruct(ctypes.Structure):
     _fields_ = (
         ("data", ctypes.c_void_p),
         ("device", ctypes.c_int32),
@@ -32,7 +32,7 @@ _DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 
 
 class _Managed(ctypes.Structure):
-    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+    _fields_ = (("tensor", _DLTensorStruct), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
 class _ManagedVersioned(ctypes.Structure):
@@ -42,7 +42,7 @@ class _ManagedVersioned(ctypes.Structure):
         ("context", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
+        ("tensor", _DLTensorStruct),
     )
 
 
@@ -125,7 +125,7 @@ def export_capsule(tensor: DeviceTensor, owner: object, *, versioned: bool) -> A
     return _new(address, name, _destructor_address)
 
 
-class _Taken:
+class _ImportedTensor:
     """Holder of a tensor that a capsule was for; gives it back at its end."""
 
     def __init__(self, address: int, delete: Callable[[int], None] | None) -> None:
@@ -149,4 +149,4 @@ def import_capsule(capsule: Any) -> tuple[DeviceTensor, object]:
     dtype = inner.code | inner.bits << 8 | inner.lanes << 16
     tensor = DeviceTensor((inner.data or 0) + inner.offset, (inner.device, inner.number), dtype, shape, strides)
     _set_name(capsule, _USED[name])
-    return tensor, _Taken(address, _DELETER(found.deleter) if found.deleter else None)
+    return tensor, _ImportedTensor(address, _DELETER(found.deleter) if found.deleter else None)

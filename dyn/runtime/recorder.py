@@ -64,14 +64,14 @@ class Thread:
 _TABLE = 8 * TABLE_WORDS
 
 
-class _Frame:
+class _RecordedCall:
     """A call in progress: byte offsets behind the table that it uses. ``NEXT`` links frames that no call uses."""
 
     PROGRAM, CALL, VALUES, COUNT, THREAD, GIVEN, START, NEXT, BYTES = 0, 8, 16, 24, 32, 40, 48, 56, 64
 
 
 #: Where a frame, its table included, has the next one that no call uses.
-NEXT_FRAME = _TABLE + _Frame.NEXT
+NEXT_FRAME = _TABLE + _RecordedCall.NEXT
 #: Symbols beyond so many are left out of records.
 _MOST_VALUES = 1024
 #: ``gettid``
@@ -213,7 +213,7 @@ def _room(m: Module) -> None:
 def _record(f: FunctionBuilder, thread: str, kind: int, words: list[str], frame: str | None = None) -> str:
     """Write a record: its words after the first, and the values of the symbols of a call. Gives where it is, or null
     where there was no room."""
-    count = "0" if frame is None else f.load("i64", frame, _Frame.COUNT)
+    count = "0" if frame is None else f.load("i64", frame, _RecordedCall.COUNT)
     total = f.add(count, str(len(words) + 1))
     at = f.call("ptr", "@recorder.room", [("ptr", thread), ("i64", total)])
     with f.if_(f.icmp("ne", at, "null", "ptr")):
@@ -221,7 +221,7 @@ def _record(f: FunctionBuilder, thread: str, kind: int, words: list[str], frame:
         for number, word in enumerate(words, 1):
             f.store("i64", word, at, 8 * number)
         if frame is not None:
-            values, behind = f.load("ptr", frame, _Frame.VALUES), f.at(at, 8 * (len(words) + 1))
+            values, behind = f.load("ptr", frame, _RecordedCall.VALUES), f.at(at, 8 * (len(words) + 1))
             with f.count(count) as i:
                 f.store("i64", f.load("i64", f.at(values, i, "i64")), f.at(behind, i, "i64"))
         f.call("void", "@recorder.publish", [("ptr", thread), ("i64", total)])
@@ -240,10 +240,10 @@ def _begin(m: Module) -> None:
     own = f.var("ptr", f.load("ptr", thread, Thread.FRAMES))
     branch = f.if_else(f.is_null(own.get()))
     with branch.then():
-        own.set(_memory(f, _TABLE + _Frame.BYTES))
+        own.set(_memory(f, _TABLE + _RecordedCall.BYTES))
         f.ret_if(f.is_null(own.get()), "ptr", "%rt")
     with branch.otherwise():
-        f.store("ptr", f.load("ptr", own.get(), _TABLE + _Frame.NEXT), thread, Thread.FRAMES)
+        f.store("ptr", f.load("ptr", own.get(), _TABLE + _RecordedCall.NEXT), thread, Thread.FRAMES)
     made = own.get()
     for offset in range(0, _TABLE, 8):
         f.store("ptr", f.load("ptr", "%rt", offset), made, offset)
@@ -256,13 +256,13 @@ def _begin(m: Module) -> None:
         f.store("ptr", function, made, 8 * slot)
     few = f.icmp("sle", "%count", str(_MOST_VALUES))
     for type, value, offset in (
-        ("i64", f.load("i64", "%ctx", PROGRAM_NUMBER), _Frame.PROGRAM),
-        ("i64", f.call("i64", "@recorder.number", [("ptr", thread)]), _Frame.CALL),
-        ("ptr", "%values", _Frame.VALUES),
-        ("i64", f.select(few, "%count", str(_MOST_VALUES)), _Frame.COUNT),
-        ("ptr", thread, _Frame.THREAD),
-        ("ptr", "%rt", _Frame.GIVEN),
-        ("i64", start, _Frame.START),
+        ("i64", f.load("i64", "%ctx", PROGRAM_NUMBER), _RecordedCall.PROGRAM),
+        ("i64", f.call("i64", "@recorder.number", [("ptr", thread)]), _RecordedCall.CALL),
+        ("ptr", "%values", _RecordedCall.VALUES),
+        ("i64", f.select(few, "%count", str(_MOST_VALUES)), _RecordedCall.COUNT),
+        ("ptr", thread, _RecordedCall.THREAD),
+        ("ptr", "%rt", _RecordedCall.GIVEN),
+        ("i64", start, _RecordedCall.START),
     ):
         f.store(type, value, made, _TABLE + offset)
     f.ret("ptr", made)
@@ -271,11 +271,11 @@ def _begin(m: Module) -> None:
 def _end(m: Module) -> None:
     f = m.function("recorder.end", "void", [("ptr", "rt"), ("i32", "status")], exported=False)
     frame = f.at("%rt", _TABLE)
-    thread = f.load("ptr", frame, _Frame.THREAD)
-    program, call = f.load("i64", frame, _Frame.PROGRAM), f.load("i64", frame, _Frame.CALL)
-    status, start = f.cast("sext", "%status", "i32", "i64"), f.load("i64", frame, _Frame.START)
+    thread = f.load("ptr", frame, _RecordedCall.THREAD)
+    program, call = f.load("i64", frame, _RecordedCall.PROGRAM), f.load("i64", frame, _RecordedCall.CALL)
+    status, start = f.cast("sext", "%status", "i32", "i64"), f.load("i64", frame, _RecordedCall.START)
     _record(f, thread, EventRecord.CALL, [program, call, status, start, _now(f)], frame)
-    f.store("ptr", f.load("ptr", thread, Thread.FRAMES), frame, _Frame.NEXT)
+    f.store("ptr", f.load("ptr", thread, Thread.FRAMES), frame, _RecordedCall.NEXT)
     f.store("ptr", "%rt", thread, Thread.FRAMES)
     f.ret()
 
@@ -304,13 +304,13 @@ def _launch(m: Module) -> None:
     params = [("ptr", "rt"), ("ptr", "kernel"), ("i64", "grid"), ("ptr", "dims"), ("ptr", "buffers"), ("i64", "bytes")]
     f = m.function("recorder.launch", "i32", [*params, ("i64", "cost"), ("i64", "dispatch")], exported=False)
     frame = f.at("%rt", _TABLE)
-    thread = f.load("ptr", frame, _Frame.THREAD)
+    thread = f.load("ptr", frame, _RecordedCall.THREAD)
     number = f.call("i64", "@recorder.number", [("ptr", thread)])
     ctx = f.stack("[3 x i64]")
     f.store("ptr", "%kernel", ctx, _KERNEL)
     f.store("ptr", "%dims", ctx, _DIMS)
     f.store("i64", number, ctx, _NUMBER)
-    given = f.load("ptr", frame, _Frame.GIVEN)
+    given = f.load("ptr", frame, _RecordedCall.GIVEN)
     start = _now(f)
     arguments = [
         ("ptr", given), ("ptr", "@recorder.piece"), ("i64", "%grid"), ("ptr", ctx), ("ptr", "%buffers"),
@@ -327,9 +327,9 @@ def _launch_on_device(m: Module) -> None:
     params += [("i64", "cost"), ("i64", "dispatch")]
     f = m.function("recorder.launch_on_device", "i32", params, exported=False)
     frame = f.at("%rt", _TABLE)
-    thread = f.load("ptr", frame, _Frame.THREAD)
+    thread = f.load("ptr", frame, _RecordedCall.THREAD)
     number = f.call("i64", "@recorder.number", [("ptr", thread)])
-    state, given = f.load("ptr", "%rt"), f.load("ptr", frame, _Frame.GIVEN)
+    state, given = f.load("ptr", "%rt"), f.load("ptr", frame, _RecordedCall.GIVEN)
     stream, record = f.load("ptr", state, DeviceState.STREAM), f.load("ptr", state, DeviceState.RECORD_EVENT)
     events = [f.stack("ptr"), f.stack("ptr")]
     for event in events:
@@ -353,9 +353,9 @@ def _launch_on_device(m: Module) -> None:
 def _launched(f: FunctionBuilder, frame: str, number: str, grid: str, start: str) -> None:
     """Record what a dispatch has started, and that it ends now."""
     end = _now(f)
-    program, call = f.load("i64", frame, _Frame.PROGRAM), f.load("i64", frame, _Frame.CALL)
+    program, call = f.load("i64", frame, _RecordedCall.PROGRAM), f.load("i64", frame, _RecordedCall.CALL)
     words = [program, call, number, "%dispatch", grid, start, end]
-    _record(f, f.load("ptr", frame, _Frame.THREAD), EventRecord.LAUNCH, words, frame)
+    _record(f, f.load("ptr", frame, _RecordedCall.THREAD), EventRecord.LAUNCH, words, frame)
 
 
 def _calls(m: Module) -> None:
@@ -366,8 +366,8 @@ def _calls(m: Module) -> None:
     ):
         f = m.function(name, "i32", [*[("ptr", param) for param in params], ("i64", "dispatch")], exported=False)
         frame = f.at("%rt", _TABLE)
-        given = f.load("ptr", frame, _Frame.GIVEN)
-        number = f.call("i64", "@recorder.number", [("ptr", f.load("ptr", frame, _Frame.THREAD))])
+        given = f.load("ptr", frame, _RecordedCall.GIVEN)
+        number = f.call("i64", "@recorder.number", [("ptr", f.load("ptr", frame, _RecordedCall.THREAD))])
         start = _now(f)
         arguments = [("ptr", given), *[("ptr", f"%{param}") for param in params[1:]], ("i64", "%dispatch")]
         status = f.call("i32", f.load("ptr", given, 8 * slot), arguments)

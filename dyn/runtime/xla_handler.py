@@ -25,7 +25,7 @@ class HandlerRecord:
     WORDS = 10
 
 
-class _Frame:
+class _FfiCallFrame:
     """``XLA_FFI_CallFrame``; ``ARGS``, ``RETS`` and ``ATTRS`` are the arrays of pointers in its parts."""
 
     EXTENSION, API, ARGS, RETS, ATTRS = 8, 16, 72, 112, 160
@@ -43,7 +43,7 @@ def xla_call_text(runtime_words: int) -> str:
     _define_alloc_output(m)
     _define_fail(m)
     f = m.function(SYMBOL, "ptr", [("ptr", "frame")])
-    extension = f.load("ptr", "%frame", _Frame.EXTENSION)
+    extension = f.load("ptr", "%frame", _FfiCallFrame.EXTENSION)
     with f.if_(f.icmp("ne", extension, "null", "ptr")):
         _tell_version(f, extension)
     record = _record(f)
@@ -62,7 +62,7 @@ def xla_call_text(runtime_words: int) -> str:
     shared = f.load("ptr", record, HandlerRecord.RUNTIME)
     for word in range(runtime_words):
         f.store("ptr", f.load("ptr", shared, 8 * word), runtime, 8 * word)
-    f.store("ptr", f.load("ptr", "%frame", _Frame.RETS), state)
+    f.store("ptr", f.load("ptr", "%frame", _FfiCallFrame.RETS), state)
     f.store("ptr", state, runtime)
     f.store("ptr", "@xla_alloc_output", runtime, 8 * ALLOC_OUTPUT)
     f.store("ptr", "@xla_fail", runtime, 8 * FAIL)
@@ -76,7 +76,7 @@ def xla_call_text(runtime_words: int) -> str:
     f.store("ptr", "null", error, 8)
     f.store("ptr", f.load("ptr", record, HandlerRecord.MESSAGE), error, 16)
     f.store("i64", "13", error, 24)
-    create = f.load("ptr", f.load("ptr", "%frame", _Frame.API), 48)
+    create = f.load("ptr", f.load("ptr", "%frame", _FfiCallFrame.API), 48)
     f.ret("ptr", f.call("ptr", create, [("ptr", error)]))
     return m.text()
 
@@ -95,14 +95,14 @@ def _tell_version(f: FunctionBuilder, extension: str) -> None:
 
 def _record(f: FunctionBuilder) -> str:
     """The second attribute: an ``XLA_FFI_Scalar`` whose value is an address."""
-    attributes = f.load("ptr", "%frame", _Frame.ATTRS)
+    attributes = f.load("ptr", "%frame", _FfiCallFrame.ATTRS)
     scalar = f.load("ptr", attributes, 8)
     return f.cast("inttoptr", f.load("i64", f.load("ptr", scalar, 8)), "i64", "ptr")
 
 
 def _inputs(f: FunctionBuilder, record: str, inputs: str, arguments: str, captured: str) -> None:
     """The tensors of the arguments, whose dims XLA has, and those of captured arrays after them."""
-    buffers = f.load("ptr", "%frame", _Frame.ARGS)
+    buffers = f.load("ptr", "%frame", _FfiCallFrame.ARGS)
     with f.count(arguments) as number:
         buffer = f.load("ptr", f.at(buffers, number, "ptr"))
         tensor = f.at(inputs, f.mul(number, str(TensorOffsets.BYTES)))

@@ -27,7 +27,7 @@ Lower = Callable[[Plan, Group], tuple[Launch, ...]]
 
 
 @dataclass(eq=False)
-class _Run:
+class _LaunchRun:
     """Launches that follow one another, those of the groups."""
 
     groups: tuple[Group, ...]
@@ -47,7 +47,7 @@ def with_alternatives(
 ) -> tuple[Launch, ...]:
     """The launches of a plan, given by group, with the alternatives to some of them."""
     assumed = assumed_plans(plan, ones)
-    runs = [_Run((group,), made) for group, made in zip(plan.groups, launches, strict=True)]
+    runs = [_LaunchRun((group,), made) for group, made in zip(plan.groups, launches, strict=True)]
     for recut in recuts(plan, assumed) if assumed else ():
         together = None if plan.waits else _together(runs, frozenset(recut.general))
         if together is None:
@@ -57,16 +57,18 @@ def with_alternatives(
         outputs = [v for group in run.groups for v in group.outputs if v in others]
         choice = _choice(plan, run, outputs, assumed, recut, lower)
         if choice is not None:
-            runs = [*before, _Run(run.groups, (choice,)), *after]
+            runs = [*before, _LaunchRun(run.groups, (choice,)), *after]
     return tuple([launch for run in runs for launch in run.launches])
 
 
-def _together(runs: Sequence[_Run], groups: frozenset[Group]) -> tuple[list[_Run], _Run, list[_Run]] | None:
+def _together(
+    runs: Sequence[_LaunchRun], groups: frozenset[Group]
+) -> tuple[list[_LaunchRun], _LaunchRun, list[_LaunchRun]] | None:
     """Some groups as one run, with what runs before and after it; None where something between waits for one of them
     and is waited for by another."""
     places = [n for n, run in enumerate(runs) if not groups.isdisjoint(run.groups)]
-    before, after = [*runs[: places[0]]], list[_Run]()
-    inside, made, late = list[_Run](), set[Value](), set[Value]()
+    before, after = [*runs[: places[0]]], list[_LaunchRun]()
+    inside, made, late = list[_LaunchRun](), set[Value](), set[Value]()
     for number in range(places[0], places[-1] + 1):
         run = runs[number]
         if number in places:
@@ -79,7 +81,7 @@ def _together(runs: Sequence[_Run], groups: frozenset[Group]) -> tuple[list[_Run
             late |= run.made()
         else:
             before.append(run)
-    whole = _Run(tuple(g for run in inside for g in run.groups), tuple(x for run in inside for x in run.launches))
+    whole = _LaunchRun(tuple(g for run in inside for g in run.groups), tuple(x for run in inside for x in run.launches))
     return before, whole, [*after, *runs[places[-1] + 1 :]]
 
 
@@ -88,13 +90,13 @@ _MOVED = frozenset({GroupKind.LOOP, GroupKind.STITCH, GroupKind.COPY, GroupKind.
 
 
 def _choice(
-    plan: Plan, run: _Run, outputs: Sequence[Value], assumed: Sequence[Assumed], recut: Recut, lower: Lower
+    plan: Plan, run: _LaunchRun, outputs: Sequence[Value], assumed: Sequence[Assumed], recut: Recut, lower: Lower
 ) -> Launch | None:
     """The launch that is one of several; None where no other than the general one computes the same."""
-    found: list[tuple[Assumed, _Run]] = []
+    found: list[tuple[Assumed, _LaunchRun]] = []
     for one, groups in zip(assumed, recut.assumed, strict=True):
         if groups:
-            other = _Run(groups, tuple([launch for group in groups for launch in lower(one.plan, group)]))
+            other = _LaunchRun(groups, tuple([launch for group in groups for launch in lower(one.plan, group)]))
             if _makes(plan, one, run, other, outputs) and _folds_alike(plan, one, run, other):
                 found.append((one, other))
     if not found:
@@ -130,7 +132,7 @@ def _needed(launch: Launch) -> Launch:
     return replace(launch, variants=tuple([replace(v, deferred=True) for v in launch.variants if not v.deferred]))
 
 
-def _makes(plan: Plan, one: Assumed, run: _Run, other: _Run, outputs: Sequence[Value]) -> bool:
+def _makes(plan: Plan, one: Assumed, run: _LaunchRun, other: _LaunchRun, outputs: Sequence[Value]) -> bool:
     """Whether launches of another plan make what others read, of what lies in memory before them."""
     theirs, own = _outer(one), run.made()
     there = all(v in theirs and theirs[v] in plan.stored and theirs[v] not in own for v in other.read())
@@ -140,7 +142,7 @@ def _makes(plan: Plan, one: Assumed, run: _Run, other: _Run, outputs: Sequence[V
 # Folds --------------------------------------------------------------------------------------------------------------
 
 
-def _folds_alike(plan: Plan, one: Assumed, run: _Run, other: _Run) -> bool:
+def _folds_alike(plan: Plan, one: Assumed, run: _LaunchRun, other: _LaunchRun) -> bool:
     """Whether each group of a run that folds floats does so in the other one in the same order, with the same folds
     beside it."""
     general = dict(zip(one.plan.function.ops, plan.function.ops, strict=True))
@@ -159,7 +161,7 @@ def _float_folds(group: Group) -> list[Op]:
     return [op for op in group.ops if op.opdef.kind is OpKind.REDUCE and any(v.dtype.is_float for v in op.results)]
 
 
-def _orders(run: _Run, group: Group, facts: Facts) -> list[object]:
+def _orders(run: _LaunchRun, group: Group, facts: Facts) -> list[object]:
     """The orders in which the launches of a group fold floats, each with its conditions, as the facts know them.
 
     Deferred variants fold as the others do.

@@ -45,7 +45,7 @@ def convolution_nest(plan: Plan, group: Group, op: Op, g: Geometry) -> Nest:
     number, feature = loop("g", g.groups), loop("f", g.features)
     places = [loop(f"i{a}", d) if a != g.out[1] else None for a, d in enumerate(shape)]
     index = list(index_of(places))
-    sums = _sums(plan, group, op, g, _Result(tuple(index), _value(number), _value(feature)), by_rows=by_rows)
+    sums = _sums(plan, group, op, g, _ResultElement(tuple(index), _value(number), _value(feature)), by_rows=by_rows)
     index[g.out[1]] = _value(number) * g.features + _value(feature)
     before, behind, features = present(places[: g.out[1]]), present(places[g.out[1] + 1 :]), present([feature])
     rows, columns = (before, features) if by_rows else (features, behind)
@@ -55,7 +55,7 @@ def convolution_nest(plan: Plan, group: Group, op: Op, g: Geometry) -> Nest:
 
 
 @record()
-class _Result:
+class _ResultElement:
     """An element of the result: its index but for the feature, its group and its feature in the group."""
 
     index: Index
@@ -71,7 +71,7 @@ class _Sums:
     operands: Callable[[ElementReader], tuple[Expr, Expr]]
 
 
-def _sums(plan: Plan, group: Group, op: Op, g: Geometry, at: _Result, *, by_rows: bool) -> _Sums:
+def _sums(plan: Plan, group: Group, op: Op, g: Geometry, at: _ResultElement, *, by_rows: bool) -> _Sums:
     """The sums of a result's element, with axes in the order that suits the operand whose runs are along them: with
     places as rows the order of the image's axes, otherwise that of the kernel's."""
     last = len(g.axes) - 1

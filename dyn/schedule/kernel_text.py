@@ -39,12 +39,12 @@ _VARIABLE = {Role.GRID: "g", Role.TEAM: "t", Role.LANE: "i", Role.SERIAL: "j", R
 def kernel_text(kernel: Kernel) -> str:
     """The text of a kernel, its note included."""
     header = f"// {kernel.note}\n" if kernel.note else ""
-    return header + _Printer(kernel).text()
+    return header + _KernelPrinter(kernel).text()
 
 
 def kernel_hash(kernel: Kernel) -> str:
     """Twenty hex digits that are equal for kernels of equal text; the name and the note do not count."""
-    return hashlib.sha256(_Printer(kernel).text().encode()).hexdigest()[:20]
+    return hashlib.sha256(_KernelPrinter(kernel).text().encode()).hexdigest()[:20]
 
 
 def kernel_name(kernel: Kernel) -> str:
@@ -58,7 +58,7 @@ def kernel_name(kernel: Kernel) -> str:
 _NAMES: WeakKeyDictionary[Kernel, str] = WeakKeyDictionary()
 
 
-class _Printer:
+class _KernelPrinter:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.symbols: dict[Symbol, str] = {s: f"d{i}" for i, s in enumerate(kernel.dims)}

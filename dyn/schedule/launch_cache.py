@@ -59,7 +59,7 @@ def _plain(answer: object) -> object:
 
 
 @record()
-class _Launch:
+class _CachedLaunch:
     """A launch without its group. Buffers are numbers of the group's values, or of temporaries, which come after."""
 
     buffers: tuple[int, ...]
@@ -76,7 +76,7 @@ class _Lowered:
 
     symbols: tuple[Symbol, ...]
     asked: Mapping[tuple[str, tuple[Dim, ...]], object]
-    launches: tuple[_Launch, ...]
+    launches: tuple[_CachedLaunch, ...]
     #: The types of the temporaries of all launches.
     temporaries: tuple[TensorType, ...]
     #: Whether texts for people name dims.
@@ -187,7 +187,7 @@ def _lowered(
     if any(launch.bodies or not launch.variants for launch in launches):
         return None  # what a library computes, or the host program runs, knows its op
     made = [
-        _Launch(
+        _CachedLaunch(
             tuple([numbers[v] for v in launch.buffers]), launch.variants,
             tuple([numbers[v] for v in launch.temporaries]), launch.when, launch.unless, launch.demands,
         )

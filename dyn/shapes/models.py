@@ -56,7 +56,7 @@ class Assignment:
 
     __slots__ = ("chosen", "default", "others", "table", "terms", "values")
 
-    def __init__(self, table: _Table, default: Callable[[int], int], chosen: Mapping[Symbol, int]) -> None:
+    def __init__(self, table: _ModelTable, default: Callable[[int], int], chosen: Mapping[Symbol, int]) -> None:
         self.table = table
         self.default = default
         self.chosen = chosen
@@ -131,7 +131,7 @@ class Assignment:
         return self.table.model(self.default, {**self.chosen, symbol: size})
 
 
-class _Table:
+class _ModelTable:
     """The models of one program, each of them once, so that what was evaluated is not evaluated again.
 
     Those that have not been asked for longest are forgotten.
@@ -159,7 +159,7 @@ Models = tuple[Assignment, ...]
 
 def first_models() -> Models:
     """Models of no facts at all, of a program that begins."""
-    table = _Table()
+    table = _ModelTable()
     return tuple([table.model(default, {}) for default in _SIZES])
 
 

@@ -33,10 +33,10 @@ def call_in_trace(
     here for sizes that are numbers in the caller, or one and the same. A function that reads what the traces around it
     know is traced at each call.
     """
-    return _Call(trace, table, signature, declarations, bound).made()
+    return _InlinedCall(trace, table, signature, declarations, bound).made()
 
 
-class _Call:
+class _InlinedCall:
     """A call in a trace."""
 
     def __init__(

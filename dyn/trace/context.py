@@ -44,13 +44,13 @@ class Namespace(Protocol):
     def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
 
-class _Hook:
+class _NamespaceHook:
     """The one hook upward: ``dyn/__init__`` installs the NumPy namespace here, once."""
 
     namespace: Namespace | None = None
 
 
-_HOOK = _Hook()
+_HOOK = _NamespaceHook()
 
 
 def install_namespace(namespace: Namespace) -> None:

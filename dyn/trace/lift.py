@@ -30,7 +30,7 @@ WEAK_DTYPES: dict[type, DType] = {
 }
 
 
-class _Hook:
+class _ArrayHook:
     """The hook upward: how arrays of other libraries are read, which ``dyn/__init__`` installs once."""
 
     view: Callable[[Any], np.ndarray[Any, Any]] | None = None
@@ -46,7 +46,7 @@ def install_view(
     ``describe`` gives the dtype and the shape of an array on a device, whose elements nobody needs for them, and None
     for any other.
     """
-    _Hook.view, _Hook.describe = staticmethod(view), staticmethod(describe)
+    _ArrayHook.view, _ArrayHook.describe = staticmethod(view), staticmethod(describe)
 
 
 def weak_dtype(value: object) -> DType | None:
@@ -151,10 +151,10 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any]:
         return value
     if isinstance(value, np.ndarray):
         array: np.ndarray[Any, Any] = value
-    elif _Hook.view is None or isinstance(value, np.generic):
+    elif _ArrayHook.view is None or isinstance(value, np.generic):
         array = np.asarray(value)
     else:
-        array = np.asarray(_Hook.view(value))
+        array = np.asarray(_ArrayHook.view(value))
     # numpy.ma takes 10 ms to import, and nobody has a masked array who has not imported it.
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(array, masked.MaskedArray):
@@ -213,7 +213,7 @@ def lift(trace: Trace, value: Any) -> Value:
         return trace.number(value, np.array(value, weak.np), weak=True)
     if isinstance(value, np.generic):
         return trace.number(value, np.array(as_numpy(value)))
-    described = None if _Hook.describe is None else _Hook.describe(value)
+    described = None if _ArrayHook.describe is None else _ArrayHook.describe(value)
     if described is not None:
         return trace.captured(value, dtypes.dtype(described[0]), described[1])
     array = as_numpy(value)

@@ -48,9 +48,9 @@ class Memories:
         self._known: OrderedDict[Hashable, tuple[DimMemory, int]] = OrderedDict()
         self._entries = 0
 
-    def of(self, key: Hashable) -> _Taken:
+    def of(self, key: Hashable) -> _BorrowedMemory:
         """The memory of the last trace with this key, for a trace that runs inside of ``with``."""
-        return _Taken(self, key)
+        return _BorrowedMemory(self, key)
 
     def take(self, key: Hashable) -> DimMemory:
         """Take out the memory of a key, for a trace to use; a fresh one where there is none."""
@@ -83,7 +83,7 @@ class Memories:
             self._entries = 0
 
 
-class _Taken:
+class _BorrowedMemory:
     """``with`` a memory that is taken out."""
 
     __slots__ = ("_key", "_memories", "_memory")

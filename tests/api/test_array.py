@@ -198,7 +198,7 @@ def test_dlpack(require_module: Callable[[str], ModuleType]) -> None:
 def test_eager_calls_find_their_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     from dyn import api, eager
 
-    monkeypatch.setattr(eager, "_PROGRAMS", eager._Programs())
+    monkeypatch.setattr(eager, "_PROGRAMS", eager._EagerPrograms())
     compiled: list[Any] = []
     trace = api.Jitted._trace
     monkeypatch.setattr(api.Jitted, "_trace", lambda *a: compiled.append(a) or trace(*a))

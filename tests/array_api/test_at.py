@@ -220,7 +220,7 @@ def test_the_last_of_several_stays() -> None:
 
 
 def test_one_program_for_every_number_and_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eager, "_PROGRAMS", eager._Programs())
+    monkeypatch.setattr(eager, "_PROGRAMS", eager._EagerPrograms())
     for n in (5, 8):
         x = np.arange(float(n), dtype="f4")
         for number in range(-n, n):

@@ -11,7 +11,7 @@ import pytest
 
 from dyn.backends import rocm
 from dyn.backends.base import Binary, Source
-from dyn.backends.hsaco import _Reader, read_kernels
+from dyn.backends.hsaco import _MessagePackReader, read_kernels
 from dyn.backends.rocm import RocmBackend
 from dyn.errors import ArtifactError, BackendUnavailableError, CompileError
 from dyn.lower.gpu.dialect import gpu_target
@@ -92,7 +92,7 @@ def test_message_pack() -> None:
         "de0001" "a161" "dc000b"  # {"a": [
         "7f" "e0" "ccff" "cd0102" "ce00010000" "cf0000000100000000" "d080" "d1ff00" "c0" "c2" "d901" "62"  # …, "b"]}
     )  # fmt: skip
-    assert _Reader(data).value() == {"a": [127, -32, 255, 258, 65536, 2**32, -128, -256, None, False, "b"]}
+    assert _MessagePackReader(data).value() == {"a": [127, -32, 255, 258, 65536, 2**32, -128, -256, None, False, "b"]}
 
 
 @pytest.mark.parametrize(

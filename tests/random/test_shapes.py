@@ -69,7 +69,7 @@ def test_calls_outside_of_jit_share_programs(monkeypatch: pytest.MonkeyPatch) ->
         return program(call)
 
     monkeypatch.setattr(dyn.eager, "_program", counted)
-    monkeypatch.setattr(dyn.eager, "_PROGRAMS", dyn.eager._Programs())  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(dyn.eager, "_PROGRAMS", dyn.eager._EagerPrograms())  # pyright: ignore[reportPrivateUsage]
     # Numbers that are written in this function would be literals, with programs of their own.
     rate, offset = float("99.5"), int("100")
     with dyn.config.override(fast_call=False):  # calls that the native entry knows need no program at all

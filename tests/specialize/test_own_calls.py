@@ -18,7 +18,7 @@ SIZES = (0, 1, 2, 7, 64, 1000)
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eager, "_PROGRAMS", eager._Programs())
+    monkeypatch.setattr(eager, "_PROGRAMS", eager._EagerPrograms())
 
 
 def compiled(run: Callable[[], Any]) -> int:

@@ -50,7 +50,7 @@ class Callbacks:
             function: Callable[..., Any] = params.get("callback", partial(primitive.impl, **params))
             called = getattr(function, "callback_func", function)
             label = name if name == "debug.print" else f"{name} of {getattr(called, '__name__', type(called).__name__)}"
-            imported = Imported(label, partial(_Call, self.jax, label, function), effects)
+            imported = Imported(label, partial(_FlatCallback, self.jax, label, function), effects)
             self.kept.append(imported)
             types = [mlir.aval_to_ir_type(ctx.module_context, aval) for aval in ctx.avals_out]
             dynamic = any(not isinstance(size, int) for aval in ctx.avals_out for size in aval.shape)
@@ -71,7 +71,7 @@ def _primitives() -> list[tuple[Any, str, bool]]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Call:
+class _FlatCallback:
     """A callback of JAX's, of flat arrays."""
 
     jax: Any

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dyn.interop.jax.expressions import UnreadableError, calls_in, difference, divisions, names_in, plus_one, renamed
 from dyn.interop.jax.questions import Question, loc_of_error
-from dyn.interop.jax.sizes import Guard, ReasonKind, TraceSizes
+from dyn.interop.jax.sizes import ReasonKind, SizeGuard, TraceSizes
 from dyn.source import Loc
 
 _COMPARED = re.compile(r"comparison '(.+?)' (>=|<=|>|<) '(.+?)' is inconclusive")
@@ -75,7 +75,7 @@ def next_sizes(failure: FailedTrace, sizes: TraceSizes) -> Iterator[TraceSizes]:
     questions = _by_mildness(failure.questions, sizes, mentioned)
     for question in questions:
         if not question.left.startswith("mod("):
-            yield from _some(sizes.equal(Guard(question.left, "==", question.right, ReasonKind.EQUAL, loc, why)))
+            yield from _some(sizes.equal(SizeGuard(question.left, "==", question.right, ReasonKind.EQUAL, loc, why)))
     for text in (*(side for q in questions for side in (q.left, q.right)), *calls):
         yield from _divided(sizes, text, loc, why)
     for call in calls:  # a product of several names: all but the first are numbers
@@ -90,7 +90,7 @@ def next_sizes(failure: FailedTrace, sizes: TraceSizes) -> Iterator[TraceSizes]:
     for number, one in enumerate(mentioned):
         for other in mentioned[:number]:
             if sizes.env[one] == sizes.env[other]:
-                yield from _some(sizes.equal(Guard(other, "==", one, ReasonKind.EQUAL, loc, why)))
+                yield from _some(sizes.equal(SizeGuard(other, "==", one, ReasonKind.EQUAL, loc, why)))
     for name in mentioned if mentioned else sizes.free:
         yield sizes.static(name, loc, why)
 
@@ -107,7 +107,7 @@ def _alike(sizes: TraceSizes, why: str, loc: Loc) -> TraceSizes | None:
             ):
                 continue
             for a, b in pairs:
-                made = made.equal(Guard(a, "==", b, ReasonKind.EQUAL, loc, why)) or made
+                made = made.equal(SizeGuard(a, "==", b, ReasonKind.EQUAL, loc, why)) or made
     return None if made == sizes else made
 
 
@@ -135,7 +135,7 @@ def _ordered(sizes: TraceSizes, left: str, op: str, right: str, loc: Loc, why: s
         left, right, a, b = right, left, b, a
     if a < b:
         left, right = right, plus_one(left)
-    return sizes.ordered(Guard(left, ">=", right, ReasonKind.ORDER, loc, why))
+    return sizes.ordered(SizeGuard(left, ">=", right, ReasonKind.ORDER, loc, why))
 
 
 def _by_mildness(questions: Sequence[Question], sizes: TraceSizes, mentioned: Sequence[str]) -> list[Question]:
@@ -176,7 +176,7 @@ def guards_of_answers(questions: Sequence[Question], sizes: TraceSizes) -> tuple
             wrong = wrong or changed
         elif not wrongly_no(question, sizes):
             if not _never(left, right):
-                sizes = sizes.with_guard(Guard(left, "!=", right, ReasonKind.ASKED, loc))
+                sizes = sizes.with_guard(SizeGuard(left, "!=", right, ReasonKind.ASKED, loc))
         elif not sizes.knows(left, right):
             sizes, wrong = _asked(sizes, question), True
     return sizes, wrong
@@ -197,7 +197,7 @@ def _static(sizes: TraceSizes, question: Question) -> tuple[TraceSizes, bool]:
 def _asked(sizes: TraceSizes, question: Question) -> TraceSizes:
     """Sizes with an equality that a line asks for, and that holds now."""
     left, right, loc = question.left, question.right, question.loc
-    made = sizes.equal(Guard(left, "==", right, ReasonKind.ASKED, loc))
+    made = sizes.equal(SizeGuard(left, "==", right, ReasonKind.ASKED, loc))
     if left.startswith("mod(") and right == "0":
         made = next(iter(_divided(sizes, left, loc, "", ReasonKind.ASKED)), made)
     return _static(sizes, question)[0] if made is None else made

@@ -39,7 +39,7 @@ class ReasonKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class SizeGuard:
     """A condition on the sizes of a call, beside what was declared: ``left op right``, in base names.
 
     ``loc`` is the user's line that made it necessary, ``why`` what JAX said of it.
@@ -69,7 +69,7 @@ class Guard:
         """``x.shape[0] == y.shape[0]``"""
         return f"{python_text(self.left, places)} {self.op} {python_text(self.right, places)}"
 
-    def same(self, other: Guard) -> bool:
+    def same(self, other: SizeGuard) -> bool:
         """Tell whether both ask for the same."""
         return (self.left, self.op, self.right) == (other.left, other.op, other.right)
 
@@ -105,7 +105,7 @@ class TraceSizes:
     known: Mapping[str, str] = field(default_factory=dict[str, str])
     parts: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     constraints: tuple[tuple[str, str, str], ...] = ()
-    guards: tuple[Guard, ...] = ()
+    guards: tuple[SizeGuard, ...] = ()
 
     # What there is ------------------------------------------------------------------------------------------------
 
@@ -147,14 +147,14 @@ class TraceSizes:
 
     # What can be learnt -------------------------------------------------------------------------------------------
 
-    def with_guard(self, guard: Guard) -> TraceSizes:
+    def with_guard(self, guard: SizeGuard) -> TraceSizes:
         """These sizes under one more condition."""
         written = replace(guard, left=self.base(guard.left), right=self.base(guard.right))
         if any(written.same(other) for other in self.guards):
             return self
         return replace(self, guards=(*self.guards, written))
 
-    def equal(self, guard: Guard) -> TraceSizes | None:
+    def equal(self, guard: SizeGuard) -> TraceSizes | None:
         """These sizes with ``guard.left == guard.right``, which holds now; None where it cannot be told to JAX."""
         left, right = self._resolved(guard.left), self._resolved(guard.right)
         answer = solved(left, right, self.order)
@@ -173,7 +173,7 @@ class TraceSizes:
                 return made.with_guard(guard)
         return None
 
-    def ordered(self, guard: Guard) -> TraceSizes | None:
+    def ordered(self, guard: SizeGuard) -> TraceSizes | None:
         """These sizes with ``guard.left >= guard.right``, which holds now; None where that has been said already."""
         constraint = (guard.left, ">=", guard.right)
         if constraint in self.constraints:
@@ -202,16 +202,16 @@ class TraceSizes:
         name = next((n for n in reversed(names) if self.env[n] % number == 0), None)
         if name is None or number == 1:
             return None
-        return self._halved(name, number, Guard(f"mod({name}, {number})", "==", "0", kind, loc, why))
+        return self._halved(name, number, SizeGuard(f"mod({name}, {number})", "==", "0", kind, loc, why))
 
-    def _halved(self, name: str, number: int, guard: Guard) -> TraceSizes:
+    def _halved(self, name: str, number: int, guard: SizeGuard) -> TraceSizes:
         new = f"{name}_by_{number}"
         made = self.with_guard(guard)
         return replace(made, known={**made.known, name: f"{number}*{new}"}, parts={**made.parts, new: (name, number)})
 
     def static(self, name: str, loc: Loc, why: str) -> TraceSizes:
         """These sizes with a name that is a number: one program for each."""
-        guard = Guard(name, "==", str(self.env[name]), ReasonKind.STATIC, loc, why)
+        guard = SizeGuard(name, "==", str(self.env[name]), ReasonKind.STATIC, loc, why)
         return replace(self, known={**self.known, name: str(self.env[name])}).with_guard(guard)
 
     def all_static(self, loc: Loc, why: str) -> TraceSizes:
@@ -222,7 +222,7 @@ class TraceSizes:
                 made = made.static(name, loc, why)
         return replace(made, known={**made.known, **{n: str(self.env[n]) for n in self.free}}, constraints=())
 
-    def again(self, guard: Guard) -> TraceSizes | None:
+    def again(self, guard: SizeGuard) -> TraceSizes | None:
         """These sizes with a guard of another program; None where it does not hold of them."""
         if any(name not in self.actual for text in (guard.left, guard.right) for name in names_in(text)):
             return None

@@ -15,7 +15,7 @@ from dyn.interop.jax.arguments import CallTree
 from dyn.interop.jax.devices import memory
 from dyn.interop.jax.internals import Internals
 from dyn.interop.jax.results import finish, wrapper
-from dyn.interop.jax.sizes import Guard, ReasonKind, TraceSizes
+from dyn.interop.jax.sizes import ReasonKind, SizeGuard, TraceSizes
 from dyn.interop.jax.tracing import Exported, JaxTracing
 from dyn.interop.jax.xla import XLA
 from dyn.interop.stablehlo import mlir
@@ -75,7 +75,7 @@ class JaxProgram:
         return [ShapeDtypeStruct(tuple([n if isinstance(n, int) else None for n in v.shape]), v.dtype) for v in types]
 
     @property
-    def static(self) -> list[Guard]:
+    def static(self) -> list[SizeGuard]:
         """The names that are numbers because JAX took no symbol for them."""
         return [guard for guard in self.sizes.guards if guard.kind is ReasonKind.STATIC]
 

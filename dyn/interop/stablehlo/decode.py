@@ -67,7 +67,7 @@ def is_known(name: str) -> bool:
 
 
 @dataclass(eq=False)
-class _Entry:
+class _DecodedValue:
     """Knowledge of a value: its tensor, where one was made, and its elements, where those are sizes."""
 
     value: Value | None = None
@@ -76,8 +76,8 @@ class _Entry:
     op: HloOp | None = None
 
 
-def _entry(made: Value | Array) -> _Entry:
-    return _Entry(made) if isinstance(made, Value) else _Entry(known=made)
+def _entry(made: Value | Array) -> _DecodedValue:
+    return _DecodedValue(made) if isinstance(made, Value) else _DecodedValue(known=made)
 
 
 class _Block:
@@ -86,9 +86,9 @@ class _Block:
     def __init__(self, trace: Trace, outer: _Block | None = None) -> None:
         self.trace = trace
         self.outer = outer
-        self.entries: ValueScope[HloValue, _Entry] = ValueScope(None if outer is None else outer.entries)
+        self.entries: ValueScope[HloValue, _DecodedValue] = ValueScope(None if outer is None else outer.entries)
 
-    def find(self, value: HloValue) -> _Entry:
+    def find(self, value: HloValue) -> _DecodedValue:
         found = self.entries.find(value)
         if found is None:
             raise ArtifactError(f"a value of type {value.type} is used where it is not defined")
@@ -128,10 +128,10 @@ class OpReader:
 
     def call(self, function: HloFunction, args: Sequence[Value]) -> list[Value]:
         """The ops of a function on values of the trace; gives its results."""
-        entries = self._called(function, [_Entry(value) for value in args])
+        entries = self._called(function, [_DecodedValue(value) for value in args])
         return [self._tensor(e, v.dtype) for e, v in zip(entries, function.body.results, strict=True)]
 
-    def _called(self, function: HloFunction, args: Sequence[_Entry]) -> list[_Entry]:
+    def _called(self, function: HloFunction, args: Sequence[_DecodedValue]) -> list[_DecodedValue]:
         if len(args) != len(function.body.params):
             raise ArtifactError(f"@{function.name} takes {len(function.body.params)} values, not {len(args)}")
         self._deeper(f"@{function.name} calls itself, or calls")
@@ -145,7 +145,7 @@ class OpReader:
         if self.depth > _DEEPEST:
             raise UnsupportedOpError(f"{what} are {_DEEPEST} deep.")
 
-    def _run(self, region: HloRegion) -> list[_Entry]:
+    def _run(self, region: HloRegion) -> list[_DecodedValue]:
         for op in region.ops:
             self.step(op)
         return [self.block.find(v) for v in region.results]
@@ -167,7 +167,7 @@ class OpReader:
         self.block.entries.own.update(zip(op.results, made, strict=True))
         self.op = outer
 
-    def _read(self, op: HloOp) -> list[_Entry]:
+    def _read(self, op: HloOp) -> list[_DecodedValue]:
         """The results, after every attribute was looked at, or is known to change nothing."""
         attrs = Attributes(op.attrs)
         seen = replace(op, attrs=attrs)
@@ -175,7 +175,7 @@ class OpReader:
         if made is None:
             seen = dialects.as_stablehlo(self, seen)
             known = self._computed(seen)
-            made = [_Entry(known=known, op=seen)] if known is not None else self._decoded(seen)
+            made = [_DecodedValue(known=known, op=seen)] if known is not None else self._decoded(seen)
         if made and all(entry.known is not None and entry.known.size == 0 for entry in made):
             return made  # of no elements there is nothing to say
         names = rule_names(op)
@@ -187,7 +187,7 @@ class OpReader:
                 )
         return made
 
-    def _structural(self, op: HloOp) -> list[_Entry] | None:
+    def _structural(self, op: HloOp) -> list[_DecodedValue] | None:
         """Calls, sizes, assertions."""
         match op.name:
             case "func.call":
@@ -209,7 +209,7 @@ class OpReader:
                 made = None if rule is None else self._ruled(rule, op)
                 return None if made is None else [_entry(m) for m in made]
 
-    def _hold(self, op: HloOp, result: HloValue, entry: _Entry) -> None:
+    def _hold(self, op: HloOp, result: HloValue, entry: _DecodedValue) -> None:
         """Demand what the type of a result says of its sizes: numbers, and bounds."""
         if entry.value is None or len(entry.value.shape) != len(result.shape):
             return
@@ -234,10 +234,10 @@ class OpReader:
         return not op.operands or self._reads_sizes(op)
 
     @staticmethod
-    def _scalar_entry(dim: Dim) -> _Entry:
+    def _scalar_entry(dim: Dim) -> _DecodedValue:
         known = np.empty((), object)
         known[()] = dim
-        return _Entry(known=known)
+        return _DecodedValue(known=known)
 
     def _function(self, symbol: HloSymbol) -> HloFunction:
         function = self.module.functions.get(symbol.name)
@@ -256,13 +256,13 @@ class OpReader:
             operands.append(known)
         return sizes.computed(op, operands, self.b.facts)
 
-    def _decoded(self, op: HloOp) -> list[_Entry]:
+    def _decoded(self, op: HloOp) -> list[_DecodedValue]:
         self.b.loc = op.loc if op.loc is not UNKNOWN else self.b.loc
         *_, name = rule_names(op)
         if op.name == "stablehlo.custom_call":
             target = op.attrs["call_target_name"]
             if target in self.custom_calls:
-                return [_Entry(v) for v in self._custom(self.custom_calls[target], op)]
+                return [_DecodedValue(v) for v in self._custom(self.custom_calls[target], op)]
             if target in registered():
                 name = op.name
         elif op.name == "stablehlo.composite" and name not in self.rules:
@@ -275,7 +275,7 @@ class OpReader:
                 else ""
             )
             self.fail("has no meaning in this version", remedy)
-        return [_Entry(v) for v in self._ruled(rule, op)]
+        return [_DecodedValue(v) for v in self._ruled(rule, op)]
 
     def _ruled(self, rule: Callable[[Any, HloOp], Any], op: HloOp) -> Any:
         """The results of a rule for an operation; UnsupportedOpError where it is not as the rule has it.
@@ -302,10 +302,10 @@ class OpReader:
         plain = value.dtype is dtype and not value.type.weak
         return value if plain else self.b.op("convert", value, dtype=dtype)
 
-    def stand_ins(self, op: HloOp) -> list[_Entry]:
+    def stand_ins(self, op: HloOp) -> list[_DecodedValue]:
         """Values for the results of an operation that cannot be read, so that those after it can be looked at."""
         shapes = [tuple([as_dim(symbol("unread")) if d is None else d for d in v.shape]) for v in op.results]
-        return [_Entry(Value(TensorType(v.dtype, s))) for v, s in zip(op.results, shapes, strict=True)]
+        return [_DecodedValue(Value(TensorType(v.dtype, s))) for v, s in zip(op.results, shapes, strict=True)]
 
     # Facts ------------------------------------------------------------------------------------------------------
 
@@ -366,12 +366,12 @@ class OpReader:
             copied = self._copied(value, entry)
             if copied is None:
                 return entry.value
-            entry = _Entry(copied)
+            entry = _DecodedValue(copied)
         made = self._tensor(entry, value.dtype)
-        self.block.entries[value] = _Entry(made, entry.known, entry.op)
+        self.block.entries[value] = _DecodedValue(made, entry.known, entry.op)
         return made
 
-    def _copied(self, value: HloValue, entry: _Entry) -> Value | None:
+    def _copied(self, value: HloValue, entry: _DecodedValue) -> Value | None:
         """A number from outside of a region, made again in it."""
         block: _Block | None = self.block.outer
         while block is not None and entry.value is not None:
@@ -383,10 +383,10 @@ class OpReader:
             block = block.outer
         return None
 
-    def _tensor(self, entry: _Entry, dtype: DType) -> Value:
+    def _tensor(self, entry: _DecodedValue, dtype: DType) -> Value:
         return self._made(entry, dtype) if entry.value is None else entry.value
 
-    def _made(self, entry: _Entry, dtype: DType) -> Value:
+    def _made(self, entry: _DecodedValue, dtype: DType) -> Value:
         """Sizes as a tensor."""
         assert entry.known is not None
         known = entry.known
@@ -442,7 +442,7 @@ class OpReader:
             dims.append(self._size(self.b.op("reshape", one, shape=()), "size"))
         return tuple(dims)
 
-    def _measure(self, op: HloOp) -> _Entry:
+    def _measure(self, op: HloOp) -> _DecodedValue:
         """A number that is a size from here on, as dyn writes it."""
         entry = self.block.find(op.operands[0])
         if entry.known is not None:
@@ -450,7 +450,7 @@ class OpReader:
         count = self.value(op.operands[0])
         attrs: Mapping[str, Any] = op.attrs.get("composite_attributes", {})
         dim = self._size(count, str(attrs.get("name", "size")))
-        return _Entry(count, self._scalar_entry(dim).known)
+        return _DecodedValue(count, self._scalar_entry(dim).known)
 
     def _size(self, count: Value, name: str) -> Dim:
         """A number that the program computes as a dim."""
@@ -481,7 +481,7 @@ class OpReader:
     def stand_in(self, value: Value) -> HloValue:
         """An operand for an operation that is made up here."""
         made = HloValue(HloType.of(value.type))
-        self.block.entries[made] = _Entry(value)
+        self.block.entries[made] = _DecodedValue(value)
         return made
 
     def here(self, region: HloRegion) -> list[Value | Array]:
@@ -498,7 +498,7 @@ class OpReader:
         self._deeper("a composite is made of itself, or regions")
         inner = Trace(trace.name, trace.builder.inner(), trace.sizes, trace.guards, outer=trace)
         self.block = _Block(inner, self.block)
-        self.block.entries.own.update((p, _Entry(v)) for p, v in zip(region.params, params, strict=True))
+        self.block.entries.own.update((p, _DecodedValue(v)) for p, v in zip(region.params, params, strict=True))
         with tracing(inner):
             for op in region.ops:
                 self.step(op)

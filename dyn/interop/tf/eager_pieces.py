@@ -150,7 +150,7 @@ class _Operation:
         return [to_array(one) for one in self.run(arrays)]
 
 
-class _Kept:
+class _PendingResults:
     """Results that were computed and not taken yet, by number."""
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class _Kept:
             return self._results.pop(number, None)
 
 
-_KEPT = _Kept()
+_KEPT = _PendingResults()
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -10,15 +10,12 @@ from collections.abc import Sequence
 
 from dyn.errors import ArgumentError, DynError, ShapeError, problem_of
 from dyn.interop.fallback import FallbackReason, listed_pieces, warn
+from dyn.interop.fallback import FallbackWarning as FallbackWarning  # noqa: PLC0414  # warning filters name it so
 from dyn.interop.tf.evaluation import TfPiece
 from dyn.source import user_loc
 
 #: Errors of whoever calls the function. All others, where the function as it is does not raise, are dyn's own.
 OF_CALLERS = (ShapeError, ArgumentError, MemoryError)
-
-
-class FallbackWarning(UserWarning):
-    """A function of TensorFlow's, or a part of it, runs in TensorFlow instead of in dyn's code."""
 
 
 def failure_of(error: BaseException) -> FallbackReason:
@@ -54,4 +51,4 @@ def warn_of_failure(name: str, failure: FallbackReason) -> None:
 
 
 def _warn(text: str) -> None:
-    warn(FallbackWarning, text, "strict=True of jit makes it an error.")
+    warn(text, "strict=True of jit makes it an error.")

@@ -230,7 +230,7 @@ def compiled(graph: torch.fx.GraphModule, label: Label | None = None, options: T
     return CompiledGraph(lowered(graph), Label.of(graph) if label is None else label, options)
 
 
-class _Programs:
+class _GraphPrograms:
     """The programs of this process that graphs still use, by structure."""
 
     def __init__(self) -> None:
@@ -254,7 +254,7 @@ class _Programs:
             return made, Match({symbol: symbol for symbol in graph.carried})
 
 
-PROGRAMS = _Programs()
+PROGRAMS = _GraphPrograms()
 
 
 def _is_tensor(kind: ArgumentKind) -> bool:

@@ -74,14 +74,14 @@ def cut(tracing: TorchTracing, func: Any, args: tuple[Any, ...], kwargs: dict[st
         raise NotYetError(reason, loc=user_loc())  # it may be one that stands for an argument
     if any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns):
         return tracing.viewed(func, _view(tracing, func, args, kwargs, reason), args, kwargs)
-    call = _Call(tracing, func, args, kwargs, reason)
+    call = _OperationCall(tracing, func, args, kwargs, reason)
     shapes = [tuple(map(as_dim, target.shape)) for target in call.written]
     fake = _fake(tracing, func, args, kwargs)
     if shapes != [tuple(map(as_dim, target.shape)) for target in call.written]:
         raise NotYetError(f"{func}, which gives a tensor another shape.", loc=user_loc())
     pairs = list(zip(_by_return(func, fake), call.targets, strict=True))
     own = [leaf for part, target in pairs if target is None for leaf in tree_leaves(part) if leaf is not None]
-    results = [_Result.of(leaf) for leaf in own]
+    results = [_DeclaredResult.of(leaf) for leaf in own]
     values = call.emit(results)
     for target, value in zip(call.written, values[len(results) :], strict=True):
         tracing.write(target, value)
@@ -109,10 +109,10 @@ def _view(tracing: TorchTracing, func: Any, args: tuple[Any, ...], kwargs: dict[
         raise NotYetError(reason, loc=user_loc())
     if len(func._schema.returns) > 1:
         raise NotYetError(f"{name}, which is a view that is known by its places in memory.", loc=user_loc())
-    results = [_Result.of(one, in_rows=True) for one in tree_leaves(_fake(tracing, func, args, kwargs))]
+    results = [_DeclaredResult.of(one, in_rows=True) for one in tree_leaves(_fake(tracing, func, args, kwargs))]
 
     def read(whole: Tracer, *rest: Any, **named: Any) -> Tracer:
-        values = _Call(tracing, func, args, kwargs, reason, whole).emit(results)
+        values = _OperationCall(tracing, func, args, kwargs, reason, whole).emit(results)
         several = not isinstance(func._schema.returns[0].type, torch.TensorType)
         return values[rest[-1] if several else 0]
 
@@ -148,7 +148,7 @@ def _unsized(func: Any) -> NotYetError:
 
 
 @record()
-class _Result:
+class _DeclaredResult:
     """A result that a piece declares: its dims, dtype, and the order of its axes in memory."""
 
     dims: tuple[Dim, ...]
@@ -156,13 +156,13 @@ class _Result:
     order: Order | None
 
     @staticmethod
-    def of(fake: Any, in_rows: bool = False) -> _Result:
+    def of(fake: Any, in_rows: bool = False) -> _DeclaredResult:
         """The result that a fake one stands for."""
         if not isinstance(fake, FakeTensor):
             raise NotYetError(f"an operation that returns a {type(fake).__name__}.", loc=user_loc())
         _ = known_dtype(fake.dtype)
         dims = tuple([as_dim(size) for size in fake.shape])
-        return _Result(dims, fake.dtype, None if in_rows else _order(fake))
+        return _DeclaredResult(dims, fake.dtype, None if in_rows else _order(fake))
 
     @property
     def in_memory(self) -> tuple[Dim, ...]:
@@ -178,7 +178,7 @@ def _order(fake: FakeTensor) -> Order | None:
 
 
 @record()
-class _Tensor:
+class _TensorOperand:
     """A tensor that an operation is given: operand ``number``, whose axes lie in memory in ``order``.
 
     ``strides``, where the operation may look at them, are numbers, and numbers of operands as ``(number,)``. What is
@@ -221,7 +221,7 @@ class _Number:
         return self.type(arrays[self.number])
 
 
-class _Call:
+class _OperationCall:
     """A call of an operation: what it is given, as operands of a program and as the operation takes it.
 
     ``targets`` has for each of its returns the argument that it is, which is written; None for a result of its own.
@@ -249,7 +249,7 @@ class _Call:
         leaves, self.tree = tree_flatten((args, dict(kwargs)))
         self._check_sharing(leaves)
         self.operands: list[Any] = []
-        self._tensors: dict[int, _Tensor] = {}
+        self._tensors: dict[int, _TensorOperand] = {}
         self.leaves = tuple([self._operand(leaf, whole if number == 0 else None) for number, leaf in enumerate(leaves)])
 
     def _check_sharing(self, leaves: Sequence[Any]) -> None:
@@ -282,7 +282,7 @@ class _Call:
                 order = None
             value = value if order is None else dnp.transpose(value, order)
             is_written = any(leaf is other for other in self.written)
-            known = self._tensors[id(leaf)] = _Tensor(self._add(value), order, strides, is_written)
+            known = self._tensors[id(leaf)] = _TensorOperand(self._add(value), order, strides, is_written)
         return known
 
     def _sees_strides(self, record: TensorRecord) -> bool:
@@ -300,10 +300,10 @@ class _Call:
         self.operands.append(value)
         return len(self.operands) - 1
 
-    def emit(self, results: Sequence[_Result]) -> list[Tracer]:
+    def emit(self, results: Sequence[_DeclaredResult]) -> list[Tracer]:
         """The call in the program: values of the results, and after them of what is written."""
         trace, loc = current_trace() or self.tracing.trace, user_loc()
-        declared = [*results, *[_Result.of(target, in_rows=True) for target in self.written]]
+        declared = [*results, *[_DeclaredResult.of(target, in_rows=True) for target in self.written]]
         operation = EagerOperation(
             self.func, self.leaves, self.tree, tuple([target is None for target in self.targets]),
             tuple([self._tensors[id(target)] for target in self.written]),
@@ -354,7 +354,7 @@ class EagerOperation:
     leaves: tuple[Any, ...]
     tree: TreeSpec
     is_own: tuple[bool, ...]
-    written: tuple[_Tensor, ...]
+    written: tuple[_TensorOperand, ...]
     orders: tuple[Order | None, ...]
     loc: Loc
     has_autocast_behind: bool
@@ -363,7 +363,7 @@ class EagerOperation:
         tensors: dict[int, torch.Tensor] = {}
         leaves: list[Any] = []
         for leaf in self.leaves:
-            if isinstance(leaf, _Tensor):
+            if isinstance(leaf, _TensorOperand):
                 if leaf.number not in tensors:
                     tensors[leaf.number] = leaf.made(arrays)
                 leaves.append(tensors[leaf.number])

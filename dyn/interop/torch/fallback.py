@@ -13,6 +13,7 @@ import torch
 
 from dyn.errors import ArgumentError, DomainError, DynError, ShapeError, problem_of
 from dyn.interop.fallback import FallbackReason, listed_pieces, warn
+from dyn.interop.fallback import FallbackWarning as FallbackWarning  # noqa: PLC0414  # warning filters name it so
 from dyn.interop.torch.devices import KINDS
 from dyn.interop.torch.eager_pieces import EagerPiece
 from dyn.interop.torch.tensors import dyn_dtype
@@ -20,10 +21,6 @@ from dyn.source import UNKNOWN, Loc, is_user_frame, loc_at
 
 #: Errors of whoever calls the function. All others, where the function as it is does not raise, are dyn's own.
 OF_CALLERS = (ShapeError, DomainError, ArgumentError, MemoryError)
-
-
-class FallbackWarning(UserWarning):
-    """A function of PyTorch, or a part of it, runs in eager PyTorch instead of in dyn's code."""
 
 
 def failure_of(error: BaseException) -> FallbackReason:
@@ -77,4 +74,4 @@ def warn_of_failure(name: str, failure: FallbackReason) -> None:
 
 def _warn(text: str) -> None:
     remedy = 'strict=True of jit, or options={"strict": True} of torch.compile, makes it an error.'
-    warn(FallbackWarning, text, remedy)
+    warn(text, remedy)

@@ -84,7 +84,7 @@ class BackwardProgram:
         sources = {"argument": arguments, "captured": captured, "result": results}
         residuals = [sources[kind][number] for kind, number in self.residuals]
         inputs = [sources[kind][number] for kind, number in self.inputs]
-        made = _Pull.apply(self, call, [results[number] for number in self.results], residuals, *inputs)
+        made = _CompiledCall.apply(self, call, [results[number] for number in self.results], residuals, *inputs)
         attached = list(results)
         for number, result in zip(self.results, made, strict=True):
             attached[number] = result
@@ -139,7 +139,7 @@ class _Inner(torch.autograd.Function):
         return None, *cotangents
 
 
-class _Pull(torch.autograd.Function):
+class _CompiledCall(torch.autograd.Function):
     """The node of autograd's graph that a call of a compiled function is."""
 
     @staticmethod

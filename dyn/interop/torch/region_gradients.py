@@ -85,7 +85,7 @@ def is_differentiable(tensor: Any) -> bool:
     return isinstance(tensor, torch.Tensor) and (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
 
 
-class _Pull(torch.autograd.Function):
+class _RegionCall(torch.autograd.Function):
     """The node of autograd's graph that an operation is: ``pull`` gives cotangents of inputs from those of results."""
 
     @staticmethod
@@ -122,7 +122,7 @@ def attached(
         found = pull(cotangents)
         return [tracing.maker.fresh(found[key], one.dtype, one.device) for key, one in inputs.items()]
 
-    made = iter(_Pull.apply(pulled, tensors, *inputs.values()))
+    made = iter(_RegionCall.apply(pulled, tensors, *inputs.values()))
     return [next(made) if isinstance(one, torch.Tensor) else one for one in results]
 
 

@@ -101,7 +101,7 @@ class Change:
     content: Tree
 
 
-class _Call:
+class _PlanExecution:
     """The objects of a plan's execution: a program's results, arguments and their containers, and the objects made."""
 
     def __init__(
@@ -167,7 +167,7 @@ class ReturnPlan:
         """
         if self.writes:
             self._write(results, arguments)
-        call = _Call(results, arguments, containers)
+        call = _PlanExecution(results, arguments, containers)
         returned = self._tree(self.result, call)
         contents = [self._tree(change.content, call) for change in self.changes]
         for change, new in zip(self.changes, contents, strict=True):
@@ -180,7 +180,7 @@ class ReturnPlan:
         return not self.changes and not any(isinstance(one, Container) for one in _leaves(self.result))
 
     @staticmethod
-    def _change(change: Change, new: Any, call: _Call) -> None:
+    def _change(change: Change, new: Any, call: _PlanExecution) -> None:
         if isinstance(change.target, int):
             fill(call.container(change.target), new)
             return
@@ -196,7 +196,7 @@ class ReturnPlan:
                 else:
                     own[name] = value
 
-    def _tree(self, tree: Tree, call: _Call) -> Any:
+    def _tree(self, tree: Tree, call: _PlanExecution) -> Any:
         return tree_unflatten([self._made(one, call) for one in tree.leaves], tree.tree)
 
     @property
@@ -249,7 +249,7 @@ class ReturnPlan:
             what = "a gradient of a tensor that it closes over"
         return f"{what} (of shape {tuple(tensor.shape)})"
 
-    def _made(self, one: Returned, call: _Call) -> Any:
+    def _made(self, one: Returned, call: _PlanExecution) -> Any:
         results = call.results
         match one:
             case ReturnedTensor(kind, base, order, calls):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 I64 = vtype("i64")
 
 
-class Guard:
+class LoopGuard:
     """``if extent > 0``: opened in front of a loop, closed after it with the values for both cases."""
 
     def __init__(self, em: KernelEmitter, extent: str, carried: list[tuple[VType, str]]) -> None:

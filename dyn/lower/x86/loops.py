@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dyn.errors import NotYetError
 from dyn.lower.x86.ahead import Ahead
 from dyn.lower.x86.folds import Accumulator
-from dyn.lower.x86.guards import Guard, multiple
+from dyn.lower.x86.guards import LoopGuard, multiple
 from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.plan import lane_plan
 from dyn.lower.x86.scopes import Lanes, LaneValue
@@ -84,7 +84,7 @@ def serial_loop(em: KernelEmitter, loop: Loop) -> None:
     initial = [(ty, init) for acc in folds for ty, init in zip(acc.types, acc.initial, strict=True)]
     initial += [(state.ty, part) for state in states for part in state.parts]
     with em.scope(guarded=True):
-        guard = Guard(em, extent, initial)
+        guard = LoopGuard(em, extent, initial)
         if chains == 1:
             final = _iterations(em, loop, folds, states, guard.carried, "0", extent)
         else:
@@ -178,7 +178,7 @@ def lane_loop(em: KernelEmitter, loop: Loop) -> None:
     accumulators = [Accumulator(em, fold, width, count, joined=True) for fold in loop.folds]
     ahead = Ahead(em, loop)
     with em.scope(guarded=True):
-        guard = Guard(em, extent, carried_types)
+        guard = LoopGuard(em, extent, carried_types)
         states = [acc.initial for acc in accumulators]
         begin = "0"
         wide = count * width

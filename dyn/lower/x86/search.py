@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dyn import dtypes
 from dyn.frozen import record
-from dyn.lower.x86.guards import Guard, multiple
+from dyn.lower.x86.guards import LoopGuard, multiple
 from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.plan import lane_plan
 from dyn.lower.x86.scopes import Lanes
@@ -68,7 +68,7 @@ def emit_search(em: KernelEmitter, loop: Loop, search: Search) -> None:
     width, wide = plan.width, plan.width * plan.unroll
     first = em.dim(search.first)
     with em.scope(guarded=True):
-        guard = Guard(em, size.parts[0], [(I64, none)])
+        guard = LoopGuard(em, size.parts[0], [(I64, none)])
         hits: list[_Hit] = []
         begin = "0"
         for step in dict.fromkeys((wide,) if em.machine.avx512 else (wide, width)):

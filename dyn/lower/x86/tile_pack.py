@@ -98,7 +98,7 @@ class PackedBlock:
 
 
 @record()
-class _Walk:
+class _DigitRuns:
     """A line as runs of the last of some digits, ``size`` long, ``count`` of them: the first is number ``before`` and
     starts ``skipped`` elements into it, and the last ends where ``until`` elements have passed since its beginning."""
 
@@ -223,7 +223,7 @@ class Packer:
     def _positive(self, extent: Dim) -> str:
         return str(max(extent, 1)) if isinstance(extent, int) else self.ints.most(self.em.dim(extent), "1")
 
-    def _walk(self, digits: Digits, j: Symbol, block: PackedBlock) -> _Walk:
+    def _walk(self, digits: Digits, j: Symbol, block: PackedBlock) -> _DigitRuns:
         """Cut of a block's lines into runs."""
         em, ints = self.em, self.ints
         size = self._positive(digits.parts[-1][1])
@@ -233,9 +233,9 @@ class Packer:
         before = ints.div(value, size)
         skipped = ints.sub(value, ints.mul(before, size))
         until = ints.add(skipped, block.n)
-        return _Walk(digits, size, before, skipped, until, ints.div(ints.add(until, ints.sub(size, "1")), size))
+        return _DigitRuns(digits, size, before, skipped, until, ints.div(ints.add(until, ints.sub(size, "1")), size))
 
-    def _runs(self, walk: _Walk, line: str) -> None:
+    def _runs(self, walk: _DigitRuns, line: str) -> None:
         """A line, run by run."""
         em, fn, ints = self.em, self.em.fn, self.ints
         with em.scope(guarded=True):

@@ -108,7 +108,7 @@ def argpartition(x: ArrayLike, /, kth: Any, axis: int = -1) -> Array:
 
 
 @record()
-class _Place:
+class _QuantilePosition:
     """Between which sorted elements a quantile lies: ``weight`` of the way from ``low`` to the next one.
 
     ``weight`` None says that it is the element itself.
@@ -118,45 +118,45 @@ class _Place:
     weight: Array | None
 
 
-def _continuous(alpha: float, beta: float) -> Callable[[Array, Array], _Place]:
-    def place(n: Array, q: Array) -> _Place:
+def _continuous(alpha: float, beta: float) -> Callable[[Array, Array], _QuantilePosition]:
+    def place(n: Array, q: Array) -> _QuantilePosition:
         at = n * q + (alpha + q * (1 - alpha - beta)) - 1
-        return _Place(floor(at), at - floor(at))
+        return _QuantilePosition(floor(at), at - floor(at))
 
     return place
 
 
-def _linear(n: Array, q: Array) -> _Place:
+def _linear(n: Array, q: Array) -> _QuantilePosition:
     at = (n - 1) * q
-    return _Place(floor(at), at - floor(at))
+    return _QuantilePosition(floor(at), at - floor(at))
 
 
-def _midpoint(n: Array, q: Array) -> _Place:
+def _midpoint(n: Array, q: Array) -> _QuantilePosition:
     at = (n - 1) * q
-    return _Place(floor(at), where(floor(at) == at, 0.0, 0.5))
+    return _QuantilePosition(floor(at), where(floor(at) == at, 0.0, 0.5))
 
 
-def _averaged_inverted_cdf(n: Array, q: Array) -> _Place:
+def _averaged_inverted_cdf(n: Array, q: Array) -> _QuantilePosition:
     at = n * q - 1
-    return _Place(floor(at), where(floor(at) == at, 0.5, 1.0))
+    return _QuantilePosition(floor(at), where(floor(at) == at, 0.5, 1.0))
 
 
-def _inverted_cdf(n: Array, q: Array) -> _Place:
-    return _Place(ceil(n * q - 1), None)
+def _inverted_cdf(n: Array, q: Array) -> _QuantilePosition:
+    return _QuantilePosition(ceil(n * q - 1), None)
 
 
-def _closest_observation(n: Array, q: Array) -> _Place:
+def _closest_observation(n: Array, q: Array) -> _QuantilePosition:
     """The nearest one; of two as near the one whose number, from 1 on, is even."""
     at = n * q - 1.5
     low = floor(at)
-    return _Place(where((low == at) & (low % 2 == 1), low, low + 1), None)
+    return _QuantilePosition(where((low == at) & (low % 2 == 1), low, low + 1), None)
 
 
-def _whole(rounded: Callable[[Any], Any]) -> Callable[[Array, Array], _Place]:
-    return lambda n, q: _Place(rounded((n - 1) * q), None)
+def _whole(rounded: Callable[[Any], Any]) -> Callable[[Array, Array], _QuantilePosition]:
+    return lambda n, q: _QuantilePosition(rounded((n - 1) * q), None)
 
 
-_METHODS: dict[str, Callable[[Array, Array], _Place]] = {
+_METHODS: dict[str, Callable[[Array, Array], _QuantilePosition]] = {
     "inverted_cdf": _inverted_cdf,
     "averaged_inverted_cdf": _averaged_inverted_cdf,
     "closest_observation": _closest_observation,

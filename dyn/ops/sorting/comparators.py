@@ -25,10 +25,10 @@ def keys_of(comparator: Region) -> tuple[Key, ...] | None:
     Its parameters are those of StableHLO's sort: the elements of the first operand on the left and on the right, then
     those of the second one. Its comparisons are taken for orders: what it says of NaN, which is none, does not matter.
     """
-    return _Reader(comparator).keys(comparator.results[0])
+    return _ComparatorReader(comparator).keys(comparator.results[0])
 
 
-class _Reader:
+class _ComparatorReader:
     def __init__(self, region: Region) -> None:
         self.makers: dict[Value, Op] = {result: op for op in region.ops for result in op.results}
         #: Which operand a parameter is an element of, and whether that is the element on the left.

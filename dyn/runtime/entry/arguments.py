@@ -37,7 +37,7 @@ def define_walk(module: Module) -> None:
     _define_size(module)
     _define_number(module)
     f = module.function("walk", "i1", [("ptr", "args"), ("ptr", "plan"), ("ptr", "frame")], exported=False)
-    _Walk(f).write()
+    _ArgumentWalk(f).write()
 
 
 def define_statics(module: Module) -> None:
@@ -264,7 +264,7 @@ def _store_float(f: FunctionBuilder, value: str, narrow: str, part: int) -> None
         f.store("double", value, "%slot", 8 * part)
 
 
-class _Walk:
+class _ArgumentWalk:
     """The loop over a plan's code. The container that is being walked is in variables, those around it on a stack."""
 
     def __init__(self, f: FunctionBuilder) -> None:

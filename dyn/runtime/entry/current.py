@@ -15,9 +15,9 @@ from dyn.runtime.entry.layout import (
     DLTensor,
     EntryRecord,
     EntryVersion,
+    HeldTensorRecord,
     HostRecord,
     PyObjects,
-    TensorRecord,
 )
 
 
@@ -74,9 +74,9 @@ def _define_dict(module: Module) -> None:
 
 def _define_words(module: Module) -> None:
     """``i1 same_words(record)``: whether a tensor's impl has the words that it had; ``void keep_words(record)``."""
-    first, count = 8 * TensorRecord.FIRST_WORD, TensorRecord.WORD_COUNT
+    first, count = 8 * HeldTensorRecord.FIRST_WORD, HeldTensorRecord.WORD_COUNT
     f = module.function("same_words", "i1", [("ptr", "record")], exported=False, inline=True)
-    kept = f.load("ptr", "%record", TensorRecord.WORDS)
+    kept = f.load("ptr", "%record", HeldTensorRecord.WORDS)
     f.ret_if(f.is_null(kept), "i1", "false")
     impl, differ = _impl(f), "0"
     for word in range(count):
@@ -86,7 +86,7 @@ def _define_words(module: Module) -> None:
     f.ret("i1", f.icmp("eq", _data(f, _storage(f, impl)), f.load("i64", kept, 8 * count)))
 
     f = module.function("keep_words", "void", [("ptr", "record")], exported=False)
-    kept = f.load("ptr", "%record", TensorRecord.WORDS)
+    kept = f.load("ptr", "%record", HeldTensorRecord.WORDS)
     with f.if_(f.is_null(kept)):
         f.ret()
     impl = _impl(f)
@@ -101,11 +101,11 @@ def _define_words(module: Module) -> None:
 
 def _place(f: FunctionBuilder, pointer: str, field: int) -> str:
     """The address that a field of the record's host says, from a pointer on."""
-    return f.at(pointer, f.load("i64", f.load("ptr", "%record", TensorRecord.HOST), field))
+    return f.at(pointer, f.load("i64", f.load("ptr", "%record", HeldTensorRecord.HOST), field))
 
 
 def _impl(f: FunctionBuilder) -> str:
-    return f.load("ptr", _place(f, f.load("ptr", "%record", TensorRecord.OBJECT), HostRecord.IMPL))
+    return f.load("ptr", _place(f, f.load("ptr", "%record", HeldTensorRecord.OBJECT), HostRecord.IMPL))
 
 
 def _storage(f: FunctionBuilder, impl: str) -> str:
@@ -120,10 +120,10 @@ def _define_tensors(module: Module) -> None:
     """``i1 same_tensors(version)``: perhaps with an exception where they are not."""
     f = module.function("same_tensors", "i1", [("ptr", "version")], exported=False)
     records = f.load("ptr", "%version", EntryVersion.TENSORS)
-    gradients = computes_gradients(f, f.load("ptr", records, TensorRecord.HOST))
+    gradients = computes_gradients(f, f.load("ptr", records, HeldTensorRecord.HOST))
     with f.count(f.load("i64", "%version", EntryVersion.TENSOR_COUNT)) as number:
-        record = f.at(records, f.mul(number, str(TensorRecord.BYTES)))
-        object, host = f.load("ptr", record, TensorRecord.OBJECT), f.load("ptr", record, TensorRecord.HOST)
+        record = f.at(records, f.mul(number, str(HeldTensorRecord.BYTES)))
+        object, host = f.load("ptr", record, HeldTensorRecord.OBJECT), f.load("ptr", record, HeldTensorRecord.HOST)
         f.ret_if(f.icmp("ne", type_of(f, object), f.load("ptr", host, HostRecord.TYPE), "ptr"), "i1", "false")
         with f.if_(gradients):
             f.ret_if(requires_grad(f, object), "i1", "false")
@@ -136,17 +136,17 @@ def _define_tensors(module: Module) -> None:
 
 def _same_memory(f: FunctionBuilder, object: str, record: str) -> None:
     """Give up where a tensor is not of the sizes, in rows, and where it was."""
-    rank = f.load("i64", record, TensorRecord.RANK)
-    host, kind = f.load("ptr", record, TensorRecord.HOST), f.load("i64", record, TensorRecord.TYPE)
+    rank = f.load("i64", record, HeldTensorRecord.RANK)
+    host, kind = f.load("ptr", record, HeldTensorRecord.HOST), f.load("i64", record, HeldTensorRecord.TYPE)
     tensor = read_tensor(f, object, host, kind, rank)
     dims, strides = f.load("ptr", tensor, DLTensor.DIMS), f.load("ptr", tensor, DLTensor.STRIDES)
-    sizes = f.load("ptr", record, TensorRecord.SIZES)
+    sizes = f.load("ptr", record, HeldTensorRecord.SIZES)
     with f.count(rank) as axis:
         size = f.load("i64", f.at(dims, axis, "i64"))
         f.ret_if(f.icmp("ne", size, f.load("i64", f.at(sizes, axis, "i64"))), "i1", "false")
     dense = f.call("i1", "@is_dense", [("ptr", dims), ("ptr", strides), ("i64", rank)])
     f.ret_if(f.icmp("eq", dense, "false", "i1"), "i1", "false")
-    wanted = f.load("ptr", record, TensorRecord.ADDRESS)
+    wanted = f.load("ptr", record, HeldTensorRecord.ADDRESS)
     data = f.at(f.load("ptr", tensor, DLTensor.DATA), f.load("i64", tensor, DLTensor.OFFSET))
     moved = f.and_(f.icmp("ne", wanted, "null", "ptr"), f.icmp("ne", data, wanted, "ptr"), "i1")
     f.ret_if(moved, "i1", "false")

@@ -212,7 +212,7 @@ class EntryRecord:
     KEY, VALUE, BYTES = 0, 8, 16
 
 
-class TensorRecord:
+class HeldTensorRecord:
     """The tensor ``OBJECT``, read as ``HOST`` says, is of the dtype ``TYPE`` (DLPack's word), has ``RANK`` axes of
     ``SIZES``, and lies row by row at ``ADDRESS`` (null: anywhere).
 

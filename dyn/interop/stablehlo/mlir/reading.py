@@ -54,7 +54,7 @@ def parse(source: str | bytes, known: Callable[[str], bool], *, file: str = "-",
             _refuse_dialect(text, source, file)
             raise _refusal(text) from None
         try:
-            reader = _Reader(m.ir, file, tokens=not trusted)
+            reader = _MlirReader(m.ir, file, tokens=not trusted)
             if any(_is_foreign(op, known) for op in operations(module)):
                 reader.check_chlo(module)
                 legalize_chlo(module)
@@ -133,7 +133,7 @@ def _arrays(values: Sequence[HloValue]) -> tuple[HloValue, ...]:
     return tuple([v for v in values if v.type is not _TOKEN])
 
 
-class _Reader:
+class _MlirReader:
     """MLIR's objects as records."""
 
     def __init__(self, ir: Any, file: str, *, tokens: bool) -> None:

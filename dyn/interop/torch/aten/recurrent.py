@@ -87,7 +87,7 @@ class Layer:
         return outputs, *last
 
 
-class _Run(torch.autograd.Function):
+class _LayerCall(torch.autograd.Function):
     """A layer as an operation of PyTorch's autograd."""
 
     @staticmethod
@@ -130,7 +130,7 @@ def _layers(
             number = layer * directions + direction
             run = Layer(step, len(starts), has_biases, direction == 1)
             weights = params[number * each : (number + 1) * each]
-            output, *last = _Run.apply(run, x, *[start[number] for start in starts], *weights)
+            output, *last = _LayerCall.apply(run, x, *[start[number] for start in starts], *weights)
             outputs.append(output)
             lasts.append(last)
         x = outputs[0] if directions == 1 else torch.cat(outputs, -1)
