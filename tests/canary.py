@@ -17,12 +17,13 @@ from unittest import mock
 
 import numpy as np
 
-from dyn import call, config
+from dyn import config
 from dyn.backends import call_frames, runtime_tables
 from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.native_entry import Entry
 from dyn.backends.runtime_tables import entry_functions
 from dyn.backends.x86 import X86Backend, host_target
+from dyn.call import table as call_table
 from dyn.compilation_record import CompilationRecord
 from dyn.hosts.cpython import addresses
 from dyn.pipeline import compile_program, optimize
@@ -218,7 +219,7 @@ def fenced() -> Iterator[None]:
 
     with ExitStack() as stack:
         whole = SimpleNamespace(get=lambda _: _entry(), complete=lambda _: None)
-        stack.enter_context(mock.patch.object(call, "_ENTRY", whole))
+        stack.enter_context(mock.patch.object(call_table, "_ENTRY", whole))
         stack.enter_context(mock.patch.object(runtime, "tables", functions.tables))
         stack.enter_context(mock.patch.object(runtime, "_make", guarded_table))
         yield

@@ -22,8 +22,8 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn import call
 from dyn.call import MOST_PLANS
+from dyn.call import table as call_table
 from dyn.runtime.entry.layout import RELEASE_BYTES, SMALL_BYTES
 from tests.threads import in_threads
 
@@ -790,7 +790,7 @@ def test_guards_choose_as_python_does(shapes: str | None) -> None:
 
 
 def test_without_a_fast_path_everything_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call, "fast_path", lambda: "there is none here")
+    monkeypatch.setattr(call_table, "fast_path", lambda: "there is none here")
     f = dyn.jit(lambda t, n=1: {"y": t["x"] + n}, static_argnames="n")
     for size in (0, 1, 7):
         equal(f({"x": values(size)}, n=2), {"y": values(size) + 2})

@@ -341,7 +341,7 @@ def test_a_module_that_has_changed(
 ) -> None:
     """With and without what spares looking at each entry of a dict, and at each tensor."""
     if not has_shortcuts:
-        monkeypatch.setattr("dyn.call.has_dict_tags", lambda: False)
+        monkeypatch.setattr("dyn.call.surroundings.has_dict_tags", lambda: False)
         monkeypatch.setattr("dyn.hosts.native._storage", lambda impl: (0, 0))
         native._exchange_type.cache_clear()
     try:

@@ -1,0 +1,103 @@
+"""Conditions of a program beside a call's arguments, and their records, by which the native entry tests them."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dyn.call.form import NoPlanError, host_record, native_of
+from dyn.call.records import ObjectAddress, Row, Words, records
+from dyn.dtypes import DType
+from dyn.hosts.cpython import has_dict_tags
+from dyn.runtime.entry.layout import ArrayReader, DictRecord, EntryRecord, EntryVersion, HeldTensorRecord
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldTensor:
+    """A PyTorch tensor that a program captures, as it was then: elements of ``dtype`` row by row at ``address``."""
+
+    tensor: Any
+    dtype: DType
+    shape: tuple[int, ...]
+    address: int
+
+
+class _Absent:
+    """Marker in the place of what a dict does not have."""
+
+
+ABSENT = _Absent()
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldDict:
+    """A dict by names, and objects that it has under some of them, or under all, in their order. What it does not have
+    is ABSENT."""
+
+    names: Mapping[str, Any]
+    entries: tuple[tuple[str, Any], ...]
+    whole: bool
+
+    def is_current(self) -> bool:
+        """Whether it still has them."""
+        names = self.names
+        if self.whole and (len(names) != len(self.entries) or [*names] != [name for name, _ in self.entries]):
+            return False
+        return not self.entries or all(names.get(name, ABSENT) is value for name, value in self.entries)
+
+
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """Conditions of a program beside a call's arguments: dicts and tensors that have to be as they were, and a limit on
+    the threads that it uses where the settings allow more; 0 for none."""
+
+    dicts: Sequence[HeldDict] = ()
+    tensors: Sequence[HeldTensor] = ()
+    threads: int = 0
+
+
+NO_SURROUNDINGS = Surroundings()
+
+
+def put_surroundings(version: Words, given: Surroundings) -> None:
+    """Write a version's records of what its program relies on. NoPlanError for tensors that the entry cannot read."""
+    tagged = int(has_dict_tags())
+    dicts: list[Row] = []
+    for one in given.dicts:
+        entries: list[Row] = [
+            {
+                EntryRecord.KEY: ObjectAddress(sys.intern(name)),
+                EntryRecord.VALUE: 0 if value is ABSENT else ObjectAddress(value),
+            }
+            for name, value in one.entries
+        ]
+        row: Row = {
+            DictRecord.DICT: ObjectAddress(one.names),
+            DictRecord.ENTRIES: records(entries, EntryRecord.BYTES),
+            DictRecord.COUNT: len(entries),
+            DictRecord.WHOLE: int(one.whole),
+            DictRecord.TAGGED: tagged,
+        }
+        dicts.append(row)
+    version.memory(EntryVersion.DICTS, records(dicts, DictRecord.BYTES))
+    version.put(EntryVersion.DICT_COUNT, len(dicts))
+    tensors: list[Row] = []
+    for held in given.tensors:
+        native = native_of(type(held.tensor), held.tensor)
+        if native is None or native.reader is not ArrayReader.DLPACK:
+            raise NoPlanError
+        row: Row = {
+            HeldTensorRecord.OBJECT: ObjectAddress(held.tensor),
+            HeldTensorRecord.HOST: host_record(native),
+            HeldTensorRecord.TYPE: native.dtype_tag(held.dtype),
+            HeldTensorRecord.RANK: len(held.shape),
+            HeldTensorRecord.SIZES: records([{0: size} for size in held.shape], 8),
+            HeldTensorRecord.ADDRESS: 0 if 0 in held.shape else held.address,
+        }
+        if native.storage and len(held.shape) <= HeldTensorRecord.MOST_AXES:
+            row[HeldTensorRecord.WORDS] = Words(HeldTensorRecord.WORD_COUNT + 1)
+        tensors.append(row)
+    version.memory(EntryVersion.TENSORS, records(tensors, HeldTensorRecord.BYTES))
+    version.put(EntryVersion.TENSOR_COUNT, len(tensors))
