@@ -2,12 +2,15 @@
 
 From the bottom: ``symbols``, ``text``, ``expr`` (canonical polynomials), ``joins`` (min, max, broadcast), ``walk``
 (evaluate, substitute), ``parse``; ``relation`` (what can be said), ``interval``, ``poly`` and ``linear`` (arithmetic),
-``order`` (which term an equation replaces), ``state`` (what is known, in solved form), ``gather`` → ``bound`` →
-``simplify`` → ``cases`` → ``decide`` (questions), ``models`` (sizes that contradict claims), ``stack`` (room for a
-proof), ``retract`` and ``learn`` (new facts), ``facts`` (the snapshot that others hold); ``declare`` (the texts that
+``order`` (which term an equation replaces), ``state`` (what is known, in solved form), ``relevant_inequalities`` →
+``bound`` → ``simplify`` → ``case_proofs`` → ``decide`` (questions), ``models`` (sizes that contradict claims),
+``stack`` (room for a proof), ``retract`` and ``learn`` (new facts), ``questions`` (by kind), ``declarations`` and
+``assumptions`` (what is told of dims, as facts), ``facts`` (the snapshot that others hold); ``declare`` (the texts that
 users write).
 """
 
+from dyn.shapes.assumptions import numel_relation
+from dyn.shapes.declarations import Declaration
 from dyn.shapes.declare import Constraint, DimDecl, NamedDim, parse_constraints, parse_shapes
 from dyn.shapes.expr import (
     Atom,
@@ -22,7 +25,7 @@ from dyn.shapes.expr import (
     mod,
     product,
 )
-from dyn.shapes.facts import Declaration, Facts, KeptFacts, numel_relation
+from dyn.shapes.facts import Facts, KeptFacts
 from dyn.shapes.joins import broadcast, dim_max, dim_min, joined_from
 from dyn.shapes.parse import parse_dim
 from dyn.shapes.relation import (

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import ClassVar
 
-from dyn.errors import DomainError, ShapeError
-from dyn.frozen import record
+from dyn.errors import ShapeError
+from dyn.shapes.assumptions import facts_of, impossible, relation_key
 from dyn.shapes.decide import decide_relation
-from dyn.shapes.expr import Dim, Symbol, SymExpr, as_dim, content, natural_bounds, product
+from dyn.shapes.declarations import Declaration
+from dyn.shapes.expr import Dim, Symbol, as_dim, content, natural_bounds
 from dyn.shapes.interval import Interval
-from dyn.shapes.joins import broadcast
 from dyn.shapes.learn import ContradictionError, learn
 from dyn.shapes.models import Assignment, Models, first_models, satisfying, turning_points
+from dyn.shapes.questions import UNKNOWN, DimQuestions
 from dyn.shapes.relation import Answer, Reason, Relation, RelKind, Verdict, Why
 from dyn.shapes.retract import Fact
 from dyn.shapes.simplify import Simplifier
@@ -27,38 +27,12 @@ from dyn.shapes.stack import on_enough_stack
 from dyn.shapes.state import BUDGET, Memo, OutOfBudgetError, State, Work
 from dyn.shapes.walk import last_data_dependent
 
-_ASKED = Reason("it was asked")
 #: Steps after which more models are made, before the rest of a question's budget is spent.
 _FEW_STEPS = 60
 #: Steps for a claim about all sizes.
 _ALWAYS_STEPS = 200
 #: How many sizes are tried for a question, in how many models, and how many models that gives are kept.
 _TURNS, _TURNED, _KEPT = 12, 2, 8
-_REMEDY = "make the sizes agree, or change the declaration that fixes them."
-
-
-@record()
-class Declaration:
-    """Declared range of a symbol. ``likely`` are hints, and promise nothing."""
-
-    symbol: Symbol
-    min: int
-    max: int | None
-    multiple_of: int
-    likely: tuple[int, ...]
-    reason: Reason
-
-    def describe(self) -> str:
-        """``1 <= s <= 512, s % 8 == 0``; ``s >= 0`` where nothing else is said."""
-        name = self.symbol.name
-        parts = [f"{name} >= {self.min}" if self.max is None else f"{self.min} <= {name} <= {self.max}"]
-        if self.multiple_of > 1:
-            parts.append(f"{name} % {self.multiple_of} == 0")
-        return ", ".join(parts)
-
-    def holds(self, size: int) -> bool:
-        """Whether the symbol may have this size."""
-        return self.min <= size and (self.max is None or size <= self.max) and size % self.multiple_of == 0
 
 
 class KeptFacts:
@@ -70,7 +44,7 @@ class KeptFacts:
         self.entries = 0
 
 
-class Facts:
+class Facts(DimQuestions):
     """Declarations and relations, and what follows from them. Adding makes a new snapshot; this one never changes.
 
     Every symbol is a size, at least 0, declared or not. PROVED and REFUTED hold for every assignment of integers that
@@ -177,34 +151,17 @@ class Facts:
         return self._begun()._declared(declaration)
 
     def _declared(self, declaration: Declaration) -> Facts:
-        sym, reason = declaration.symbol, declaration.reason
-        dim, why = as_dim(sym), (reason,)
-        facts = [Fact(RelKind.GE, dim - declaration.min, why)]
-        if declaration.max is not None:
-            facts.append(Fact(RelKind.GE, declaration.max - dim, why))
-        if declaration.multiple_of > 1:
-            facts.append(Fact(RelKind.DIVIDES, dim, why, declaration.multiple_of))
+        sym = declaration.symbol
         state, memo, models = self._learn(
-            facts, lambda: self._declared_models(declaration), declaration.describe, reason
+            declaration.facts(),
+            lambda: declaration.models(self._models, self._check),
+            declaration.describe,
+            declaration.reason,
         )
         new = Facts(state, memo, models, self)
-        new._declarations = self._declarations | {sym: _both(self._declarations.get(sym), declaration)}
+        known = self._declarations.get(sym)
+        new._declarations = self._declarations | {sym: declaration if known is None else known.joined(declaration)}
         return new
-
-    def _declared_models(self, declaration: Declaration) -> Models:
-        """The models that a declaration allows, with another size of the symbol where that is needed."""
-        sym, kept = declaration.symbol, list[Assignment]()
-        for model in self._models:
-            size = model.size(sym)
-            if not declaration.holds(size):
-                k = declaration.multiple_of
-                size = declaration.min + (size if declaration.max is None else size % (declaration.max + 1))
-                size = min(size + -size % k, size if declaration.max is None else declaration.max // k * k)
-                model = model.but(sym, size)
-                if not declaration.holds(size) or not self._check(model, sym):
-                    continue
-            kept.append(model)
-        return tuple(kept)
 
     def _check(self, model: Assignment, sym: Symbol) -> bool:
         """Whether what is known of a symbol holds in a model."""
@@ -225,7 +182,7 @@ class Facts:
             begun = Facts.none()
             known = begun.assume(relation)
             return self if known is begun else known
-        if _key(relation) in self._assumed:
+        if relation_key(relation) in self._assumed:
             return self
         hit = None if self._kept is None else self._memo.get(("assume", relation))
         new = self._with(relation) if hit is None else hit[0]
@@ -251,8 +208,8 @@ class Facts:
         if answer.proved:
             return self
         if answer.refuted:
-            raise self._impossible(relation.describe(), relation, relation.reason, answer.why)
-        facts = self._facts_of(relation)
+            raise impossible(relation.describe(), relation, relation.reason, answer.why, self)
+        facts = facts_of(relation, self)
         state, memo, models = self._learn(
             facts,
             lambda: satisfying(self._models, relation, self._check),
@@ -277,8 +234,8 @@ class Facts:
         """These facts with one more relation, under the state in which it is known."""
         new = Facts(state, memo, models, self)
         new._relations = (*self._relations, relation)
-        new._assumed = {**self._assumed, _key(relation): (relation.reason,)}
-        new._decided.pop(_key(relation), None)  # for another reason
+        new._assumed = {**self._assumed, relation_key(relation): (relation.reason,)}
+        new._decided.pop(relation_key(relation), None)  # for another reason
         age = relation.last_data_dependent()
         if age > self._last_measured:
             new._last_measured, new._earlier = age, (*self._earlier, self)
@@ -337,33 +294,6 @@ class Facts:
             self._memo["within", relations] = facts, ()
             self._parts[relations] = facts
 
-    def _facts_of(self, relation: Relation) -> list[Fact]:
-        why = (relation.reason,)
-        match relation.kind:
-            case RelKind.EQ:
-                return [Fact(RelKind.EQ, relation.lhs - relation.rhs, why)]
-            case RelKind.SAME_NUMEL:
-                return [Fact(RelKind.EQ, self._numel_difference(relation), why)]
-            case RelKind.GE:
-                return [Fact(RelKind.GE, relation.lhs - relation.rhs, why)]
-            case RelKind.NONZERO:
-                return [Fact(RelKind.NONZERO, relation.lhs, why)]
-            case RelKind.DIVIDES:
-                return [Fact(RelKind.DIVIDES, relation.rhs, why, relation.lhs)]
-            case RelKind.BROADCASTS:
-                return [Fact(RelKind.BROADCASTS, relation.lhs, why, relation.rhs)]
-
-    def _numel_difference(self, relation: Relation) -> Dim:
-        """Difference of the element counts, without common factors that are not 0."""
-        if relation.lhs_shape is None or relation.rhs_shape is None:
-            return relation.lhs - relation.rhs
-        left, right = list(self.simplify_shape(relation.lhs_shape)), list(self.simplify_shape(relation.rhs_shape))
-        for dim in tuple(left):
-            if dim in right and self.nonzero(dim).proved:
-                left.remove(dim)
-                right.remove(dim)
-        return product(left) - product(right)
-
     def _learn(
         self,
         facts: list[Fact],
@@ -381,18 +311,7 @@ class Facts:
         try:
             return on_enough_stack(learned)
         except ContradictionError as error:
-            raise self._impossible(describe(), relation, reason, error.why) from None
-
-    def _impossible(self, text: str, relation: Relation | None, reason: Reason, why: Why) -> ShapeError | DomainError:
-        where = ""
-        if relation is not None:
-            sides = [side for side in (relation.lhs, relation.rhs) if isinstance(side, SymExpr)]
-            solved = [(side, self.simplify(side)) for side in dict.fromkeys(sides)]
-            known = [f"{side} is {value}" for side, value in solved if side is not value]
-            where = f", where {' and '.join(known)}" if known else ""
-        notes = [f"needed: {reason.text}", *[f"known: {other}" for other in why if other != reason]]
-        raises = reason.error or ShapeError
-        return raises(f"{text} cannot hold{where}.", loc=reason.loc, remedy=_REMEDY, notes=tuple(notes))
+            raise impossible(describe(), relation, reason, error.why, self) from None
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -400,7 +319,7 @@ class Facts:
         """Whether the relation holds."""
         if self is Facts.EMPTY:
             return Facts.none().ask(relation)
-        key = _key(relation)
+        key = relation_key(relation)
         hit = self._decided.get(key)
         if hit is None and self._last_measured >= 0:
             age = relation.last_data_dependent()
@@ -421,12 +340,12 @@ class Facts:
         return Work(self._memo, models, steps)
 
     def _ask(self, relation: Relation, budget: int = BUDGET) -> Answer:
-        why = self._assumed.get(_key(relation))
+        why = self._assumed.get(relation_key(relation))
         if why is not None:
             return Answer(Verdict.PROVED, why)
         models = self._models
         if _disagree(models, relation):
-            return _UNKNOWN
+            return UNKNOWN
         for steps in (min(_FEW_STEPS, budget), budget):
             work = self._work(models, steps)
             try:
@@ -439,8 +358,8 @@ class Facts:
                     break
             models = self._more_models(relation)
             if _disagree(models, relation):
-                return _UNKNOWN
-        return _UNKNOWN if self._root is None else self._always(relation, self._root)
+                return UNKNOWN
+        return UNKNOWN if self._root is None else self._always(relation, self._root)
 
     def _more_models(self, relation: Relation) -> Models:
         """The models, and one with a size at which a side of the relation takes another course, if there is one."""
@@ -463,14 +382,14 @@ class Facts:
         Few questions that are undecided come this far: nearly all are false of some of the sizes that are tried.
         """
         if any(model.outcome(relation) is False for model in root._models):
-            return _UNKNOWN
+            return UNKNOWN
         if relation.symbols().isdisjoint(self._about) and relation.symbols().isdisjoint(self._declarations):
-            return _UNKNOWN  # nothing that is known has made it any harder
-        key = "always", _key(relation)
+            return UNKNOWN  # nothing that is known has made it any harder
+        key = "always", relation_key(relation)
         hit = root._memo.get(key)
         if hit is None:
             hit = root._memo[key] = root._ask(relation, _ALWAYS_STEPS), ()
-        return hit[0] if hit[0].proved else _UNKNOWN
+        return hit[0] if hit[0].proved else UNKNOWN
 
     def implies(self, premise: Relation, claim: Relation) -> bool:
         """Whether a claim is proved wherever a premise holds besides these facts."""
@@ -487,44 +406,6 @@ class Facts:
             return self.assume(premise).ask(claim).proved
         except ShapeError:  # it holds nowhere
             return True
-
-    def eq(self, a: Dim, b: Dim) -> Answer:
-        """Whether ``a == b``."""
-        return _PROVED if a is b else self.ask(Relation(RelKind.EQ, a, b, _ASKED))
-
-    def ge(self, a: Dim, b: Dim) -> Answer:
-        """Whether ``a >= b``."""
-        return _PROVED if a is b else self.ask(Relation(RelKind.GE, a, b, _ASKED))
-
-    def gt(self, a: Dim, b: Dim) -> Answer:
-        """Whether ``a > b``."""
-        return self.ask(Relation(RelKind.GE, a, b + 1, _ASKED))
-
-    def divides(self, k: Dim, a: Dim) -> Answer:
-        """Whether ``a`` is a multiple of ``k``; of 0 only 0 is."""
-        return self.ask(Relation(RelKind.DIVIDES, k, a, _ASKED))
-
-    def same_numel(self, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> Answer:
-        """Whether two shapes have as many elements."""
-        if a == b:
-            return _PROVED
-        return self.ask(Relation(RelKind.SAME_NUMEL, product(a), product(b), _ASKED, a, b))
-
-    def nonzero(self, a: Dim) -> Answer:
-        """Whether ``a != 0``."""
-        return self.ask(Relation(RelKind.NONZERO, a, 0, _ASKED))
-
-    def broadcasts(self, a: Dim, b: Dim) -> Answer:
-        """Whether sizes ``a`` and ``b`` broadcast together: equal, or one of them 1."""
-        return _PROVED if a is b else self.ask(Relation(RelKind.BROADCASTS, a, b, _ASKED))
-
-    def broadcasts_to(self, size: Dim, wanted: Dim) -> Answer:
-        """Whether an axis of one size broadcasts to another: ``size`` is 1 or ``wanted``.
-
-        That is ``broadcast(size, wanted) == wanted``, or what may be proved where that is not: that they are equal.
-        """
-        answer = self.eq(broadcast(size, wanted), wanted)
-        return answer if answer.proved else self.eq(size, wanted)
 
     def simplify(self, dim: Dim) -> Dim:
         """The canonical representative: equal dimensions that the facts solve for become one object.
@@ -547,10 +428,6 @@ class Facts:
             return on_enough_stack(lambda: Simplifier(self._state, work).simplify(dim))
         except OutOfBudgetError:
             return dim
-
-    def simplify_shape(self, shape: Iterable[Dim]) -> tuple[Dim, ...]:
-        """:meth:`simplify` of each axis."""
-        return tuple([self.simplify(dim) for dim in shape])
 
     def bounds(self, dim: Dim) -> Interval:
         """``(lo, hi)``, inclusive; None where no bound is known."""
@@ -625,43 +502,8 @@ class Facts:
 
 Facts.EMPTY = Facts(State(), {}, ())
 
-_PROVED = Answer(Verdict.PROVED)
-_UNKNOWN = Answer(Verdict.UNKNOWN)
-
 
 def _disagree(models: Models, relation: Relation) -> bool:
     """Whether the relation is true in one model and false in another."""
     outcomes = {model.outcome(relation) for model in models}
     return True in outcomes and False in outcomes
-
-
-def numel_relation(a: tuple[Dim, ...], b: tuple[Dim, ...], reason: Reason) -> Relation:
-    """The relation that two shapes have as many elements."""
-    return Relation(RelKind.SAME_NUMEL, product(a), product(b), reason, a, b)
-
-
-#: The relations that say the same with their sides exchanged.
-_SYMMETRIC = (RelKind.EQ, RelKind.BROADCASTS, RelKind.SAME_NUMEL)
-
-
-def _key(relation: Relation) -> tuple[object, ...]:
-    if relation.kind in _SYMMETRIC:
-        if relation.lhs_shape is not None:
-            return relation.kind, frozenset((relation.lhs_shape, relation.rhs_shape))
-        return relation.kind, frozenset((relation.lhs, relation.rhs))
-    return relation.kind, relation.lhs, relation.rhs
-
-
-def _both(old: Declaration | None, new: Declaration) -> Declaration:
-    if old is None:
-        return new
-    his = [hi for hi in (old.max, new.max) if hi is not None]
-    same = old.reason == new.reason
-    return Declaration(
-        new.symbol,
-        max(old.min, new.min),
-        min(his) if his else None,
-        math.lcm(old.multiple_of, new.multiple_of),
-        new.likely if new.likely else old.likely,
-        new.reason if same else Reason(f"{old.reason.text}; {new.reason.text}", new.reason.loc),
-    )
