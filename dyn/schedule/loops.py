@@ -17,6 +17,8 @@ bind       an axis gets a role; a shared one is a GRID loop, one of a phase SERI
 chain      each lane folds the floats of its own in a few chains of additions instead of one
 bind tile  the last shared axes become the loops of a tile: steps, lanes, and rows that load and store together
 tensorise  a contraction goes through tiles of accumulators, along the last two shared axes and one that is contracted
+carry      a phase's folds go on from state to state through all of its loops, in their order
+jam        the shared axis in front of the lanes goes several iterations at a time through a phase's loops
 stage      what some loads read of a tile goes through scratch, where lanes read it in another order
 scan       a running reduction goes by chunks: lanes scan a few elements each, then their totals, then add these; or in
            parts, of which lanes fold each before it is gone through
@@ -43,9 +45,11 @@ from dyn.ops.scalar import Scalar
 from dyn.ops.shape import is_stretch_factor
 from dyn.schedule.axes import Axis, AxisKind, axis, collapse, fold_nest, linearize, nest, onto, split
 from dyn.schedule.elements import ElementReader, Index
-from dyn.schedule.expressions import Rewriter, stmt_dims
+from dyn.schedule.expressions import Rewriter, expr_dims, stmt_dims
+from dyn.schedule.jam import unroll_and_jam
 from dyn.schedule.kernel import (
     MOST_UNROLLED,
+    Apply,
     Buffer,
     Carry,
     Expr,
@@ -243,6 +247,8 @@ class Loops:
         self.shared = [self._sized(a) for a in self.nest.shared]
         #: The roles of shared axes that are not GRID loops: one of them is lanes, then.
         self._roles: dict[Symbol, Role] = {}
+        #: The shared axis of which several iterations go together, and how many.
+        self._jammed: tuple[Axis, int] | None = None
         #: How many of the shared axes, and of the phases' own, became part of others.
         self.fused = self.fused_inside = 0
         self._change: dict[Symbol, Dim] = dict(self.equal)
@@ -252,6 +258,11 @@ class Loops:
     def tiled(self) -> bool:
         """Whether the kernel goes through tiles."""
         return Role.UNROLL in self._roles.values()
+
+    @property
+    def lanes(self) -> Axis | None:
+        """The shared axis that lanes go along, each through all phases."""
+        return next((a for a in self.shared if self._roles.get(a.var) is Role.LANE), None)
 
     def fork(self) -> Loops:
         """These loops once more, to be changed in another way."""
@@ -548,6 +559,53 @@ class Loops:
             raise ScheduleError(f"{_names(phase.axes)} are not the one axis of a running reduction without roles")
         return phase.axes
 
+    def carry(self, phase: Phase) -> None:
+        """Let a phase fold scalars in one chain through all of its loops: each iteration goes on from what the one
+        before it has left, where nested loops would each begin anew and keep the states of those around beside theirs.
+
+        A contraction adds its products to the state as they are, rounded once.
+        """
+        if phase.has_lanes() or phase.chained or any(fold.monoid.scalar is None for fold in phase.folds):
+            raise ScheduleError(f"{_names(phase.axes)} have lanes or chains, or fold more than scalars")
+        made: list[Carry] = []
+        for fold in phase.folds:
+            (ref,), (value,), (init,), fn = fold.refs, fold.values, fold.monoid.init, fold.monoid.scalar
+            state = Ref("state", ref.dtype)
+            assert fn is not None
+            if phase.product is not None and ref.dtype.is_float and isinstance(value, Apply):
+                changed = Apply(Scalar.FMA, (*value.args, state), ref.dtype)
+            else:
+                changed = Apply(fn, (state, value), ref.dtype)
+            made.append(Carry(ref, state, init, changed))
+        phase.folds, phase.product, phase.carries = (), None, (*made, *phase.carries)
+        self.steps.append(Step("carry", tuple(a.name for a in phase.axes)))
+
+    def jam(self, outer: Axis, count: int) -> None:
+        """Let the shared axis in front of the lanes go ``count`` iterations at a time through the phases' loops, and
+        what is left of it one by one: one serial loop for each."""
+        roles = [self._roles.get(a.var, Role.GRID) for a in self.shared[-2:]]
+        if self._jammed is not None or roles != [Role.GRID, Role.LANE] or self.shared[-2] is not outer:
+            raise ScheduleError(f"{outer.name} is not the axis in front of the lanes")
+        inside = [self.shared[-1], *[a for p in self.phases for a in p.axes]]
+        if self.scratch or any(outer.var in free_symbols(a.extent) for a in inside):
+            raise ScheduleError(f"iterations of {outer.name} have scratch, or loops of different lengths")
+        if not self.is_serial():
+            raise ScheduleError(f"iterations of {outer.name} do more than fold, carry and store")
+        self._jammed = outer, count
+        self._roles[outer.var] = Role.SERIAL
+        self.steps.append(Step("jam", (outer.name,), f"by {count}"))
+
+    def invariant_loads(self, along: Axis) -> int:
+        """Number of loads in the phases' own loops that read the same in all iterations of a shared axis."""
+        count = 0
+        for phase in self.phases:
+            values = stmt_exprs(Loop(Role.SERIAL, _NONE, 1, (), phase.folds, phase.carries)) if phase.axes else ()
+            loads = [expr for expr in walk_exprs(values) if isinstance(expr, Load)]
+            for load in loads:
+                symbols = {s for d in expr_dims((load,)) for s in free_symbols(substitute(d, self._change))}
+                count += along.var not in symbols
+        return count
+
     def crossed_loads(self, across: Axis, down: Axis) -> list[Load]:
         """Loads of neighbours along one axis that lie far apart along another."""
         found: dict[int, Load] = {}
@@ -599,6 +657,10 @@ class Loops:
         return not any(
             p.axes or p.folds or p.carries or not all(isinstance(stmt, Store) for stmt in p.body) for p in self.phases
         )
+
+    def is_serial(self) -> bool:
+        """Whether phases do no more than fold and carry, one iteration after the other, and store."""
+        return not any(p.has_lanes() or not all(isinstance(stmt, Store) for stmt in p.body) for p in self.phases)
 
     def accesses(self) -> list[Access]:
         """The stores of the code, and the loads whose places are not computed from values."""
@@ -719,11 +781,19 @@ class Loops:
         scratch = [*self.scratch.values(), *self.tiles]
         if self._team is not None and scratch:
             body, scratch = _for_each_team(self._team, body, scratch)
-        body = nest(self.shared, roles, body, self._width)
+        outer = self.shared
+        if self._jammed is not None:
+            *outer, rows, lanes = self.shared
+            body = unroll_and_jam(rows, self._jammed[1], [lanes], roles[-1:], body, self._is_positive)
+        body = nest(outer, roles[: len(outer)], body, self._width)
         found = self.buffers()
         buffers = tuple([found[value] for value in (found if order is None else order)])
         made = bind_kernel(body, buffers, tuple(scratch), name=self.nest.group.name, condition=condition, note=note)
         return replace(made, steps=tuple(map(str, self.steps)), folds=self._fold_orders())
+
+    def _is_positive(self, extent: Dim) -> bool:
+        least, _ = self.nest.plan.function.facts.bounds(extent)
+        return least is not None and least >= 1
 
     def _fold_orders(self) -> tuple[FoldOrder, ...]:
         """The orders in which phases fold floats: their extents over places of the shared axes, counted from the last,

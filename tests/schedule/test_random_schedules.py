@@ -77,6 +77,17 @@ def _own_steps(loops: Loops, phase: Phase, rng: Random) -> None:
             loops.split(chosen, rng.choice([1, 2, 5, 64]), phase)
 
 
+def _jam(loops: Loops, rng: Random) -> None:
+    """Some folds carried, and iterations of what is around the lanes that go together."""
+    for phase in loops.phases:
+        if rng.random() < 0.5 and all(fold.monoid.scalar is not None for fold in phase.folds):
+            loops.carry(phase)
+    if len(loops.shared) > 1 and loops.is_serial() and rng.random() < 0.7:
+        rows, lanes = loops.shared[-2:]
+        if rows.var not in free_symbols(lanes.extent):
+            loops.jam(rows, rng.choice([1, 2, 3, 7]))
+
+
 class _Drawn:
     """Schedules in place of the tables' own."""
 
@@ -123,6 +134,7 @@ class _Drawn:
             if loops.shared and self.rng.random() < 0.8:
                 *_, lanes = loops.shared if self.rng.random() < 0.3 else loops.split(loops.shared[-1], 3)
                 loops.bind_lane(lanes)
+                _jam(loops, self.rng)
 
         return schedule
 

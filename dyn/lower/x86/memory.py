@@ -8,12 +8,12 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.lower.x86.casts import cast
 from dyn.lower.x86.llvm_text import FunctionText, VType, vtype
-from dyn.lower.x86.places import LanePlaces, zero
+from dyn.lower.x86.places import AHEAD_OF_RUNS, LanePlaces, zero
 from dyn.lower.x86.plan import stretched_factor
 from dyn.lower.x86.scalars import apply
 from dyn.lower.x86.scopes import Lanes, LaneValue
 from dyn.ops.scalar import Scalar
-from dyn.schedule.kernel import Expr, Load, Store, Update
+from dyn.schedule.kernel import Const, Expr, Load, Store, Update
 from dyn.shapes import Symbol, as_dim, linear_in
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ def _varying(em: KernelEmitter, expr: Load, mask: LaneValue | None, volatile: bo
     register, elem = em.register(dtype, lanes.width), em.memory(dtype, lanes.width)
     masks: tuple[str, ...] | None = None
     depth = em.scopes.top.lanes_depth
+    chosen = None if mask is None or mask.varying or volatile or expr.bound else _all_or_none(em, expr, mask)
+    mask = mask if chosen is None else None
     others: tuple[str, ...] | None = None
     if mask is not None:
         assert expr.other is not None
@@ -94,7 +96,9 @@ def _varying(em: KernelEmitter, expr: Load, mask: LaneValue | None, volatile: bo
         depth = max(depth, mask.depth, other.depth)
         masks, others = mask.parts, other.parts
     steps = _LOADED_STEPS if _can_pick(em, elem) else ()
-    where = None if mask is not None or volatile or expr.bound else _stretched(em, expr)
+    where = chosen
+    if mask is None and where is None and not volatile and not expr.bound:
+        where = _stretched(em, expr)
     where = where or LanePlaces(em, expr.buffer.dtype, em.pointer(expr.buffer), expr.index, steps)
     depth = max(depth, where.depth)
     # A load whose mask belongs to the lanes reads nothing that an iteration would not read; like any load it stays
@@ -271,6 +275,36 @@ def _stretched(em: KernelEmitter, expr: Load) -> LanePlaces | None:
     pointer = fn.gep(elem.elem, found.parts[0], offset.parts[0])
     fn.here = saved
     return LanePlaces.neighbours(em, dtype, pointer, depth)
+
+
+def _all_or_none(em: KernelEmitter, expr: Load, mask: LaneValue) -> LanePlaces | None:
+    """Places of neighbours under a mask that all lanes have in common: their own, or those of as many copies of the
+    constant that is there in their stead. So a vector is loaded without a mask."""
+    fn, lanes, dtype = em.fn, em.lanes, expr.dtype
+    linear = linear_in(expr.index, lanes.symbol)
+    if not isinstance(expr.other, Const) or linear is None or linear[0] != 1:
+        return None
+    elem, wide = em.memory(dtype), em.memory(dtype, lanes.width)
+    literal = em.literal(expr.other)
+    key = ("constant", literal, wide, lanes.unroll)
+    found = em.scopes.find(key)
+    saved = fn.here
+    if found is None:
+        if not em.take_stack(lanes.width * lanes.unroll * dtype.itemsize):
+            return None
+        fn.here = em.scopes.chunk(0)
+        copies = fn.value(f"alloca [{lanes.width * lanes.unroll} x {elem}], align 64")
+        vector = fn.splat(wide, to_memory(fn, dtype, em.register(dtype), literal, elem))
+        for u in range(lanes.unroll):
+            fn.store(wide, vector, fn.gep("i8", copies, str(u * lanes.width * dtype.itemsize)), dtype.itemsize)
+        fn.here = saved
+        found = em.scopes.keep(key, LaneValue(PTR, (copies,), 0))
+    address = em.indices.address(em.pointer(expr.buffer), elem.elem, expr.index)
+    depth = max(address.depth, mask.depth)
+    fn.here = em.scopes.chunk(depth)
+    pointer = fn.value(f"select i1 {mask.parts[0]}, ptr {address.parts[0]}, ptr {found.parts[0]}")
+    fn.here = saved
+    return LanePlaces.neighbours(em, dtype, pointer, depth, AHEAD_OF_RUNS)
 
 
 def _and_masks(fn: FunctionText, lanes: Lanes, masks: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -12,13 +12,16 @@ from dyn.shapes import Dim, linear_in
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
 
-#: So many bytes before they are read masked loads are asked for.
-_AHEAD = 1024
+#: So many bytes before they are read masked loads are asked for, and loads of short runs: places of a window, of which
+#: others are read between.
+_AHEAD, AHEAD_OF_RUNS = 1024, 2048
 
 
 class LanePlaces:
     """Places of an access's lanes: ``step`` 1 is one vector, -1 one that is reversed, one of ``steps`` every
-    so-manieth element, None is anywhere."""
+    so-manieth element, None is anywhere. Plain vectors are asked for so many bytes ``ahead``."""
+
+    ahead = 0
 
     def __init__(self, em: KernelEmitter, dtype: DType, pointer: str, index: Dim, steps: tuple[int, ...] = ()) -> None:
         lanes, indices = em.lanes, em.indices
@@ -37,11 +40,11 @@ class LanePlaces:
         self.pointer, self.depth = address.parts[0], max(address.depth, self.index.depth)
 
     @classmethod
-    def neighbours(cls, em: KernelEmitter, dtype: DType, pointer: str, depth: int) -> LanePlaces:
+    def neighbours(cls, em: KernelEmitter, dtype: DType, pointer: str, depth: int, ahead: int = 0) -> LanePlaces:
         """Places next to each other from a pointer on."""
         place = cls.__new__(cls)
         place.fn, place.lanes, place.size = em.fn, em.lanes, dtype.itemsize
-        place.step, place.pointer, place.depth, place.index = 1, pointer, depth, None
+        place.step, place.pointer, place.depth, place.index, place.ahead = 1, pointer, depth, None, ahead
         return place
 
     def _part(self, u: int) -> str:
@@ -67,6 +70,8 @@ class LanePlaces:
                 other = self._reverse(ty, other)
         part_at = self._part(u)
         if mask is None:
+            if self.ahead:
+                fn.prefetch(fn.gep("i8", part_at, str(self.ahead)))
             part = fn.load(ty, part_at, self.size)
         else:
             self._ask_ahead(part_at)

@@ -46,7 +46,7 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
     weight, scattered = 0, False
     seen: set[int] = set()
     unrolled: dict[int, Symbol] = {}
-    columns, chains = False, 1
+    columns, chains, states = False, 1, 1
 
     def is_scattered(index: Dim, stmt: Stmt) -> bool:
         copies = unrolled.get(id(stmt))
@@ -80,9 +80,11 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
                 scattered |= any(em.varying(value) for _, value in expr.bound)
         if isinstance(stmt, Loop):
             weight += sum(map(_monoid_weight, stmt.folds)) + len(stmt.carries)
-            columns |= stmt is not loop and bool(stmt.folds)
-            if stmt is not loop and stmt.order is not None:
-                chains = max(chains, stmt.order.chains * len(stmt.folds))
+            if stmt is not loop:
+                columns |= bool(stmt.folds)
+                states = max(states, sum(len(fold.refs) for fold in stmt.folds) + len(stmt.carries))
+                if stmt.order is not None:
+                    chains = max(chains, stmt.order.chains * len(stmt.folds))
     width = em.target.lanes(floats if floats else max(integers, 4) if scattered else integers)
     if unrolled:  # one vector at a time, and no more rows of squares than are soon compiled
         return LanePlan(min(width, _MOST_ROWS), 1)
@@ -91,7 +93,15 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
     if columns and weight <= 4 * room:
         unroll = 8
     unroll = max(1, min(unroll, em.target.registers // (2 * chains)))
-    return LanePlan(width, min(unroll, 2) if scattered else unroll)
+    unroll = min(unroll, 2) if scattered else unroll
+    while unroll > 1 and (unroll * states > em.target.registers * 3 // 4 or _is_beyond(loop, width * unroll)):
+        unroll //= 2
+    return LanePlan(width, unroll)
+
+
+def _is_beyond(loop: Loop, lanes: int) -> bool:
+    """Whether a loop is known to have less iterations, and lanes have no order to keep."""
+    return isinstance(loop.extent, int) and loop.extent < lanes and not loop.folds
 
 
 def _monoid_weight(fold: Fold) -> int:

@@ -284,8 +284,32 @@ def folds(target: Target) -> Schedule:
         if not loops.shared:
             loops.shared.append(axis("i", 1))
         elementwise(SIZES)(loops)
+        _jam(loops)
 
     return schedule
+
+
+#: How many neighbours of folds go together, and how many make a GRID iteration: with what both read and keep, two
+#: vectors of each of six fit into 32 registers, and one into 16.
+_JAMMED, _ROW = 6, 36
+
+
+def _jam(loops: Loops) -> None:
+    """Let products be added in one chain for each result, whatever is known of the sizes; and results that read the
+    same go together: the windows of neighbours read the same kernel."""
+    products = [phase for phase in loops.phases if phase.product is not None]
+    for phase in products:
+        loops.carry(phase)
+    if not products or not loops.is_serial() or loops.lanes is None:
+        return
+    *outer, lanes = loops.shared
+    several = [a for a in outer if a.var not in free_symbols(lanes.extent)]
+    several = [a for a in several if not isinstance(a.extent, int) or a.extent >= _JAMMED]
+    reused = {a: loops.invariant_loads(a) for a in several}
+    if any(reused.values()):
+        chosen = max(reversed(list(reused)), key=lambda a: reused[a])
+        loops.reorder([*[a for a in outer if a is not chosen], chosen, lanes])
+        loops.jam(loops.split(chosen, _ROW, name="s")[1], _JAMMED)
 
 
 # Concatenations and scatters ----------------------------------------------------------------------------------------
