@@ -40,11 +40,11 @@ def jam(body: tuple[Stmt, ...], var: Symbol, places: Sequence[Dim], positive: Po
 
     Stores come in the order of the values, after what they store.
     """
-    copies = [_Copy(var, place) for place in places]
+    copies = [_Iteration(var, place) for place in places]
     return tuple([made for stmt in body for made in _jammed(stmt, var, copies, positive)])
 
 
-class _Copy(Rewriter):
+class _Iteration(Rewriter):
     """The code for one value of a variable, with references of its own for what is folded and carried."""
 
     def __init__(self, var: Symbol, place: Dim) -> None:
@@ -70,7 +70,7 @@ class _Copy(Rewriter):
         return Carry(self.own(carry.ref), self.own(carry.state), self.expr(carry.init), self.expr(carry.value))
 
 
-def _jammed(stmt: Stmt, var: Symbol, copies: Sequence[_Copy], positive: Positive) -> list[Stmt]:
+def _jammed(stmt: Stmt, var: Symbol, copies: Sequence[_Iteration], positive: Positive) -> list[Stmt]:
     if isinstance(stmt, Store):
         return [copy.stmt(stmt) for copy in copies]
     if not isinstance(stmt, Loop) or stmt.role is not Role.SERIAL or var in free_symbols(stmt.extent):
@@ -85,7 +85,7 @@ def _jammed(stmt: Stmt, var: Symbol, copies: Sequence[_Copy], positive: Positive
     return [Loop(stmt.role, stmt.var, stmt.extent, body, folds, (*carries, *kept), stmt.width, stmt.order)]
 
 
-def _kept(loop: Loop, var: Symbol, copies: Sequence[_Copy]) -> list[Carry]:
+def _kept(loop: Loop, var: Symbol, copies: Sequence[_Iteration]) -> list[Carry]:
     """Carries of what a copy computes and the copy before it in the next iteration of a loop: but for the last copy's,
     they are computed before the loop, and so the loop has to have an iteration."""
     *before, last = copies
