@@ -3,7 +3,7 @@
 Front ends ask in three ways, and each has an answer that is right for every size that the program is used for:
 
 - *is it known?* (PyTorch's ``guard_or_false``): the proof, or the answer that PyTorch says is as good
-  (:class:`dyn.interop.torch.sizes.Environment`);
+  (:class:`dyn.interop.torch.sym_nodes.Environment`);
 - *which is it?* (``bool``): the proof, or the way of this call's sizes and a guard;
 - *it has to be* (``torch._check``): as the second; of sizes that are known at run time only, a check there.
 

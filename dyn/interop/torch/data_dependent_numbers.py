@@ -12,7 +12,9 @@ import torch
 
 import dyn.numpy as dnp
 from dyn.errors import NotYetError
-from dyn.interop.torch.sizes import Environment, FloatNode, IntNode, ValueNode, integer, size_from_value
+from dyn.interop.torch.float_sizes import FloatNode, integer
+from dyn.interop.torch.sizes import IntNode, ValueNode, size_from_value
+from dyn.interop.torch.sym_nodes import Environment
 from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace

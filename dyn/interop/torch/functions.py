@@ -10,9 +10,10 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dyn.interop.torch.function_modes import FunctionMode
-from dyn.interop.torch.sizes import Environment, SizesNeeded, as_dim
+from dyn.interop.torch.sizes import as_dim
 from dyn.interop.torch.subclasses import wrappers_in
 from dyn.interop.torch.subscripts import subscripted
+from dyn.interop.torch.sym_nodes import Environment, SizesNeeded
 from dyn.interop.torch.tensors import is_traced, record_of
 from dyn.shapes import evaluate, free_symbols
 

@@ -39,8 +39,8 @@ from dyn.interop.torch.randomness import GeneratorNumber, Seed, SeedNeeded, Seed
 from dyn.interop.torch.results import Collector, TorchOutputs
 from dyn.interop.torch.return_plans import ReturnPlan
 from dyn.interop.torch.second_derivatives import EagerCall
-from dyn.interop.torch.sizes import SizesNeeded, answers_by_sizes
 from dyn.interop.torch.subclasses import WrapperLayout
+from dyn.interop.torch.sym_nodes import SizesNeeded, answers_by_sizes
 from dyn.interop.torch.tensors import refuse_leaks
 from dyn.interop.torch.tracing import StartsNeeded, TorchTracing
 from dyn.source import user_loc

@@ -25,8 +25,10 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.frozen import record
+from dyn.interop.torch.float_sizes import FloatNode
 from dyn.interop.torch.layouts import Order, TensorLayout
-from dyn.interop.torch.sizes import Environment, FloatNode, SizesNeeded, as_torch
+from dyn.interop.torch.sizes import as_torch
+from dyn.interop.torch.sym_nodes import Environment, SizesNeeded
 from dyn.shapes import Dim, Facts
 from dyn.source import user_loc
 from dyn.trace.context import current_trace

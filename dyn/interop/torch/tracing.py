@@ -45,13 +45,15 @@ from dyn.interop.torch.converters import (
 from dyn.interop.torch.devices import CPU, RowsNeeded, check_devices, require_device, result_device
 from dyn.interop.torch.dynamo import leave_dynamo, without_dynamo
 from dyn.interop.torch.errors import torch_error
+from dyn.interop.torch.float_sizes import NODE_TYPES
 from dyn.interop.torch.functions import Functions
 from dyn.interop.torch.inference import ordinary_tensors
 from dyn.interop.torch.layouts import ROWS, Order, TensorLayout, layout_of, order_by_size
 from dyn.interop.torch.randomness import GeneratorError, Keys
 from dyn.interop.torch.scopes import RegionScope
-from dyn.interop.torch.sizes import Environment, as_dim, as_dyn, as_torch
+from dyn.interop.torch.sizes import as_dim, as_dyn, as_torch
 from dyn.interop.torch.subclasses import check_wrapper, wrappers_in
+from dyn.interop.torch.sym_nodes import Environment
 from dyn.interop.torch.tensors import (
     TensorMaker,
     TensorRecord,
@@ -111,7 +113,7 @@ class TorchTracing(TorchDispatchMode):
         self.otherwise = otherwise
         #: What ``otherwise`` has taken.
         self.pieces: list[Any] = []
-        self.env = Environment(trace)
+        self.env = Environment(trace, NODE_TYPES)
         self.maker = TensorMaker(self.env)
         #: The views that were made of whole memories, by the geometry of both.
         self._views: dict[Any, TensorRecord] = {}

@@ -12,7 +12,7 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
-from dyn.interop.torch.sizes import _small_ratio  # noqa: E402  # pyright: ignore[reportPrivateUsage]
+from dyn.interop.torch.float_sizes import _small_ratio  # noqa: E402  # pyright: ignore[reportPrivateUsage]
 
 F = torch.nn.functional
 Shape = tuple[int, ...]

@@ -1,0 +1,301 @@
+"""Sizes as floats, as PyTorch holds them: ``torch.SymFloat`` whose nodes are ratios of dims, or computed scalars."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import operator
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from dyn.interop import conditions
+from dyn.interop.torch.sizes import BoolNode, IntNode, ValueNode, size_from_value
+from dyn.interop.torch.sym_nodes import Environment, NodeTypes, SymNode
+from dyn.shapes import Dim, RelKind, evaluate, floordiv, mod
+from dyn.trace.context import Trace
+
+ASKS_FOR_OTHERS = True
+
+#: Python's functions of floats by the names of dyn's.
+_IN_PYTHON: dict[str, Callable[..., float]] = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "true_divide": operator.truediv,
+    "power": math.pow, "sqrt": math.sqrt,
+}  # fmt: skip
+#: Larger denominators are those of numbers such as 0.1, whose products with a size PyTorch rounds.
+_MOST_EXACT = 1 << 20
+#: The greatest denominator of ratios that floats stand for, and the greatest numerator of what is proved of them.
+_MOST_DENOMINATOR, _MOST_ROUNDED = 1000, 1 << 51
+
+
+class FloatNode(SymNode):
+    """The node of a ``torch.SymFloat``: a size as a float, or what was computed of one.
+
+    It is a dim over a small number, rounded (``n / 3``); a dim by a float, rounded (``n * 0.7``); or a scalar of the
+    program. Floors and signs of the first are dims and conditions for every size, and of the second where that can be
+    proved of all floats (:func:`_small_ratio`). Others, and what is computed of what was rounded before, are found out
+    at each call.
+    """
+
+    pytype = float
+
+    def __init__(self, env: Environment, value: Any, denominator: int = 1, factor: float | None = None) -> None:
+        super().__init__(env)
+        self.value, self.denominator, self.factor = value, denominator, factor
+        #: Of a scalar that sizes alone make: these, and the number that it is in this call.
+        self._made_of: tuple[tuple[Dim, ...], float] | None = None
+
+    def __repr__(self) -> str:
+        text = str(self.value) if isinstance(self.value, int | float) else f"float({self.value!r})"
+        text = text if self.factor is None else f"{text} * {self.factor}"
+        return text if self.denominator == 1 else f"{text} / {self.denominator}"
+
+    def is_float(self) -> bool:
+        return True
+
+    def maybe_as_float(self) -> float | None:
+        value = self.value
+        return value / self.denominator if isinstance(value, int | float) else None
+
+    @property
+    def constant(self) -> float | None:
+        return self.maybe_as_float()
+
+    def _ratio(self) -> tuple[Dim, int] | None:
+        """It as a dim over a positive number, to be rounded; None where it is no such thing."""
+        if isinstance(self.value, float):
+            ratio = Fraction(self.value) if math.isfinite(self.value) else None
+            if ratio is None or ratio.denominator > _MOST_EXACT:
+                return None
+            return ratio.numerator, ratio.denominator
+        value = self.value
+        is_dim = isinstance(value, int) or not hasattr(value, "element_type")
+        return (value, self.denominator) if is_dim and self.factor is None else None
+
+    def _exact(self) -> tuple[Dim, int] | None:
+        """It as a dim over a power of two, which floats have without rounding; None where it is no such thing."""
+        ratio = self._ratio()
+        return None if ratio is None or ratio[1] & (ratio[1] - 1) else ratio
+
+    def scalar(self) -> Any:
+        """It as a number, or as a scalar of the program."""
+        if self.constant is not None:
+            return self.constant
+        if hasattr(self.value, "element_type"):
+            return self.value
+        # Python's floats, and so PyTorch's, have 64 bits.
+        scalar = self.trace.here.dim_value(self.value).astype("float64")
+        scalar = scalar if self.factor is None else scalar * self.factor
+        return scalar if self.denominator == 1 else scalar / float(self.denominator)
+
+    def in_this_call(self) -> tuple[tuple[Dim, ...], float] | None:
+        """The number that it is in this call, with the sizes that it is made of; None where data makes it."""
+        if self.constant is not None:
+            return (), self.constant
+        if hasattr(self.value, "element_type"):
+            return self._made_of
+        if conditions.is_measured(self.value, self.trace):
+            return None
+        size = evaluate(self.value, self.trace.sizes)
+        return (self.value,), size / self.denominator if self.factor is None else size * self.factor
+
+    def _computed(self, name: str, *others: FloatNode) -> FloatNode:
+        """The result of dyn's function of that name, at each call."""
+        function, operands = getattr(self.trace.namespace, name), (self, *others)
+        made = FloatNode(self.shape_env, function(*[operand.scalar() for operand in operands]))
+        here = [one for operand in operands if (one := operand.in_this_call()) is not None]
+        if len(here) == len(operands):
+            with contextlib.suppress(ArithmeticError, ValueError):  # which a program has infinities and NaNs for
+                number = _IN_PYTHON[name](*[number for _, number in here])
+                made._made_of = tuple([dim for dims, _ in here for dim in dims]), number
+        return made
+
+    def _of_two(self, other: FloatNode, name: str, rounded: Callable[..., tuple[Dim, int] | None]) -> FloatNode:
+        own, its = self._exact(), other._exact()
+        found = None if own is None or its is None else rounded(own, its)
+        return self._computed(name, other) if found is None else FloatNode(self.shape_env, *found)
+
+    def add(self, other: FloatNode) -> FloatNode:
+        return self._of_two(other, "add", lambda a, b: (a[0] * b[1] + b[0] * a[1], a[1] * b[1]))
+
+    def neg(self) -> FloatNode:
+        return self.wrap_float(0.0).sub(self)
+
+    def pos(self) -> FloatNode:
+        return self
+
+    def sub(self, other: FloatNode) -> FloatNode:
+        return self._of_two(other, "subtract", lambda a, b: (a[0] * b[1] - b[0] * a[1], a[1] * b[1]))
+
+    def mul(self, other: FloatNode) -> FloatNode:
+        for one, factor in ((self, other.constant), (other, self.constant)):
+            exact = one._exact()
+            if exact is not None and exact[1] == 1 and factor is not None and math.isfinite(factor):
+                if Fraction(factor).denominator > _MOST_EXACT:
+                    return FloatNode(self.shape_env, exact[0], 1, factor)
+        return self._of_two(other, "multiply", lambda a, b: (a[0] * b[0], a[1] * b[1]))
+
+    def float_truediv(self, other: FloatNode) -> FloatNode:
+        def rounded(a: tuple[Dim, int], b: tuple[Dim, int]) -> tuple[Dim, int] | None:
+            if not isinstance(b[0], int) or b[0] <= 0 or a[1] * b[0] > _MOST_EXACT:
+                return None
+            return a[0] * b[1], a[1] * b[0]
+
+        return self._of_two(other, "true_divide", rounded)
+
+    def float_pow(self, other: FloatNode) -> FloatNode:
+        return self._computed("power", other)
+
+    # As C++ names them.
+    pow, truediv = float_pow, float_truediv
+
+    def _size(self, round: Callable[[Dim, int], Dim], name: str) -> IntNode:
+        """A size of it, rounded: as a dim, or by dyn's function of that name at each call."""
+        ratio = self._ratio() if self.factor is None else self._ratio_of_product(rounds_up=name == "ceil")
+        return self._found(name, getattr(math, name)) if ratio is None else IntNode(self.shape_env, round(*ratio))
+
+    def _found(self, name: str, in_python: Callable[[float], int]) -> RoundedNode:
+        """A size of it that is found out at each call, rounded by dyn's function of that name."""
+        scalar = getattr(self.trace.namespace, name)(self.scalar())
+        return RoundedNode(self, integer(self.trace, scalar, f"{self!r}, rounded to an integer"), in_python)
+
+    def _ratio_of_product(self, rounds_up: bool) -> tuple[Dim, int] | None:
+        """The ratio whose floor, or ceiling, is that of the product with a float; None where none is known.
+
+        The proof, of the size n, the float c = p/q (1 + d), and u = 2**-53: the product is n p/q (1 + d)(1 + e) with d
+        and e no more than u. Where n p/q is no integer it is 1/q or more from the next one, and the error is less than
+        that while n p < 2**51. Where it is an integer, floats beside it are further than 1 - u from it, relatively, so
+        that an error of u/2 is rounded away, half to even. Greater errors the other way do not change what is asked.
+        """
+        assert self.factor is not None, "it is a product"
+        found = _small_ratio(self.factor, rounds_up)
+        if found is None or not self.trace.facts.ge(self.value, 0).proved:
+            return None
+        numerator = self.value * found[0]
+        self.trace.demand(RelKind.GE, _MOST_ROUNDED, numerator, f"{self!r} is a float that is near enough to a ratio")
+        return numerator, found[1]
+
+    def floor(self) -> IntNode:
+        return self._size(floordiv, "floor")
+
+    def ceil(self) -> IntNode:
+        return self._size(lambda a, b: -floordiv(-a, b), "ceil")
+
+    def trunc(self) -> IntNode:
+        if self._ratio() is None:
+            return self._size(floordiv, "trunc")  # a ratio of a product with a float is not negative
+        if self.ge(self.wrap_float(0.0)).guard_bool():
+            return self.floor()
+        return self.ceil()
+
+    sym_int = trunc
+
+    def round(self, digits: int | None = None) -> IntNode:
+        """To the nearest integer, half to even."""
+        if digits is not None:
+            raise NotImplementedError(f"round() of {self!r} to digits")
+        return self._found("rint", round)
+
+    def sym_float(self) -> FloatNode:
+        return self
+
+    def _compared(self, other: FloatNode, compare: Any, what: str) -> BoolNode:
+        own, its = self._ratio(), other._ratio()
+        if self.factor is not None and self.factor > 0 and other.constant == 0:  # as its sign is
+            own = self.value, 1
+        if own is None or its is None:
+            return self._measured(what, other)
+        left, right = IntNode(self.shape_env, own[0] * its[1]), IntNode(self.shape_env, its[0] * own[1])
+        return compare(left, right)
+
+    def _measured(self, what: str, other: FloatNode) -> BoolNode:
+        """A comparison of what is computed at each call, by the name of dyn's function."""
+        return ValueNode(self.shape_env, getattr(self.trace.namespace, what)(self.scalar(), other.scalar()))
+
+    def eq(self, other: FloatNode) -> BoolNode:
+        return self._compared(other, IntNode.eq, "equal")
+
+    def ne(self, other: FloatNode) -> BoolNode:
+        return self._compared(other, IntNode.ne, "not_equal")
+
+    def ge(self, other: FloatNode) -> BoolNode:
+        return self._compared(other, IntNode.ge, "greater_equal")
+
+    def le(self, other: FloatNode) -> BoolNode:
+        return self._compared(other, IntNode.le, "less_equal")
+
+    def gt(self, other: FloatNode) -> BoolNode:
+        return self._compared(other, IntNode.gt, "greater")
+
+    def lt(self, other: FloatNode) -> BoolNode:
+        return self._compared(other, IntNode.lt, "less")
+
+    def is_integer(self) -> BoolNode:
+        ratio = self._ratio()
+        if ratio is None:
+            raise NotImplementedError(f"whether {self!r} is an integer")
+        return IntNode(self.shape_env, mod(*ratio)).eq(self.wrap_int(0))
+
+    def _sym_sqrt(self) -> FloatNode:
+        return self._computed("sqrt")
+
+    def guard_float(self, file: str = "", line: int = 0) -> float:
+        """The number that it is in this call; a guard keeps the program for calls where it is the same one."""
+        here = self.in_this_call()
+        if here is None:
+            raise NotImplementedError(f"float() of {self!r}, which is computed at each call")
+        dims, number = here
+        for dim in dims:
+            IntNode(self.shape_env, dim).guard_int(file, line)
+        return number
+
+    float_ = guard_float
+
+
+class RoundedNode(IntNode):
+    """The node of a float, rounded to a size that is found out at each call. ``round`` is the function of ``math``."""
+
+    def __init__(self, of: FloatNode, dim: Dim, round: Callable[[float], int]) -> None:
+        super().__init__(of.shape_env, dim)
+        self.of, self.round = of, round
+
+    def guard_int(self, file: str = "", line: int = 0) -> int:
+        """The number that it is in this call, where sizes make it, with a guard on these."""
+        known = self.of.in_this_call()
+        return super().guard_int(file, line) if known is None else self.round(self.of.guard_float(file, line))
+
+    int_ = guard_int
+
+
+def _small_ratio(factor: float, rounds_up: bool) -> tuple[int, int] | None:
+    """The ratio of small numbers that a float is nearest to, where the float is so near that floors of its products
+    with sizes are those of the ratio's (ceilings, with ``rounds_up``); None where there is none."""
+    ratio = Fraction(factor).limit_denominator(_MOST_DENOMINATOR)
+    if ratio <= 0 or float(ratio) != factor:
+        return None
+    error = (Fraction(factor) - ratio) / ratio
+    error = error if rounds_up else -error
+    return (ratio.numerator, ratio.denominator) if error <= Fraction(1, 1 << 54) else None
+
+
+def integer(trace: Trace, scalar: Any, origin: str) -> Dim:
+    """A whole number that the program computes, of any sign, as a dim: the difference of two that are measured."""
+    kind = scalar.dtype.kind
+    if kind == "f":
+        most = 2.0**63
+        fits = trace.namespace.logical_and(scalar >= -most, scalar < most)
+        trace.demand(
+            RelKind.EQ, size_from_value(trace, fits, f"whether {origin}, has 64 bits"), 1, f"{origin}, has 64 bits"
+        )
+        scalar = scalar.astype("int64")
+    if kind == "u":
+        return size_from_value(trace, scalar, origin)
+    above = size_from_value(trace, trace.namespace.maximum(scalar, 0), f"{origin}, where it is positive")
+    below = size_from_value(
+        trace, trace.namespace.maximum(-scalar, 0), f"{origin}, where it is less than 0, without its sign"
+    )
+    return above - below
+
+
+#: The nodes that a trace of PyTorch's has.
+NODE_TYPES = NodeTypes(IntNode, BoolNode, FloatNode)
