@@ -11,8 +11,9 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn import lax, transforms
+from dyn import lax
 from dyn.errors import ArgumentError, ShapeError
+from dyn.transforms import second_halves
 
 Array = Any
 
@@ -117,9 +118,9 @@ def test_a_function_that_is_differentiated_again_has_the_second_half_that_there_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[Any] = []
-    jit = transforms.jit
-    monkeypatch.setattr(transforms, "jit", lambda function, **more: made.append(function) or jit(function, **more))
-    monkeypatch.setattr(transforms, "_HALVES", transforms._Halves())
+    jit = second_halves.jit
+    monkeypatch.setattr(second_halves, "jit", lambda function, **more: made.append(function) or jit(function, **more))
+    monkeypatch.setattr(second_halves, "_HALVES", second_halves._Halves())
     for size, scale in ((3, 2.0), (3, 2.0), (5, 4.0), (0, 1.0)):
         x = floats(size)
         _, pull = dyn.vjp(lambda x: {"y": dnp.tanh(x) * scale}, x)  # noqa: B023 - it is called here
@@ -132,9 +133,9 @@ def test_a_function_that_is_differentiated_again_has_the_second_half_that_there_
 def test_residuals_have_the_dims_that_the_first_half_found_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is demanded of them, and errors and texts call them what the first half does."""
     made: list[Any] = []
-    jit = transforms.jit
-    monkeypatch.setattr(transforms, "jit", lambda *given, **more: made.append(jit(*given, **more)) or made[-1])
-    monkeypatch.setattr(transforms, "_HALVES", transforms._Halves())
+    jit = second_halves.jit
+    monkeypatch.setattr(second_halves, "jit", lambda *given, **more: made.append(jit(*given, **more)) or made[-1])
+    monkeypatch.setattr(second_halves, "_HALVES", second_halves._Halves())
 
     def f(x: Array, w: Array, n: Array) -> Array:
         for _ in range(4):
@@ -171,7 +172,7 @@ def test_residuals_have_the_dims_that_the_first_half_found_equal(monkeypatch: py
 
 
 def test_sizes_of_residuals_may_be_any_expressions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transforms, "_HALVES", transforms._Halves())
+    monkeypatch.setattr(second_halves, "_HALVES", second_halves._Halves())
 
     def f(x: Array) -> Array:
         n, m = x.shape
@@ -187,7 +188,7 @@ def test_sizes_of_residuals_may_be_any_expressions(monkeypatch: pytest.MonkeyPat
 
 
 def test_dims_of_one_name_are_not_one_dim(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transforms, "_HALVES", transforms._Halves())
+    monkeypatch.setattr(second_halves, "_HALVES", second_halves._Halves())
     for sizes in ((2, 3, 4, 5), (1, 1, 0, 3), (4, 4, 4, 4)):
         a, b, c, d = [floats(size, seed=size) for size in sizes]
 
@@ -201,7 +202,7 @@ def test_dims_of_one_name_are_not_one_dim(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_second_halves_of_trees_that_differ_have_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tree may hold anything: what is remembered of a half knows leaves alone."""
-    monkeypatch.setattr(transforms, "_HALVES", transforms._Halves())
+    monkeypatch.setattr(second_halves, "_HALVES", second_halves._Halves())
     x = floats(3)
 
     class Node:
