@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import Enum
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from dyn.dtypes import DType
-from dyn.errors import IRError, NotYetError
+from dyn.errors import DynError, IRError, NotYetError
 from dyn.frozen import record
 from dyn.ir.types import TensorType
 from dyn.shapes import Answer, Dim, RelKind
 from dyn.source import Loc
+
+if TYPE_CHECKING:
+    from dyn.ir.builder import Builder
+    from dyn.ir.core import Op, Region, Value
 
 
 class OpKind(Enum):
@@ -95,8 +99,8 @@ class TypeContext(Protocol):
     """Context of a type rule: the op's regions, and questions about and demands on the dimensions."""
 
     @property
-    def regions(self) -> tuple[Any, ...]:
-        """The regions of the op: :class:`~dyn.ir.core.Region` each."""
+    def regions(self) -> tuple[Region, ...]:
+        """The regions of the op."""
         ...
 
     def inside(self, number: int) -> TypeContext:
@@ -156,7 +160,7 @@ class ScalarBuilder(Protocol):
 #: read, and the value is ``other`` or any other: the rule has to select.
 Get = Callable[..., Any]
 #: ``at(k, op, index, get)``: the scalar code of a result element, given a way to get operands' elements.
-ElementRule = Callable[[ScalarBuilder, Any, tuple[Dim, ...], Get], Any]
+ElementRule: TypeAlias = "Callable[[ScalarBuilder, Op, tuple[Dim, ...], Get], Any]"
 
 
 @record()
@@ -252,8 +256,8 @@ class Scatter:
     leave the array is moved inside with ``clamp``; without, what lies outside of it is left out.
     """
 
-    updates: Callable[[Any], Any]
-    windows: Callable[[Any], tuple[Any, tuple[Any, ...]]]
+    updates: Callable[[Op], Value]
+    windows: Callable[[Op], tuple[Any, tuple[Value, ...]]]
     combine: Callable[[Any], Any]
     clamp: bool = False
 
@@ -269,7 +273,7 @@ class WindowFold:
 
     combine: Callable[[Attrs], Any]
     identity: Callable[[Attrs, DType], bool | int | float]
-    extents: Callable[[Any], tuple[Dim, ...]]
+    extents: Callable[[Op], tuple[Dim, ...]]
     at: Callable[..., Any]
 
 
@@ -282,7 +286,7 @@ class OrderedWindows:
     element at ``index``, or ``hole`` where it has nothing.
     """
 
-    extents: Callable[[Any], tuple[Dim, ...]]
+    extents: Callable[[Op], tuple[Dim, ...]]
     at: Callable[..., Any]
 
 
@@ -315,13 +319,13 @@ Reference = Callable[..., Any]
 #: of its operands (None where one is zero, or has no derivative), made with the builder ``b``. Nothing is conjugated:
 #: of ``y = f(z)`` with complex numbers it is ``ct * f'(z)``, as in JAX. A DynError in place of a cotangent is raised if
 #: that operand depends on what is differentiated by.
-VjpRule = Callable[[Any, Any, tuple[Any, ...]], Sequence[Any]]
+VjpRule: TypeAlias = "Callable[[Builder, Op, tuple[Any, ...]], Sequence[Value | DynError | None]]"
 #: ``jvp(b, op, tangents)``: from the tangents of an op's operands (None where one is zero, but not for all) those of
 #: its results. ``op`` is in the program already.
-JvpRule = Callable[[Any, Any, tuple[Any, ...]], Sequence[Any]]
+JvpRule: TypeAlias = "Callable[[Builder, Op, tuple[Any, ...]], Sequence[Value | None]]"
 #: ``batch(b, op, operands, batched, size)``: the results for ``size`` examples at once, each with the new axis in
 #: front. Of ``operands`` those that are ``batched`` have that axis in front too; there is at least one.
-BatchRule = Callable[[Any, Any, tuple[Any, ...], tuple[bool, ...], Dim], Sequence[Any]]
+BatchRule: TypeAlias = "Callable[[Builder, Op, tuple[Value, ...], tuple[bool, ...], Dim], Sequence[Value]]"
 
 
 @record()
@@ -330,8 +334,8 @@ class Sample:
 
     operands: tuple[np.ndarray[Any, Any], ...]
     attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    #: Each a :class:`~dyn.ir.core.Region`, which reads nothing from outside.
-    regions: tuple[Any, ...] = ()
+    #: They read nothing from outside.
+    regions: tuple[Region, ...] = ()
 
 
 @record(eq=False)
@@ -355,23 +359,23 @@ class OpDef:
     vjp: VjpRule | NoGrad | _Marks
     jvp: JvpRule | NoGrad | _Marks
     batch: BatchRule | NoBatch | _Marks
-    simplify: Callable[[Any, Any], tuple[Any, ...] | None] | None = None
+    simplify: Callable[[Builder, Op], tuple[Value, ...] | None] | None = None
     #: For a VIEW: the elements lie in the operand's own order, so the two can share memory.
     keeps_order: bool = False
     #: How it acts on complex numbers, in real ops: ``parts(b, op, operands)``, where a complex operand is the pair of
     #: its parts, gives a value or such a pair. None for what moves elements: it moves the parts alike.
-    parts: Callable[[Any, Any, tuple[Any, ...]], Any] | None = None
+    parts: Callable[[Builder, Op, tuple[Any, ...]], Any] | None = None
     #: ``prune(op, live)``: the op without results that are not among the values ``live``.
-    prune: Callable[[Any, Any], Any] | None = None
+    prune: Callable[[Op, set[Value]], Op] | None = None
     #: ``prepare(op)``: the op with more results, after its own, for a ``vjp`` that is to come.
-    prepare: Callable[[Any], Any] | None = None
+    prepare: Callable[[Op], Op] | None = None
     #: Of a CALL: transformations see the ops of its first region, and not the op.
     transparent: bool = False
     #: Of a CALL: its last region is the rule of its derivative, and nothing that it computes itself.
     has_backward: bool = False
     #: Whether an op does something beside giving its results, so that it runs exactly when the program says so, in the
     #: order in which the program says it (``dyn.ir.effects``). None where it never does.
-    effects: Callable[[Any], bool] | None = None
+    effects: Callable[[Op], bool] | None = None
 
     def __post_init__(self) -> None:
         if self.name in REGISTRY:

@@ -27,7 +27,7 @@ def _prune(op: Op, live: set[Value]) -> Op:
     return replace(op, operands=tuple([op.operands[i] for i in kept]), results=tuple([op.results[i] for i in kept]))
 
 
-def _again(b: Builder, op: Op, values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _again(b: Builder, op: Op, values: tuple[Any, ...]) -> tuple[Value | None, ...]:
     """The barrier of derivatives, where there are any."""
     made = iter(b.emit(op.opdef, [v for v in values if v is not None]))
     return tuple([None if v is None else next(made) for v in values])

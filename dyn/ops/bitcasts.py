@@ -14,7 +14,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.ir.builder import Builder
-from dyn.ir.core import Op
+from dyn.ir.core import Op, Value
 from dyn.ir.opdef import NOT_CONTINUOUS, Attrs, ElementLoops, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.pointwise import REALS, draw
@@ -48,7 +48,7 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
     return (TensorType(to, x.shape),)
 
 
-def _same_bits(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def _same_bits(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """A bitcast to the type that is there, or of a bitcast."""
     (x,) = op.operands
     inner = b.producer(x, op.opdef)
@@ -97,7 +97,7 @@ def _regroup_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: At
     return (TensorType(to, x.shape[:-1]),)
 
 
-def _regroup_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+def _regroup_at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Any:
     source, to = op.operands[0].dtype, op.result.dtype
     if source.bits > to.bits:
         wide, narrow = _PATTERNS[source.bits], _PATTERNS[to.bits]
@@ -121,7 +121,7 @@ def _regroup(x: Array, dtype: DType) -> Array:
     return little.view(dtype.np).reshape(shape)
 
 
-def _regroup_back(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def _regroup_back(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """Cancel a regrouping of a regrouping: what was cut is joined again, or what was joined is cut."""
     inner = b.producer(op.operands[0], op.opdef)
     source = None if inner is None else inner.operands[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value
@@ -48,7 +47,7 @@ def distinct(b: Builder, values: Sequence[Value]) -> list[Value]:
 # --- the region itself --------------------------------------------------------------------------------------------
 
 
-def through_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Any, ...]:
+def through_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     """The cotangents of the region's arguments, where it is computed again."""
     own = distinct(b, op.operands)
     start = len(b.ops)
@@ -66,7 +65,7 @@ def pushed(b: Builder, region: Region, args: Sequence[Value], tangents: Sequence
     return [known.get(v) for v in results]
 
 
-def through_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Any, ...]:
+def through_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     """The tangents of the region's results; what else it computes is merged with what was computed before."""
     return tuple(pushed(b, op.regions[0], op.operands, tangents))
 

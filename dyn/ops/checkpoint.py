@@ -104,7 +104,7 @@ def _prepare(op: Op) -> Op:
     return Op(op.opdef, op.operands, attrs, made, op.loc, (replace(flat, results=(*results, *kept)),))
 
 
-def _vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
+def _vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     """The second pass and the derivatives: a checkpoint of their own, for derivatives of the second order."""
     if "saved" not in op.attrs:
         ready = copied(_prepare(op), {v: v for v in op.operands})
@@ -112,11 +112,11 @@ def _vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
         op, cts = ready, (*cts, *(None,) * (len(ready.results) - len(cts)))
     (body,) = op.regions
     outs = len(op.results) - op.attrs["saved"]
-    known = [j for j, ct in enumerate(cts) if ct is not None]
+    known = {j: ct for j, ct in enumerate(cts) if ct is not None}
     own = smooth(op.operands)
     count = len(op.operands)
     saved = op.results[outs:]
-    given = [*op.operands, *saved, *(cts[j] for j in known)]
+    given = [*op.operands, *saved, *known.values()]
 
     def backward(inner: Builder, params: tuple[Value, ...]) -> list[Value]:
         values, own_body = _behind_barrier(inner, op, params), with_own_dims(inner, body)
@@ -162,11 +162,11 @@ def _second_pass(
     return tuple(ops), [values.get(v, v) for v in body.results]
 
 
-def _jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
+def _jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     """Tangents are a checkpoint too: they may be pulled back."""
     (body,) = op.regions
-    moving = [i for i, t in enumerate(tangents) if t is not None]
-    given = [*op.operands, *(tangents[i] for i in moving)]
+    moving = {i: t for i, t in enumerate(tangents) if t is not None}
+    given = [*op.operands, *moving.values()]
     count, found = len(op.operands), smooth(op.results)
 
     def forward(inner: Builder, params: tuple[Value, ...]) -> list[Value]:

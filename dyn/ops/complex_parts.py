@@ -74,7 +74,7 @@ class Real(Arithmetic):
 # --- arithmetic -----------------------------------------------------------------------------------------------------
 
 
-def componentwise(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def componentwise(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     """The op on the real parts, and on the imaginary parts; what is real is used in both."""
     re, im = (
         b.op(op.opdef.name, *[x[i] if isinstance(x, tuple) else x for x in operands], **op.attrs) for i in range(2)
@@ -104,20 +104,20 @@ def quotient(r: Real, x: Pair, y: Pair) -> Pair:
     return r.div(re, whole), r.div(im, whole)
 
 
-def multiply(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def multiply(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     return product(Real(b), *operands)
 
 
 def folded(name: str) -> PartsRule:
     """The rule of a fold by a monoid: sums are those of each part, and products the fold ``name`` with a body."""
 
-    def rule(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+    def rule(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
         if op.attrs["combine"] == "add":
             return componentwise(b, op, operands)
         (x,) = operands
         part = x[0].dtype
 
-        def step(inner: Any, p: tuple[Value, ...]) -> Pair:
+        def step(inner: Builder, p: tuple[Value, ...]) -> Pair:
             return product(Real(inner), (p[0], p[1]), (p[2], p[3]))
 
         body = build_region(b, [TensorType(part, ())] * 4, step)
@@ -129,15 +129,15 @@ def folded(name: str) -> PartsRule:
     return rule
 
 
-def divide(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def divide(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     return quotient(Real(b), *operands)
 
 
-def abs_(b: Builder, op: Op, operands: tuple[Any, ...]) -> Value:
+def abs_(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Value:
     return Real(b).hypot(*operands[0])
 
 
-def sign(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def sign(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     """``z / |z|``; of zero zero, and where one part alone is infinite its direction, as NumPy has it."""
     r, (re, im) = Real(b), operands[0]
     size = r.hypot(re, im)
@@ -152,7 +152,7 @@ def sign(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
     return direction(re, endless[0]), direction(im, endless[1])
 
 
-def compare(b: Builder, op: Op, operands: tuple[Any, ...]) -> Value:
+def compare(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Value:
     """EQ and NE: of both parts, of either."""
     re, im = componentwise(b, op, operands)
     return b.op("and" if op.attrs["direction"] == "EQ" else "or", re, im)
@@ -177,12 +177,12 @@ def _polar(r: Real, power: Value, angle: Value) -> Pair:
     return r.where(flat, size, r.where(nothing, 0.0, re)), r.where(flat, angle, r.where(nothing, none, im))
 
 
-def exponential(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def exponential(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     r, (re, im) = Real(b), operands[0]
     return _polar(r, re, im)
 
 
-def exponential_minus_one(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def exponential_minus_one(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     """``expm1(a) * cos(b) - 2 * sin(b / 2)**2`` is the real part."""
     r, (re, im) = Real(b), operands[0]
     half = r.f("sine", r.mul(im, 0.5))
@@ -199,11 +199,11 @@ def _log(r: Real, z: Pair) -> Pair:
     return r.log_abs(*z), r.f("atan2", z[1], z[0])
 
 
-def log(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def log(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     return _log(Real(b), operands[0])
 
 
-def log_plus_one(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def log_plus_one(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     """Near 0, half of ``log1p(a * (a + 2) + b * b)`` is the real part."""
     r, (re, im) = Real(b), operands[0]
     high = r.f("maximum", r.f("abs", re), r.f("abs", im))
@@ -214,7 +214,7 @@ def log_plus_one(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
     return r.where(near, small, r.log_abs(one, im)), r.f("atan2", im, one)
 
 
-def logistic(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def logistic(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     """``1 / (1 + exp(-z))`` or ``exp(z) / (1 + exp(z))``, whichever does not overflow."""
     r, (re, im) = Real(b), operands[0]
     left = r.cmp(re, "LT", 0.0)
@@ -224,7 +224,7 @@ def logistic(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
     return quotient(r, numerator, (r.add(e[0], 1.0), e[1]))
 
 
-def power(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def power(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     """``exp(w * log(z))``; ``z**0`` is 1, and 0 to a power with a positive real part is 0."""
     r, (z, w) = Real(b), operands
     exponent = product(r, w, _log(r, z))
@@ -252,11 +252,11 @@ def _sqrt(r: Real, z: Pair) -> Pair:
     return r.where(endless, math.inf, real), r.copysign(r.where(endless, math.inf, size), im)
 
 
-def sqrt(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def sqrt(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     return _sqrt(Real(b), operands[0])
 
 
-def rsqrt(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def rsqrt(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     r = Real(b)
     root = _sqrt(r, operands[0])
     return quotient(r, (r.fill(root[0], 1.0), r.fill(root[0], 0.0)), root)
@@ -274,14 +274,14 @@ def _grown(r: Real, share: Value, size: Value, angle: Value, x: Value) -> Value:
     return r.where(r.f("and", whole, r.f("not", r.f("is_finite", angle))), size, r.mul(share, size))
 
 
-def sine(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def sine(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     r, (re, im) = Real(b), operands[0]
     sinh, cosh = r.sinh_cosh(im)
     real = r.mul(r.f("sine", re), cosh)
     return r.where(r.cmp(re, "EQ", 0.0), re, real), _grown(r, r.f("cosine", re), sinh, re, im)
 
 
-def cosine(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def cosine(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     r, (re, im) = Real(b), operands[0]
     sinh, cosh = r.sinh_cosh(im)
     imag = r.mul(r.f("sine", re), sinh)
@@ -316,11 +316,11 @@ def _tanh(r: Real, z: Pair) -> Pair:
     )
 
 
-def tanh(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def tanh(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     return _tanh(Real(b), operands[0])
 
 
-def tan(b: Builder, op: Op, operands: tuple[Any, ...]) -> Pair:
+def tan(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     """``-i * tanh(i * z)``"""
     r, (re, im) = Real(b), operands[0]
     u, v = _tanh(r, (r.f("negate", im), re))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from dyn import dtypes
 from dyn.errors import UnsupportedOpError
@@ -150,7 +149,7 @@ def _given_once(body: Region) -> list[Value]:
     return [v for inner in body.ops if has_own_effect(inner) and not own_mentions(inner) for v in inner.results]
 
 
-def scan_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Any, ...]:
+def scan_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     """The steps backward: each is computed again from what it was given, and its cotangents are pulled through it."""
     if not op.attrs.get("saved", 0):
         ready = copied(scan_prepare(op), {v: v for v in op.operands})
@@ -194,7 +193,7 @@ def scan_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Any, ..
     return tuple(result)
 
 
-def scan_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Any, ...]:
+def scan_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     count, (body,) = op.attrs["carries"], op.regions
     xs = op.operands[count:]
     smooth = _smooth(op.operands[:count])
@@ -280,7 +279,7 @@ def _spread_where(b: Builder, value: Value, wanted: bool, size: Dim) -> Value:
 # --- while --------------------------------------------------------------------------------------------------------
 
 
-def while_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Any, ...]:
+def while_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     raise UnsupportedOpError(
         "a while loop has no derivative backward: how many steps it will take is not known before it runs.",
         loc=op.loc,
@@ -289,7 +288,7 @@ def while_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Any, .
     )
 
 
-def while_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Any, ...]:
+def while_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     condition, body = op.regions
     count, smooth = len(op.operands), _smooth(op.operands)
     state = [*op.operands, *(_or_zeros(b, tangents[i], op.operands[i]) for i in smooth)]
@@ -358,11 +357,11 @@ def _chosen(b: Builder, going: Value, new: Value, old: Value) -> Value:
 # --- choices ------------------------------------------------------------------------------------------------------
 
 
-def choice_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
+def choice_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     index, *given = op.operands
-    known = [j for j, ct in enumerate(cts) if ct is not None]
+    known = {j: ct for j, ct in enumerate(cts) if ct is not None}
     smooth = _smooth(given)
-    operands = [*given, *(cts[j] for j in known)]
+    operands = [*given, *known.values()]
 
     def backward(branch: Region) -> Region:
         def build(inner: Builder, params: tuple[Value, ...]) -> list[Value]:
@@ -381,13 +380,13 @@ def choice_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(result)
 
 
-def choice_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
+def choice_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     index, *given = op.operands
-    moving = [i for i in range(len(given)) if tangents[1 + i] is not None]
+    moving = {i: tangent for i, tangent in enumerate(tangents[1:]) if tangent is not None}
     smooth = _smooth(op.results)
     if not moving:
         return (None,) * len(op.results)
-    operands = [*given, *(tangents[1 + i] for i in moving)]
+    operands = [*given, *moving.values()]
 
     def forward(branch: Region) -> Region:
         def build(inner: Builder, params: tuple[Value, ...]) -> list[Value]:

@@ -35,7 +35,7 @@ def cumulative_vjp(b: Builder, op: Op, cts: tuple[Value]) -> tuple[Value, ...]:
     if op.attrs["combine"] != "multiply":
         return (add_along(b, ct, _chosen(b, op), axis),)
 
-    def smooth(inner: Any, x: Value, y: Value, ct: Value) -> Value:
+    def smooth(inner: Builder, x: Value, y: Value, ct: Value) -> Value:
         a = Arithmetic(inner)
         return a.div(_sums(inner, op, a.mul(ct, y), back=True), x)
 
@@ -49,7 +49,7 @@ def cumulative_jvp(b: Builder, op: Op, tangents: tuple[Value]) -> tuple[Value, .
     if op.attrs["combine"] != "multiply":
         return (take_along(b, t, _chosen(b, op), axis),)
 
-    def smooth(inner: Any, x: Value, y: Value, t: Value) -> Value:
+    def smooth(inner: Builder, x: Value, y: Value, t: Value) -> Value:
         a = Arithmetic(inner)
         return a.mul(y, _sums(inner, op, a.div(t, x)))
 
@@ -89,8 +89,9 @@ def _of_product(
     operands = (x, op.result, moved)
     types = [TensorType(v.dtype, v.shape) for v in operands]
 
-    def by_steps(inner: Any, params: tuple[Value, ...]) -> list[Value]:
+    def by_steps(inner: Builder, params: tuple[Value, ...]) -> list[Value]:
         (found,) = exact(inner, replace(op, operands=params[:1]), params[2:])
+        assert isinstance(found, Value), "a product depends on what moves"
         return [found]
 
     regions = build_region(b, types, by_steps), build_region(b, types, lambda inner, params: [smooth(inner, *params)])
@@ -107,7 +108,7 @@ def _running_product(b: Builder, op: Op, operands: tuple[Value, ...]) -> tuple[V
     row = TensorType(rows.dtype, rows.shape[1:])
     one = Arithmetic(b).fill(Value(row), 1)
 
-    def step(inner: Any, params: tuple[Value, ...]) -> list[Value]:
+    def step(inner: Builder, params: tuple[Value, ...]) -> list[Value]:
         made = inner.op("multiply", *params)
         return [made, made]
 
@@ -147,7 +148,7 @@ def _running_parts(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     row = TensorType(re.dtype, rows[0].shape[1:])
     starts = [Arithmetic(b).fill(Value(row), start) for start in (1, 0)]
 
-    def step(inner: Any, params: tuple[Value, ...]) -> list[Value]:
+    def step(inner: Builder, params: tuple[Value, ...]) -> list[Value]:
         made = product(Real(inner), (params[0], params[1]), (params[2], params[3]))
         return [*made, *made]
 

@@ -106,7 +106,7 @@ def _run(
 # --- transformations ----------------------------------------------------------------------------------------------
 
 
-def _refuse(b: Builder, op: Op, given: tuple[Any, ...]) -> tuple[Any, ...]:
+def _refuse(b: Builder, op: Op, given: tuple[Value, ...]) -> tuple[Value | None, ...]:
     if not op.results:  # its tangents are none, too
         return ()
     raise UnsupportedOpError(

@@ -56,7 +56,7 @@ def vjp_prepare(op: Op) -> Op:
     return Op(known, op.operands, attrs, (*op.results, *residuals), op.loc, (forward, backward))
 
 
-def vjp_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Any, ...]:
+def vjp_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     """Cotangents by the forward rule, which runs now, beside the function: its effects are done."""
     ready = copied(vjp_prepare(op), {v: v for v in op.operands})
     ready = replace(ready, regions=(without_effects(ready.regions[0]), ready.regions[1]))
@@ -64,7 +64,7 @@ def vjp_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Any, ...
     return forward_vjp(b, ready, (*cts, *(None,) * (len(ready.results) - len(cts))))
 
 
-def forward_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Any, ...]:
+def forward_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     """Cotangents by the backward rule, from the residuals and the cotangents of the function's own results."""
     outs, explicit = op.attrs["outs"], op.attrs["explicit"]
     own, residuals = op.results[:outs], op.results[outs:]
@@ -78,7 +78,7 @@ def forward_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Any,
     return tuple(found)
 
 
-def vjp_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Any, ...]:
+def vjp_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     raise UnsupportedOpError(
         f"{op.attrs['name']} has a derivative of its own that goes backward (dyn.custom_vjp), and forward it has none.",
         loc=op.loc,
@@ -109,7 +109,7 @@ def _tangent_rule(b: Builder, op: Op, tangents: Sequence[Value], *, prepare: boo
     return [next(made) if v.dtype.is_inexact else None for v in op.results]
 
 
-def jvp_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Any, ...]:
+def jvp_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     explicit = op.attrs["explicit"]
     for value, tangent in zip(op.operands[explicit:], tangents[explicit:], strict=True):
         if tangent is not None:
@@ -118,7 +118,7 @@ def jvp_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Any
     return tuple(_tangent_rule(b, op, given))
 
 
-def jvp_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Any, ...]:
+def jvp_vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Value | DynError | None, ...]:
     """The transpose of the rule: a linear function's cotangents are the same at any tangents, so at zeros."""
     explicit = op.attrs["explicit"]
     given = [zeros(b, TensorType(v.dtype, v.shape)) for v in op.operands[:explicit]]

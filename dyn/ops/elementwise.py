@@ -266,7 +266,7 @@ def _clamp_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attr
     return (TensorType(x.dtype, x.shape, x.weak and low.weak and high.weak),)
 
 
-def _clamp_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+def _clamp_at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Any:
     low, high = (get(i, index if op.operands[i].shape else ()) for i in (0, 2))
     dtype = op.result.dtype
     return k.apply(Scalar.MIN, [k.apply(Scalar.MAX, [get(1, index), low], dtype), high], dtype)
@@ -286,7 +286,7 @@ def _like(b: Builder, value: Value, shape: tuple[Dim, ...]) -> Value:
     return value if len(value.shape) == len(shape) else b.op("broadcast_in_dim", value, shape=shape, dims=())
 
 
-def _clamp_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
+def _clamp_vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value, ...]:
     a, found = Arithmetic(b), list[Value]()
     for operand, chosen in zip(op.operands, _clamp_choices(b, op), strict=True):
         own = a.where(chosen, cts[0], 0)
@@ -473,7 +473,7 @@ def _convert_vjp(b: Builder, op: Op, cts: tuple[Value]) -> tuple[Value | None]:
     return (ct if ct.dtype is x.dtype else b.op("convert", ct, dtype=x.dtype),)
 
 
-def _convert_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None]:
+def _convert_jvp(b: Builder, op: Op, tangents: tuple[Value, ...]) -> tuple[Value | None]:
     return (b.op("convert", tangents[0], dtype=op.result.dtype) if op.result.dtype.is_inexact else None,)
 
 

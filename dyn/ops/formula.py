@@ -8,6 +8,7 @@ from typing import Any
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.frozen import record
+from dyn.ir.core import Op
 from dyn.ir.opdef import FROM_VJP, NOT_YET, ElementLoops, Get, NoGrad, OpDef, OpKind, Sample, ScalarBuilder, TypeRule
 from dyn.ops.pointwise import quiet
 from dyn.ops.scalar import Scalar
@@ -118,7 +119,7 @@ def formula_op(
     place of ``reference``.
     """
 
-    def at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+    def at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Any:
         result = op.result.dtype
         dtype = op.operands[0].dtype
         given = [Num(k, get(i, index), dtype).to(wide(dtype)) for i in range(len(op.operands))]

@@ -7,7 +7,6 @@ That is what a draw's derivative is (M. Figurnov, S. Mohamed, A. Mnih, "Implicit
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from dyn import dtypes
 from dyn.ir.builder import Builder
@@ -26,7 +25,7 @@ def gamma_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[V
     return (None,) if change is None else (Arithmetic(b).mul(change, _slope(b, op)),)
 
 
-def gamma_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[None, Value]:
+def gamma_vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[None, Value]:
     return None, Arithmetic(b).mul(cts[0], _slope(b, op))
 
 

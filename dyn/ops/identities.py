@@ -13,7 +13,7 @@ import numpy as np
 
 from dyn.dtypes import DType, Kind
 from dyn.ir.builder import Builder
-from dyn.ir.core import Op
+from dyn.ir.core import Op, Value
 from dyn.shapes import product
 
 #: Takes the builder and the op; gives values in its stead, or None.
@@ -25,13 +25,13 @@ Array = np.ndarray[Any, Any]
 def first_of(*rules: Rule) -> Rule:
     """The rule that is the first of several rules which has a result."""
 
-    def rule(b: Builder, op: Op) -> tuple[Any, ...] | None:
+    def rule(b: Builder, op: Op) -> tuple[Value, ...] | None:
         return next((found for each in rules if (found := each(b, op)) is not None), None)
 
     return rule
 
 
-def nothing(b: Builder, op: Op) -> tuple[Any, ...]:
+def nothing(b: Builder, op: Op) -> tuple[Value, ...]:
     """The op is its operand, always."""
     return op.operands[:1]
 
@@ -39,23 +39,23 @@ def nothing(b: Builder, op: Op) -> tuple[Any, ...]:
 # --- elementwise --------------------------------------------------------------------------------------------------
 
 
-def involution(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def involution(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """``f(f(x)) == x``"""
     inner = b.producer(op.operands[0], op.opdef)
     return inner.operands if inner is not None else None
 
 
-def idempotent(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def idempotent(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """``f(f(x)) == f(x)``"""
     return op.operands if b.producer(op.operands[0], op.opdef) is not None else None
 
 
-def idempotent_reals(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def idempotent_reals(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """``f(f(x)) == f(x)`` of real numbers; of complex ones but for rounding."""
     return None if op.result.dtype.kind is Kind.COMPLEX else idempotent(b, op)
 
 
-def of_itself(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def of_itself(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """``f(x, x) == x``"""
     return op.operands[:1] if op.operands[0] is op.operands[1] else None
 
@@ -74,7 +74,7 @@ def neutral(ints: int, floats: float, *, left: bool = False, bits: int | None = 
         e = floats if dtype.is_float else bits if dtype.kind is Kind.BOOL else ints
         return array.tobytes() == np.array(e).astype(dtype.np).tobytes()
 
-    def rule(b: Builder, op: Op) -> tuple[Any, ...] | None:
+    def rule(b: Builder, op: Op) -> tuple[Value, ...] | None:
         x, y = op.operands
         if is_neutral(b.uniform(y), y.dtype):
             return (x,)
@@ -83,7 +83,7 @@ def neutral(ints: int, floats: float, *, left: bool = False, bits: int | None = 
     return rule
 
 
-def one_branch(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def one_branch(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """A select whose branches are one value, or whose condition is known."""
     pred, on_true, on_false = op.operands
     if on_true is on_false:
@@ -107,7 +107,7 @@ def holds(wide: DType, narrow: DType) -> bool:
     return narrow.is_float and wide.is_float and wide.floating.holds(narrow.floating)
 
 
-def converted_once(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def converted_once(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """A conversion to the type that is there, or of a value that was brought to a wider dtype before."""
     (x,), to = op.operands, op.result.dtype
     if x.type == op.result.type:
@@ -127,7 +127,7 @@ def converted_once(b: Builder, op: Op) -> tuple[Any, ...] | None:
 # --- views --------------------------------------------------------------------------------------------------------
 
 
-def reshaped_once(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def reshaped_once(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """A reshape to the shape that is there, or of a reshape."""
     (x,) = op.operands
     if x.shape == op.result.shape:
@@ -143,7 +143,7 @@ def reshaped_once(b: Builder, op: Op) -> tuple[Any, ...] | None:
     return (b.op("reshape", source, shape=op.attrs["shape"]),)
 
 
-def transposed_once(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def transposed_once(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """A transpose that moves nothing, or of a transpose."""
     (x,), permutation = op.operands, op.attrs["permutation"]
     inner = b.producer(x, op.opdef)
@@ -154,7 +154,7 @@ def transposed_once(b: Builder, op: Op) -> tuple[Any, ...] | None:
     return None if inner is None else (b.op("transpose", x, permutation=permutation),)
 
 
-def broadcast_once(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def broadcast_once(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """A broadcast to the shape that is there, or of a broadcast."""
     (x,), shape = op.operands, op.result.shape
     if x.shape == shape:
@@ -171,14 +171,14 @@ def broadcast_once(b: Builder, op: Op) -> tuple[Any, ...] | None:
     return (b.op("broadcast_in_dim", source, shape=op.attrs["shape"], dims=dims),)
 
 
-def whole_slice(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def whole_slice(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """A slice of everything."""
     (x,), attrs = op.operands, op.attrs
     everything = all(s == 0 for s in attrs["start"]) and all(s == 1 for s in attrs["strides"])
     return (x,) if everything and tuple(attrs["limit"]) == x.shape else None
 
 
-def joined_once(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def joined_once(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """A concatenation of one array, or with empty ones among them."""
     axis = op.attrs["dimension"]
     full = [v for v in op.operands if v.shape[axis] != 0]

@@ -39,7 +39,7 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
     return (TensorType(result, first.shape),)
 
 
-def _at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+def _at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Any:
     (value,) = region_values(k, op.regions[0], [get(i, index) for i in range(len(op.operands))])
     return value
 

@@ -24,13 +24,13 @@ def while_any(b: Builder, open_: Value, state: Sequence[Value], fixed: Sequence[
     types = [TensorType(v.dtype, v.shape) for v in carried]
     count = 1 + len(state)
 
-    def going(inner: Any, values: tuple[Value, ...]) -> tuple[Value]:
+    def going(inner: Builder, values: tuple[Value, ...]) -> tuple[Value]:
         axes = tuple(range(len(open_.shape)))
         if not axes:
             return (inner.op("copy", values[0]),)
         return (inner.op("reduce", values[0], axes=axes, combine="or", nonempty=False),)
 
-    def stepped(inner: Any, values: tuple[Value, ...]) -> tuple[Value, ...]:
+    def stepped(inner: Builder, values: tuple[Value, ...]) -> tuple[Value, ...]:
         left, made = step(inner, values[0], list(values[1:count]), list(values[count:]))
         return (left, *made, *values[count:])
 

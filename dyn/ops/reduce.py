@@ -147,7 +147,7 @@ def _others(b: Builder, x: Value, axes: tuple[int, ...]) -> Value:
     return b.op("transpose", both, permutation=tuple(int(a) for a in np.argsort((*kept, *axes))))
 
 
-def _vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value]:
     ct = _spread_back(b, op, cts[0])
     return (ct if op.attrs["combine"] == "add" else b.op("multiply", ct, _share(b, op)),)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
+from dyn.ir.core import Op
 from dyn.ir.opdef import Attrs, ElementLoops, Get, Sample, ScalarBuilder, TypeContext, TypeRule
 from dyn.ir.types import TensorType
 from dyn.ops.scalar import Scalar
@@ -72,7 +73,7 @@ def predicate(kinds: frozenset[Kind]) -> TypeRule:
 def pointwise(fn: Scalar | Callable[[Attrs], Scalar]) -> ElementLoops:
     """The scalar function ``fn`` of the operands' elements at the same index."""
 
-    def at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+    def at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Any:
         chosen = fn if isinstance(fn, Scalar) else fn(op.attrs)
         return k.apply(chosen, [get(i, index) for i in range(len(op.operands))], op.result.dtype)
 

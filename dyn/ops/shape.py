@@ -118,7 +118,7 @@ def _other(atom: Atom | None, kind: OpaqueKind, known: int) -> Dim | None:
     return second if first == known else first
 
 
-def _broadcast_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
+def _broadcast_map(op: Op, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
     x, shape, dims = op.operands[0], op.attrs["shape"], op.attrs["dims"]
     result: list[Dim] = []
     for axis, target in enumerate(dims):
@@ -132,7 +132,7 @@ def _broadcast_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
     return tuple(result)
 
 
-def _broadcast_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _broadcast_vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value]:
     return (unbroadcast(b, cts[0], op.operands[0].type, op.attrs["dims"]),)
 
 
@@ -185,7 +185,7 @@ def reshape_groups(old: tuple[Dim, ...], new: tuple[Dim, ...]) -> list[tuple[ran
     return groups
 
 
-def _reshape_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
+def _reshape_map(op: Op, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
     old, new = op.operands[0].shape, op.result.shape
     if 0 in old or 0 in new:
         return (0,) * len(old)  # there are no elements, and no index to divide
@@ -205,7 +205,7 @@ def _reshape_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
     return tuple(result)
 
 
-def _reshape_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _reshape_vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value]:
     return (b.op("reshape", cts[0], shape=op.operands[0].shape),)
 
 
@@ -232,14 +232,14 @@ def _transpose_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: 
     return (TensorType(x.dtype, tuple(x.shape[p] for p in permutation), x.weak),)
 
 
-def _transpose_map(op: Any, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
+def _transpose_map(op: Op, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
     result: list[Dim] = [0] * len(index)
     for axis, source in enumerate(op.attrs["permutation"]):
         result[source] = index[axis]
     return tuple(result)
 
 
-def _transpose_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _transpose_vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value]:
     inverse = tuple(int(axis) for axis in np.argsort(op.attrs["permutation"]))
     return (b.op("transpose", cts[0], permutation=inverse),)
 
@@ -315,7 +315,7 @@ slice_ = OpDef(
 # --- reverse ------------------------------------------------------------------------------------------------------
 
 
-def _reverse_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, ...]:
+def _reverse_vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value, ...]:
     return again(b, op, cts)
 
 
@@ -354,7 +354,7 @@ def _concatenate_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs
     return (TensorType(first.dtype, (*first.shape[:axis], total, *first.shape[axis + 1 :])),)
 
 
-def _concatenate_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+def _concatenate_at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Any:
     axis = op.attrs["dimension"]
     ends: list[Dim] = []
     total: Dim = 0
@@ -422,7 +422,7 @@ concatenate = OpDef(
 # --- makers -------------------------------------------------------------------------------------------------------
 
 
-def _constant_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+def _constant_at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Any:
     """A number, or for an array of a few a choice by position: one of many lies in a buffer."""
     dense, dtype = op.attrs["value"], op.result.dtype
     if dense.has_buffer:
@@ -456,7 +456,7 @@ def _constant_parts(b: Builder, op: Op, operands: tuple[Value, ...]) -> Any:
     return tuple(b.op("constant", value=Dense(part), **rest) for part in (array.real, array.imag))
 
 
-def _one_number(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def _one_number(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """Of an array that is one number only the number is kept."""
     dense = op.attrs["value"]
     if not dense.is_splat:
@@ -490,13 +490,13 @@ constant = OpDef(
 )  # fmt: skip
 
 
-def _iota_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+def _iota_at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Any:
     dtype = op.attrs["dtype"]
     position = k.index(dtypes.int64, index[op.attrs["dimension"]])
     return position if dtype is dtypes.int64 else k.apply(Scalar.CAST, [position], dtype)
 
 
-def _only_zeros(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def _only_zeros(b: Builder, op: Op) -> tuple[Value, ...] | None:
     """An iota over an axis of one index, or none."""
     size = op.attrs["shape"][op.attrs["dimension"]]
     if not b.facts.ge(1, size).proved:
@@ -523,13 +523,13 @@ iota = OpDef(
 )  # fmt: skip
 
 
-def _size_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+def _size_at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Any:
     dtype = op.attrs["dtype"]
     size = k.index(dtypes.int64, op.attrs["size"])
     return size if dtype is dtypes.int64 else k.apply(Scalar.CAST, [size], dtype)
 
 
-def _static_size(b: Builder, op: Op) -> tuple[Any, ...] | None:
+def _static_size(b: Builder, op: Op) -> tuple[Value, ...] | None:
     size = op.attrs["size"]
     if not isinstance(size, int):
         return None

@@ -58,7 +58,7 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
     return (TensorType(dtypes.uint64, (*first.shape, *attrs["shape"])),)
 
 
-def _at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+def _at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Any:
     leading = index[: len(op.operands[1].shape)]
     place: Dim = 0
     for i, size in zip(index[len(leading) :], op.attrs["shape"], strict=True):

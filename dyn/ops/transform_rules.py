@@ -21,7 +21,7 @@ Formula = Callable[..., tuple[Value | None, ...]]
 def elementwise_vjp(formula: Formula) -> VjpRule:
     """The rule of an op with one result, as a formula."""
 
-    def rule(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Any, ...]:
+    def rule(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
         return formula(Arithmetic(b), cts[0], op.result, *op.operands)
 
     return rule
@@ -35,7 +35,7 @@ def again(b: Builder, op: Op, operands: Sequence[Value], **attrs: Any) -> tuple[
 def linear(*places: int) -> JvpRule:
     """The tangent of an op that is linear in the operands at ``places``, or in all, and constant in the others."""
 
-    def rule(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Any, ...]:
+    def rule(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
         own = places or range(len(op.operands))
         if all(tangents[i] is None for i in own):
             return (None,) * len(op.results)
@@ -48,7 +48,7 @@ def linear(*places: int) -> JvpRule:
     return rule
 
 
-def bilinear(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Any, ...]:
+def bilinear(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
     """The tangent of a product of the two operands."""
     lhs, rhs = op.operands
     parts = [again(b, op, (t, rhs) if i == 0 else (lhs, t))[0] for i, t in enumerate(tangents) if t is not None]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
+from dyn.ir.core import Op
 from dyn.ir.opdef import Attrs, ElementLoops, Get, OpDef, OpKind, Sample, ScalarBuilder, Scatter, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.complex_parts import componentwise
@@ -75,7 +76,7 @@ def _dynamic_slice_types(ctx: TypeContext, operands: tuple[TensorType, ...], att
     return (TensorType(x.dtype, tuple(sizes), x.weak),)
 
 
-def _dynamic_slice_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+def _dynamic_slice_at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Any:
     x, *starts = op.operands
     places = _dynamic_starts(k, x, op.attrs["slice_sizes"], starts, get)
     return get(0, tuple(p + i for p, i in zip(places, index, strict=True)))
@@ -123,7 +124,7 @@ def _update_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Att
     return (TensorType(x.dtype, x.shape, x.weak and update.weak),)
 
 
-def _update_windows(op: Any) -> tuple[Windows, tuple[Any, ...]]:
+def _update_windows(op: Op) -> tuple[Windows, tuple[Any, ...]]:
     """The one window of an update; an axis that it covers has no start to look up."""
     x, update, *starts = op.operands
     rank = len(x.shape)
@@ -183,7 +184,7 @@ def _pad_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs)
     return (TensorType(x.dtype, tuple(shape), x.weak and value.weak),)
 
 
-def _pad_at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+def _pad_at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Any:
     x = op.operands[0]
     zero = k.const(dtypes.int64, 0)
     inside: list[Any] = []

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dyn.ir.core import Op
 from dyn.ir.opdef import Attrs, ElementLoops, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.indexing.dimension_numbers import Windows, clamped
@@ -41,7 +42,7 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
     return (TensorType(x.dtype, shape, x.weak),)
 
 
-def _at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], get: Get) -> Any:
+def _at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Any:
     x, *starts = op.operands
     windows, sizes = Windows.of_gather(op.attrs, len(x.shape)), op.attrs["slice_sizes"]
     batch = tuple(index[a] for a in windows.batch_axes(len(index)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from dyn import dtypes
 from dyn.ir.builder import Builder
@@ -46,10 +45,10 @@ def in_turns(
     fixed = (turns, turn, place, *news)
     state = (a.fill(most, 0), *fixed, *flat)
 
-    def more(inner: Any, params: tuple[Value, ...]) -> tuple[Value, ...]:
+    def more(inner: Builder, params: tuple[Value, ...]) -> tuple[Value, ...]:
         return (Arithmetic(inner).cmp(params[0], "LT", params[1]),)
 
-    def one(inner: Any, params: tuple[Value, ...]) -> tuple[Value, ...]:
+    def one(inner: Builder, params: tuple[Value, ...]) -> tuple[Value, ...]:
         now, rest = params[0], params[1 : 1 + len(fixed)]
         made = _turn(inner, body, now, rest[1], rest[2], rest[3:], params[1 + len(fixed) :])
         return (Arithmetic(inner).add(now, 1), *rest, *made)

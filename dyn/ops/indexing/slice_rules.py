@@ -35,7 +35,7 @@ def _zero_index(b: Builder) -> Value:
 # --- dynamic_slice, dynamic_update_slice --------------------------------------------------------------------------
 
 
-def slice_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def slice_vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value | None, ...]:
     """The cotangent, in zeros."""
     x, *starts = op.operands
     return (b.op("dynamic_update_slice", zeros(b, x.type), cts[0], *starts), *(None,) * len(starts))
@@ -123,7 +123,7 @@ def pad_batch(b: Builder, op: Op, operands: tuple[Value, ...], batched: Flags, s
 # --- gather -------------------------------------------------------------------------------------------------------
 
 
-def gather_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value | None, ...]:
+def gather_vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value | None, ...]:
     """The cotangent added to zeros at the places that the windows came from, which all lie inside."""
     x, *starts = op.operands
     w = Windows.of_gather(op.attrs, len(x.shape))

@@ -6,8 +6,6 @@ of matrix derivative results for forward and reverse mode algorithmic differenti
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dyn.dtypes import Kind
@@ -50,16 +48,17 @@ def _solve(a: Array, y: Array) -> Array:
     return each_matrix(np.linalg.solve, a, y, outputs=((y.shape, y.dtype),))
 
 
-def _solve_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
+def _solve_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value]:
     """``dX = inv(A) (dB - dA X)``"""
     m, (a, _), (da, dy) = Matrices(b), op.operands, tangents
     if da is None:
+        assert dy is not None, "not all tangents are zero"
         return (b.op("solve", a, dy),)
     moved = m.dot(da, op.result)
     return (b.op("solve", a, m.neg(moved) if dy is None else m.sub(dy, moved)),)
 
 
-def _solve_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
+def _solve_vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value, Value]:
     """``B* = inv(A)^T X*`` and ``A* = -B* X^T``."""
     m, (a, _) = Matrices(b), op.operands
     dy = b.op("solve", m.t(a), cts[0])
@@ -92,12 +91,12 @@ def _square_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Att
     return (TensorType(a.dtype, a.shape),)
 
 
-def _inverse_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
+def _inverse_jvp(b: Builder, op: Op, tangents: tuple[Value, ...]) -> tuple[Value]:
     m, y = Matrices(b), op.result
     return (m.neg(m.dot(y, tangents[0], y)),)
 
 
-def _inverse_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _inverse_vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value]:
     m = Matrices(b)
     y = m.t(op.result)
     return (m.neg(m.dot(y, cts[0], y)),)
@@ -189,13 +188,13 @@ def _det_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs)
     return (TensorType(a.dtype, a.shape[:-2]),)
 
 
-def _det_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
+def _det_jvp(b: Builder, op: Op, tangents: tuple[Value, ...]) -> tuple[Value]:
     """Jacobi's: the trace of ``adj(A) dA``."""
     m, (a,) = Matrices(b), op.operands
     return (m.total(m.mul(m.t(b.op("adjugate", a)), tangents[0])),)
 
 
-def _det_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value]:
+def _det_vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value]:
     m, (a,) = Matrices(b), op.operands
     return (m.mul(m.spread(cts[0], a.shape), m.t(b.op("adjugate", a))),)
 
@@ -269,7 +268,7 @@ def _slogdet(a: Array) -> tuple[Array, Array]:
     return each_matrix(lambda x: tuple(np.linalg.slogdet(x)), a, outputs=((lead, a.dtype), (lead, a.real.dtype)))
 
 
-def _slogdet_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, Value]:
+def _slogdet_jvp(b: Builder, op: Op, tangents: tuple[Value, ...]) -> tuple[Value | None, Value]:
     """The logarithm of the determinant changes by the trace of ``inv(A) dA``: the real part in size, the other in
     direction."""
     m, (a,), sign = Matrices(b), op.operands, op.results[0]

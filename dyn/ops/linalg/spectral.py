@@ -74,7 +74,7 @@ def _eigh(a: Array, lower: bool, vectors: bool) -> Any:
     return each_matrix(lambda x: tuple(np.linalg.eigh(x, side)), a, outputs=(values, (a.shape, a.dtype)))
 
 
-def _eigh_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
+def _eigh_jvp(b: Builder, op: Op, tangents: tuple[Value, ...]) -> tuple[Value, ...]:
     """Tangents of eigh: with ``C = V^H dA V``, ``dw`` is its diagonal, and ``dV = V (F * C)`` with
     ``F[i, j] = 1 / (w[j] - w[i])``."""
     m, lower = Matrices(b), op.attrs["lower"]
@@ -229,7 +229,7 @@ def _eig(a: Array, vectors: bool) -> Any:
     return each_matrix(lambda x: tuple(np.linalg.eig(x)), a, outputs=(values, (a.shape, own)))
 
 
-def _eig_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value, ...]:
+def _eig_jvp(b: Builder, op: Op, tangents: tuple[Value, ...]) -> tuple[Value, ...]:
     """Tangents of eig: with ``C = inv(V) dA V``, ``dw`` is its diagonal; ``dV = V (F * C)``, less what would change
     lengths."""
     m = Matrices(b)

@@ -48,7 +48,7 @@ def _cholesky(a: Array, lower: bool) -> Array:
     return np.tril(made) if lower else np.triu(made)
 
 
-def _cholesky_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
+def _cholesky_jvp(b: Builder, op: Op, tangents: tuple[Value, ...]) -> tuple[Value]:
     """``dL = L phi(inv(L) dA inv(L)^H)``, where phi is the lower triangle with half the diagonal; of dA the triangle
     that is read."""
     m, y, lower = Matrices(b), op.result, op.attrs["lower"]
@@ -118,10 +118,11 @@ def _read(m: Matrices, op: Op, x: Value) -> Value:
     return m.keep(x, ("GT" if strict else "GE") if op.attrs["lower"] else ("LT" if strict else "LE"))
 
 
-def _solve_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
+def _solve_jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value]:
     """``dX = inv(op(A)) (dB - op(dA) X)``"""
     m, (da, dy), x, how = Matrices(b), tangents, op.result, op.attrs["transpose_a"]
     if da is None:
+        assert dy is not None, "not all tangents are zero"
         return (_solved(b, op, dy),)
     own = _read(m, op, da)
     own = own if how == "NO_TRANSPOSE" else m.t(own) if how == "TRANSPOSE" else m.h(own)
@@ -129,7 +130,7 @@ def _solve_jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value]:
     return (_solved(b, op, m.neg(moved) if dy is None else m.sub(dy, moved)),)
 
 
-def _solve_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
+def _solve_vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value, Value]:
     """``B* = inv(op(A))^T X*``, and ``op(A)* = -B* X^T``."""
     m, (a, _), x, how, left = Matrices(b), op.operands, op.result, op.attrs["transpose_a"], op.attrs["left_side"]
     attrs = {**op.attrs, "transpose_a": "TRANSPOSE" if how == "NO_TRANSPOSE" else "NO_TRANSPOSE"}

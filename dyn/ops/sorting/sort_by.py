@@ -127,11 +127,11 @@ def _merge_sorted(b: Builder, op: Op, operands: tuple[Value, ...]) -> Value:
     width = b.op("constant", value=Dense(np.array(1, np.int64)))
     types = [width.type, *(TensorType(v.dtype, v.shape) for v in (places, *operands))]
 
-    def unsorted(inner: Any, state: tuple[Value, ...]) -> tuple[Value, ...]:
+    def unsorted(inner: Builder, state: tuple[Value, ...]) -> tuple[Value, ...]:
         size = inner.op("dim_size", size=shape[axis], dtype=dtypes.int64)
         return (inner.op("compare", state[0], size, direction="LT"),)
 
-    def merged(inner: Any, state: tuple[Value, ...]) -> tuple[Value, ...]:
+    def merged(inner: Builder, state: tuple[Value, ...]) -> tuple[Value, ...]:
         width, order, *arrays = state
         order = _merged(inner, op, width, order, arrays)
         return inner.op("add", width, width), order, *arrays
@@ -165,10 +165,10 @@ def _go_before(
     fixed = (neighbour, is_right, *own)
     types = [TensorType(v.dtype, v.shape) for v in (width, none, length, *fixed)]
 
-    def wider(inner: Any, state: tuple[Value, ...]) -> tuple[Value, ...]:
+    def wider(inner: Builder, state: tuple[Value, ...]) -> tuple[Value, ...]:
         return (Arithmetic(inner).cmp(state[0], "GT", 0),)
 
-    def halved(inner: Any, state: tuple[Value, ...]) -> tuple[Value, ...]:
+    def halved(inner: Builder, state: tuple[Value, ...]) -> tuple[Value, ...]:
         a, (step, low, high, neighbour, is_right, *own) = Arithmetic(inner), state
         middle = a.add(low, a.div(a.sub(high, low), 2))
         there = [take_along(inner, x, a.add(neighbour, middle), axis) for x in own]

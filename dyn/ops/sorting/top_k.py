@@ -134,7 +134,7 @@ def _vjp(b: Builder, op: Op, cts: tuple[Value | None, ...]) -> tuple[Value | Non
     return (None if cts[0] is None else add_along(b, cts[0], op.results[1], axis, x.shape[axis]),)
 
 
-def _jvp(b: Builder, op: Op, tangents: tuple[Any, ...]) -> tuple[Value | None, None]:
+def _jvp(b: Builder, op: Op, tangents: tuple[Value, ...]) -> tuple[Value | None, None]:
     return take_along(b, tangents[0], op.results[1], op.attrs["dimension"]), None
 
 

@@ -5,8 +5,6 @@ The arithmetic of paddings, and which groups become which, is that of jax._src.l
 
 from __future__ import annotations
 
-from typing import Any
-
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ops.indexing.places import not_empty
@@ -18,7 +16,7 @@ from dyn.shapes import Dim, floordiv
 Shape = tuple[Dim, ...]
 
 
-def convolution_vjp(b: Builder, op: Op, cts: tuple[Any, ...]) -> tuple[Value, Value]:
+def convolution_vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value, Value]:
     return _image_ct(b, op, cts[0]), _kernel_ct(b, op, cts[0])
 
 

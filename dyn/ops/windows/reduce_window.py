@@ -9,6 +9,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
+from dyn.ir.core import Op
 from dyn.ir.opdef import Attrs, Get, OpDef, OpKind, Sample, ScalarBuilder, TypeContext, WindowFold
 from dyn.ir.types import TensorType
 from dyn.ops import complex_parts
@@ -28,7 +29,7 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
     return (TensorType(x.dtype, tuple(axis.count(ctx) for axis in axes), x.weak),)
 
 
-def _at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], taps: tuple[Dim, ...], get: Get, wide: DType) -> Any:
+def _at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], taps: tuple[Dim, ...], get: Get, wide: DType) -> Any:
     (x,) = op.operands
     pairs = [a.read(k, i, tap) for a, i, tap in zip(window_axes(x.shape, op.attrs), index, taps, strict=True)]
     mask = all_of(k, [mask for _, mask in pairs])

@@ -80,7 +80,7 @@ def _chosen(b: Builder, x: Value, attrs: Attrs, select: Region) -> Value:
     """The number of the element that each window selects, in the order of all elements; -1 where it has none."""
     element, number = TensorType(x.dtype, ()), TensorType(dtypes.int64, ())
 
-    def body(inner: Any, params: tuple[Value, ...]) -> tuple[Value, ...]:
+    def body(inner: Builder, params: tuple[Value, ...]) -> tuple[Value, ...]:
         best, at, value, i = params
         none = inner.op("constant", value=Dense(np.array(0, np.int64)))
         is_element = inner.op("compare", i, none, direction="GE")

@@ -15,7 +15,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.ir.builder import Builder
-from dyn.ir.core import Region, Value
+from dyn.ir.core import Op, Region, Value
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.opdef import Attrs, Get, OpDef, OpKind, OrderedWindows, Sample, ScalarBuilder, TypeContext
 from dyn.ir.types import TensorType
@@ -40,7 +40,7 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
 
 
 def _at(
-    k: ScalarBuilder, op: Any, number: int, index: tuple[Dim, ...], taps: tuple[Dim, ...], get: Get, hole: Any
+    k: ScalarBuilder, op: Op, number: int, index: tuple[Dim, ...], taps: tuple[Dim, ...], get: Get, hole: Any
 ) -> Any:
     axes = window_axes(op.operands[number].shape, op.attrs)
     pairs = [axis.read(k, i, tap) for axis, i, tap in zip(axes, index, taps, strict=True)]

@@ -9,6 +9,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
+from dyn.ir.core import Op
 from dyn.ir.opdef import (
     NOT_CONTINUOUS,
     Attrs,
@@ -50,7 +51,7 @@ def _number(place: tuple[Dim, ...], shape: tuple[Dim, ...], axes: tuple[int, ...
     return number
 
 
-def _at(k: ScalarBuilder, op: Any, index: tuple[Dim, ...], taps: tuple[Dim, ...], get: Get, wide: DType) -> Any:
+def _at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], taps: tuple[Dim, ...], get: Get, wide: DType) -> Any:
     x = op.operands[0]
     pairs = [a.read(k, i, tap) for a, i, tap in zip(window_axes(x.shape, op.attrs), index, taps, strict=True)]
     mask = all_of(k, [mask for _, mask in pairs])
