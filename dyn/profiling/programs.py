@@ -10,7 +10,8 @@ from dyn.explain.report import group_row
 from dyn.explain.text import group_title
 from dyn.profiling.events import KernelInfo
 from dyn.schedule.cost import traffic
-from dyn.schedule.kernel import Update, walk_stmts
+from dyn.schedule.kernel import Update
+from dyn.schedule.kernel_walks import walk_stmts
 from dyn.schedule.launch import Dispatch, dispatches
 from dyn.shapes import Dim, Symbol, evaluate, substitute
 

@@ -10,21 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dyn.schedule.kernel import (
-    Apply,
-    Buffer,
-    Expr,
-    Kernel,
-    Load,
-    Loop,
-    Stmt,
-    Store,
-    TileContract,
-    Update,
-    stmt_body,
-    stmt_exprs,
-    walk_exprs,
-)
+from dyn.schedule.kernel import Apply, Buffer, Expr, Kernel, Load, Loop, Stmt, Store, TileContract, Update
+from dyn.schedule.kernel_walks import stmt_body, stmt_exprs, walk_exprs
 from dyn.shapes import Dim, Symbol, floordiv, free_symbols, substitute
 
 #: A gathered element is a line of its own.

@@ -23,20 +23,9 @@ from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.ir.core import Value
 from dyn.schedule.cost import iteration_cost
-from dyn.schedule.kernel import (
-    Buffer,
-    Kernel,
-    Load,
-    Loop,
-    Stmt,
-    Store,
-    TileContract,
-    Update,
-    check,
-    stmt_exprs,
-    walk_exprs,
-    walk_stmts,
-)
+from dyn.schedule.kernel import Buffer, Kernel, Load, Loop, Stmt, Store, TileContract, Update
+from dyn.schedule.kernel_verifier import check
+from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
 from dyn.schedule.launch import Launch, Variant, walk_launches
 from dyn.shapes import Dim, free_symbols, substitute
 from dyn.stitch.groups import GroupKind, Plan

@@ -30,12 +30,8 @@ from dyn.schedule.kernel import (
     Store,
     TileContract,
     Update,
-    children,
-    stmt_body,
-    stmt_exprs,
-    walk_exprs,
-    walk_stmts,
 )
+from dyn.schedule.kernel_walks import children, stmt_body, stmt_exprs, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Monomial, Opaque, OpaqueKind, Symbol, SymExpr, as_dim, dim_sum, free_symbols
 from dyn.shapes import symbol as new_symbol
 from dyn.shapes.expr import atom_dim, polynomial

@@ -29,7 +29,7 @@ UNROLL     a loop, before and after which squares   a loop in each thread, befor
            transposed in registers
 =========  =======================================  ================================================
 
-What every kernel keeps to (``check`` says so):
+What every kernel keeps to (``dyn.schedule.kernel_verifier`` says so):
 
 * GRID loops are outermost and perfectly nested; their iterations are independent. LANE loops do not nest.
 * TEAM loops stand outside of LANE loops and of one another, and fold and carry nothing. Their iterations are
@@ -60,17 +60,14 @@ What every kernel keeps to (``check`` says so):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.errors import IRError
 from dyn.frozen import record
-from dyn.ops.scalar import COMPARISONS, MONOIDS, Scalar
+from dyn.ops.scalar import Scalar
 from dyn.schedule.order import Order
-from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol, free_symbols
+from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol
 
 
 class Role(Enum):
@@ -356,52 +353,6 @@ class Kernel:
         return tuple(loops), body
 
 
-def children(expr: Expr) -> tuple[Expr, ...]:
-    """The values an expression is computed from."""
-    if isinstance(expr, Apply):
-        return expr.args
-    if isinstance(expr, Load):
-        extra = tuple(e for e in (expr.mask, expr.other) if e is not None)
-        return tuple(value for _, value in expr.bound) + extra
-    return ()
-
-
-def walk_exprs(roots: tuple[Expr, ...]) -> Iterator[Expr]:
-    """Every expression reachable from ``roots``, once, children first."""
-    seen: set[int] = set()
-    stack: list[tuple[Expr, bool]] = [(root, False) for root in reversed(roots)]
-    while stack:
-        expr, ready = stack.pop()
-        if ready:
-            yield expr
-            continue
-        if id(expr) in seen:
-            continue
-        seen.add(id(expr))
-        stack.append((expr, True))
-        stack.extend((child, False) for child in reversed(children(expr)) if id(child) not in seen)
-
-
-def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
-    """The expressions a statement evaluates itself, nested statements left out."""
-    if isinstance(stmt, Store):
-        return (stmt.value,)
-    if isinstance(stmt, Loop):
-        folded = [value for fold in stmt.folds for value in fold.values]
-        return (*folded, *[c.init for c in stmt.carries], *[c.value for c in stmt.carries])
-    if isinstance(stmt, Update):
-        masks = () if stmt.mask is None else (stmt.mask,)
-        return (stmt.value, *[value for _, value in stmt.bound], *masks)
-    return (stmt.lhs, stmt.rhs)
-
-
-def stmt_body(stmt: Stmt) -> tuple[Stmt, ...]:
-    """The statements nested in a statement."""
-    if isinstance(stmt, Loop):
-        return stmt.body
-    return stmt.epilogue if isinstance(stmt, TileContract) else ()
-
-
 #: The most iterations of an UNROLL loop.
 MOST_UNROLLED = 64
 
@@ -414,214 +365,3 @@ def most_iterations(extent: Dim) -> int | None:
     if not isinstance(atom, Opaque) or atom.kind is not OpaqueKind.MIN:
         return None
     return min((arg for arg in atom.args if isinstance(arg, int)), default=None)
-
-
-def walk_stmts(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """Every statement, outer before inner, in program order."""
-    for stmt in body:
-        yield stmt
-        yield from walk_stmts(stmt_body(stmt))
-
-
-def check(kernel: Kernel) -> None:
-    """Raise IRError where a kernel breaks a rule of this file."""
-    _Checker(kernel).run()
-
-
-class _Checker:
-    """Scopes, roles, dtypes and buffer use of one kernel."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.loaded: set[int] = set()
-        self.stored: set[int] = set()
-
-    def fail(self, what: str) -> IRError:
-        return IRError(f"kernel {self.kernel.name}: {what}")
-
-    def run(self) -> None:
-        known = {id(b) for b in (*self.kernel.buffers, *self.kernel.scratch)}
-        for buffer in self.kernel.scratch:
-            self.scope(buffer.size, frozenset(self.kernel.dims), f"the size of scratch {buffer.name}")
-        self.block(self.kernel.body, frozenset(self.kernel.dims), frozenset(), in_lane=False, grid=True)
-        if not (self.loaded | self.stored) <= known:
-            raise self.fail("a buffer that is used is not declared")
-        for buffer in self.kernel.buffers:
-            if id(buffer) in self.loaded and id(buffer) in self.stored:
-                raise self.fail(f"global buffer {buffer.name} is both loaded and stored")
-
-    def scope(self, dim: Dim, symbols: frozenset[Symbol], what: str) -> None:
-        for free in free_symbols(dim) - symbols:
-            raise self.fail(f"{what} mentions {free.name}, which is not in scope")
-
-    def block(
-        self, body: tuple[Stmt, ...], symbols: frozenset[Symbol], refs: frozenset[int], *, in_lane: bool, grid: bool,
-        in_tile: bool = False,
-    ) -> frozenset[int]:  # fmt: skip
-        for stmt in body:
-            if isinstance(stmt, Loop):
-                self.scope(stmt.extent, symbols, f"the extent of {stmt.var.name}")
-                is_grid = stmt.role is Role.GRID
-                if is_grid and (not grid or len(body) != 1 or stmt.folds or stmt.carries):
-                    raise self.fail(f"grid loop {stmt.var.name} is not part of a perfect outermost nest without folds")
-                if is_grid:
-                    self.scope(stmt.extent, frozenset(self.kernel.dims), f"the extent of grid loop {stmt.var.name}")
-                if stmt.role is Role.LANE and in_lane:
-                    raise self.fail(f"lane loop {stmt.var.name} stands inside a lane loop")
-                folds = stmt.role in (Role.LANE, Role.SERIAL) and bool(stmt.folds) and not stmt.carries
-                if stmt.order is not None and not folds:
-                    raise self.fail(f"loop {stmt.var.name} has an order, and folds nothing in lanes or chains")
-                if stmt.role is Role.UNROLL:
-                    self.unroll(stmt, in_lane=in_lane and not in_tile)
-                if stmt.role is Role.TEAM:
-                    self.team(stmt, in_lane=in_lane)
-                inner = symbols | {stmt.var}
-                lane = in_lane or stmt.role is Role.LANE
-                inside = refs | self.carried(stmt, symbols, refs)
-                inner_refs = self.block(stmt.body, inner, inside, in_lane=lane, grid=is_grid, in_tile=in_tile)
-                for fold in stmt.folds:
-                    self.fold(fold)
-                    self.exprs(fold.values, inner, inner_refs)
-                self.exprs(tuple(carry.value for carry in stmt.carries), inner, inner_refs)
-                refs |= {id(ref) for fold in stmt.folds for ref in fold.refs} | {id(c.ref) for c in stmt.carries}
-            elif isinstance(stmt, Store):
-                self.scope(stmt.index, symbols, f"a store to {stmt.buffer.name}")
-                if stmt.value.dtype is not stmt.buffer.dtype:
-                    raise self.fail(f"a {stmt.value.dtype} is stored to {stmt.buffer.name}, a {stmt.buffer.dtype}")
-                self.stored.add(id(stmt.buffer))
-                self.exprs((stmt.value,), symbols, refs)
-            elif isinstance(stmt, Update):
-                self.update(stmt, symbols, refs)
-            else:
-                self.tile(stmt, symbols, refs, in_lane=in_lane)
-        return refs
-
-    def fold(self, fold: Fold) -> None:
-        """Raise IRError where a fold's state has several types, or its monoid more in it than two states."""
-        name, monoid = ", ".join(ref.name for ref in fold.refs), fold.monoid
-        parts = (fold.refs, monoid.init, monoid.left, monoid.right, monoid.result, fold.values)
-        types = [tuple([part.dtype for part in state]) for state in parts]
-        if not fold.refs or any(own != types[0] for own in types):
-            raise self.fail(f"fold {name} is ill-typed")
-        if monoid.scalar is not None and monoid.scalar not in MONOIDS:
-            raise self.fail(f"fold {name} has {monoid.scalar.text}, which is no monoid")
-        if any(dtype.is_narrow for dtype in types[0]):
-            raise self.fail(f"fold {name} computes in {', '.join(map(str, types[0]))}")
-        for expr in walk_exprs(monoid.result):
-            if not isinstance(expr, Const | Apply | Ref):
-                raise self.fail(f"fold {name} combines with more than two states")
-        self.exprs(monoid.result, frozenset(), frozenset(map(id, (*monoid.left, *monoid.right))))
-
-    def carried(self, loop: Loop, symbols: frozenset[Symbol], refs: frozenset[int]) -> frozenset[int]:
-        """The states of a loop, which are known in its body."""
-        scratch = {id(buffer) for buffer in self.kernel.scratch}
-        for carry in loop.carries:
-            name = carry.ref.name
-            if loop.role is not Role.SERIAL:
-                raise self.fail(f"{loop.role.value} loop {loop.var.name} carries {name}, and has no order")
-            if not (carry.ref.dtype is carry.state.dtype is carry.init.dtype is carry.value.dtype):
-                raise self.fail(f"what loop {loop.var.name} carries as {name} has several dtypes")
-            self.exprs((carry.init,), symbols, refs)
-            if any(isinstance(e, Load) and id(e.buffer) in scratch for e in walk_exprs((carry.init,))):
-                raise self.fail(f"{name} is carried from what scratch holds before the loop")
-        return frozenset(id(carry.state) for carry in loop.carries)
-
-    def unroll(self, loop: Loop, *, in_lane: bool) -> None:
-        """Raise IRError where an UNROLL loop breaks its rules. ``in_lane`` says whether it stands in a LANE loop."""
-        name, most = loop.var.name, most_iterations(loop.extent)
-        if not in_lane:
-            raise self.fail(f"unroll loop {name} stands outside of a lane loop")
-        if most is None or most > MOST_UNROLLED:
-            raise self.fail(f"unroll loop {name} has {loop.extent} iterations, not {MOST_UNROLLED} at most by its form")
-        if loop.folds or loop.carries or not all(isinstance(stmt, Store) for stmt in loop.body):
-            raise self.fail(f"unroll loop {name} has more in it than stores")
-
-    def team(self, loop: Loop, *, in_lane: bool) -> None:
-        """Raise IRError where a TEAM loop breaks its rules. ``in_lane`` says whether it stands in a LANE loop."""
-        name, width = loop.var.name, loop.width
-        if in_lane or any(isinstance(s, Loop) and s.role is Role.TEAM for s in walk_stmts(loop.body)):
-            raise self.fail(f"team loop {name} stands inside a lane loop, or around another team loop")
-        if loop.folds or loop.carries:
-            raise self.fail(f"team loop {name} folds or carries something")
-        if width < 1 or width & (width - 1):
-            raise self.fail(f"team loop {name} has teams of {width} lanes, which is no power of two")
-        for stmt in walk_stmts(loop.body):
-            if not isinstance(stmt, Loop) or stmt.role is Role.LANE or loop.var not in free_symbols(stmt.extent):
-                continue
-            if any(isinstance(s, Loop) and s.role is Role.LANE for s in walk_stmts(stmt.body)):
-                which = f"loop {stmt.var.name}, which is longer in some teams than in others"
-                raise self.fail(f"lanes of team loop {name} stand in {which}")
-
-    def update(self, stmt: Update, symbols: frozenset[Symbol], refs: frozenset[int]) -> None:
-        name, dtype = stmt.buffer.name, stmt.buffer.dtype
-        self.scope(stmt.index, symbols | {s for s, _ in stmt.bound}, f"an update of {name}")
-        filled = self.kernel.in_place or id(stmt.buffer) in self.stored
-        if stmt.buffer.space is not Space.GLOBAL or not filled:
-            raise self.fail(f"{name} is updated, and is no global buffer that was stored before")
-        self.stored.add(id(stmt.buffer))
-        if stmt.value.dtype is not dtype:
-            raise self.fail(f"a {stmt.value.dtype} updates {name}, a {dtype}")
-        if stmt.state is not None and (stmt.combine is not None or stmt.state.dtype is not dtype):
-            raise self.fail(f"{name} is updated with {stmt.state.name}, which is no element of it, or with more")
-        if stmt.combine is not None and stmt.combine not in MONOIDS:
-            raise self.fail(f"{name} is updated with {stmt.combine.text}, which is no monoid")
-        if any(value.dtype is not dtypes.int64 for _, value in stmt.bound):
-            raise self.fail(f"an update of {name} has an index that is not computed in i64")
-        if stmt.mask is not None and stmt.mask.dtype is not dtypes.bool_:
-            raise self.fail(f"an update of {name} has a mask of {stmt.mask.dtype}")
-        own = refs if stmt.state is None else refs | {id(stmt.state)}
-        self.exprs((stmt.value,), symbols, own)
-        self.exprs(stmt_exprs(stmt)[1:], symbols, refs)
-
-    def tile(self, tile: TileContract, symbols: frozenset[Symbol], refs: frozenset[int], *, in_lane: bool) -> None:
-        if in_lane:
-            raise self.fail("a contraction stands inside a lane loop")
-        for extent in (tile.row_extent, tile.col_extent, tile.red_extent):
-            self.scope(extent, symbols, "an extent of a contraction")
-        if not (tile.lhs.dtype is tile.rhs.dtype is tile.acc.dtype):
-            raise self.fail("a contraction's operands and accumulator differ in dtype")
-        parts: dict[Symbol, set[Symbol]] = {tile.row: set(), tile.red: set(), tile.col: set()}
-        for digits in tile.digits:
-            own = free_symbols(digits.value) & parts.keys()
-            if len(own) != 1:
-                raise self.fail(f"the digits of {digits.value} are not those of one variable of a contraction")
-            self.scope(digits.value, symbols | own, "the value of digits")
-            for symbol, extent in digits.parts:
-                self.scope(extent, symbols, f"the extent of {symbol.name}")
-                parts[next(iter(own))].add(symbol)
-        rows, columns, reds = ({s, *parts[s]} for s in (tile.row, tile.col, tile.red))
-        self.exprs((tile.lhs,), symbols | rows | reds, refs)
-        self.exprs((tile.rhs,), symbols | reds | columns, refs)
-        inside = refs | {id(tile.acc)}
-        self.block(tile.epilogue, symbols | {tile.row, tile.col}, inside, in_lane=True, grid=False, in_tile=True)
-
-    def exprs(self, roots: tuple[Expr, ...], symbols: frozenset[Symbol], refs: frozenset[int]) -> None:
-        for expr in walk_exprs(roots):
-            if isinstance(expr, Ref) and id(expr) not in refs:
-                raise self.fail(f"{expr.name} is used before it is computed")
-            if isinstance(expr, Index):
-                self.scope(expr.expr, symbols, "an index value")
-            if isinstance(expr, Load):
-                self.scope(expr.index, symbols | {s for s, _ in expr.bound}, f"a load of {expr.buffer.name}")
-                self.loaded.add(id(expr.buffer))
-            if isinstance(expr, Apply):
-                self.apply(expr)
-
-    def apply(self, expr: Apply) -> None:
-        args = expr.args
-        if len(args) != expr.fn.arity:
-            raise self.fail(f"{expr.fn.text} takes {expr.fn.arity} arguments, not {len(args)}")
-        if expr.fn is Scalar.CAST:
-            return
-        if expr.fn is Scalar.BITCAST:
-            if args[0].dtype.bits != expr.dtype.bits or dtypes.bool_ in (args[0].dtype, expr.dtype):
-                raise self.fail(f"{args[0].dtype} and {expr.dtype} are not numbers of one width")
-            return
-        values = args[1:] if expr.fn is Scalar.SELECT else args
-        if any(v.dtype is not values[0].dtype for v in values):
-            raise self.fail(f"{expr.fn.text} has arguments of several dtypes")
-        is_bool = expr.fn in COMPARISONS or expr.fn is Scalar.IS_FINITE
-        if expr.dtype is not (dtypes.bool_ if is_bool else values[0].dtype):
-            raise self.fail(f"{expr.fn.text} of {values[0].dtype} is not {expr.dtype}")
-        if values[0].dtype.is_narrow and expr.fn is not Scalar.SELECT:
-            raise self.fail(f"{expr.fn.text} computes in {values[0].dtype}")

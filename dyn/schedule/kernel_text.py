@@ -26,11 +26,8 @@ from dyn.schedule.kernel import (
     Store,
     TileContract,
     Update,
-    children,
-    stmt_exprs,
-    walk_exprs,
-    walk_stmts,
 )
+from dyn.schedule.kernel_walks import children, stmt_exprs, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Symbol, format_dim
 
 _VARIABLE = {Role.GRID: "g", Role.TEAM: "t", Role.LANE: "i", Role.SERIAL: "j", Role.UNROLL: "u"}

@@ -14,23 +14,9 @@ from dyn.ir.external import ExternalTarget, callee_of
 from dyn.ops.shape import is_stretch_factor
 from dyn.schedule.cost import iteration_cost
 from dyn.schedule.expressions import Parameters, Rewriter
-from dyn.schedule.kernel import (
-    Buffer,
-    Expr,
-    Index,
-    Kernel,
-    Load,
-    Loop,
-    Role,
-    Stmt,
-    Store,
-    TileContract,
-    Update,
-    check,
-    stmt_exprs,
-    walk_exprs,
-    walk_stmts,
-)
+from dyn.schedule.kernel import Buffer, Expr, Index, Kernel, Load, Loop, Role, Stmt, Store, TileContract, Update
+from dyn.schedule.kernel_verifier import check
+from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Facts, Relation, Symbol, SymExpr, free_symbols, product
 from dyn.shapes.expr import polynomial
 from dyn.stitch.groups import Group, GroupKind

@@ -66,10 +66,8 @@ from dyn.schedule.kernel import (
     Update,
     most_iterations,
     scalar_fold,
-    stmt_exprs,
-    walk_exprs,
-    walk_stmts,
 )
+from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
 from dyn.schedule.launch import Condition, FoldOrder, Launch, Variant, bind_kernel
 from dyn.schedule.nest import Nest, Reduction, Scan, Stage
 from dyn.schedule.order import Order

@@ -20,7 +20,8 @@ from dyn.ir.core import Value
 from dyn.ops.scalar import Scalar
 from dyn.schedule.elements import ElementReader
 from dyn.schedule.expressions import Rewriter
-from dyn.schedule.kernel import Apply, Const, Expr, Index, Load, Ref, walk_exprs
+from dyn.schedule.kernel import Apply, Const, Expr, Index, Load, Ref
+from dyn.schedule.kernel_walks import walk_exprs
 from dyn.schedule.loops import constantly
 from dyn.schedule.monoids import moments
 from dyn.schedule.nest import Reduction, Stage

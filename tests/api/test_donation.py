@@ -16,7 +16,8 @@ import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.errors import ArgumentError, IRError, ShapeError
 from dyn.numpy._indexing.getitem import scatter_update
-from dyn.schedule.kernel import Buffer, Const, Kernel, Update, check
+from dyn.schedule.kernel import Buffer, Const, Kernel, Update
+from dyn.schedule.kernel_verifier import check
 from tests.donated import REFUSED, numbers
 
 Array = np.ndarray[Any, Any]

@@ -10,7 +10,8 @@ import pytest
 from dyn.dtypes import DType
 from dyn.lower.gpu.dialect import dialect_of, gpu_target
 from dyn.lower.gpu.emit import emit_kernel
-from dyn.schedule.kernel import Role, check
+from dyn.schedule.kernel import Role
+from dyn.schedule.kernel_verifier import check
 from dyn.shapes import evaluate
 from tests.integers import kernels
 from tests.integers.edges import FLOATS, INTEGERS, Array

@@ -18,7 +18,8 @@ from dyn.lower.gpu.dialect import dialect_of, gpu_target
 from dyn.lower.gpu.emit import GpuKernelText, emit_kernel
 from dyn.ops import bits, elementwise
 from dyn.ops.scalar import Scalar
-from dyn.schedule.kernel import Kernel, check
+from dyn.schedule.kernel import Kernel
+from dyn.schedule.kernel_verifier import check
 from dyn.shapes import evaluate
 from tests.lower import gpu_kernels
 from tests.lower.float8_inputs import dense

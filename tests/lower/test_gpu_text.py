@@ -17,7 +17,8 @@ from dyn.lower.gpu.emit import emit_kernel
 from dyn.lower.gpu.indices import dim_text
 from dyn.lower.gpu.scalars import C_TYPES, TABLE, apply, literal
 from dyn.ops.scalar import COMPARISONS, Scalar
-from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Loop, Operand, Ref, Role, Store, Tile, TileContract, check
+from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Loop, Operand, Ref, Role, Store, Tile, TileContract
+from dyn.schedule.kernel_verifier import check
 from dyn.schedule.target import Target
 from dyn.shapes import as_dim, broadcast, dim_max, dim_min, floordiv, mod, symbol
 from dyn.shapes.expr import Atom

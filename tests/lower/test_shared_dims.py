@@ -16,8 +16,10 @@ from dyn.lower.host_llvm.text import HostText
 from dyn.lower.x86.emit import emit_kernel
 from dyn.ops.scalar import Scalar
 from dyn.schedule.expressions import ExprBuilder, Parameters
-from dyn.schedule.kernel import Buffer, Expr, Index, Kernel, Load, Loop, Role, Store, check, walk_exprs
+from dyn.schedule.kernel import Buffer, Expr, Index, Kernel, Load, Loop, Role, Store
 from dyn.schedule.kernel_text import kernel_hash, kernel_text
+from dyn.schedule.kernel_verifier import check
+from dyn.schedule.kernel_walks import walk_exprs
 from dyn.shapes import Atom, Dim, Opaque, as_dim, dim_max, dim_min, expr, floordiv, symbol, walk
 
 I64 = dtypes.int64

@@ -15,7 +15,8 @@ from dyn.dtypes import DType
 from dyn.lower.x86 import streaming
 from dyn.lower.x86.emit import emit_kernel
 from dyn.ops.scalar import Scalar
-from dyn.schedule.kernel import Buffer, Kernel, Role, Space, Stmt, Store, Update, walk_stmts
+from dyn.schedule.kernel import Buffer, Kernel, Role, Space, Stmt, Store, Update
+from dyn.schedule.kernel_walks import walk_stmts
 from dyn.schedule.target import Target
 from dyn.shapes import as_dim, dim_min, evaluate, floordiv, symbol
 from tests.lower.x86_run import F32, ap, compile_kernels, const, grid, lane, load, runnable, serial

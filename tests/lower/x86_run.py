@@ -28,8 +28,8 @@ from dyn.schedule.kernel import (
     Space,
     Stmt,
     Store,
-    check,
 )
+from dyn.schedule.kernel_verifier import check
 from dyn.schedule.target import Target
 from dyn.shapes import Dim, Symbol, as_dim, evaluate, symbol
 

@@ -8,8 +8,9 @@ from typing import Any
 from dyn.ir.core import Value
 from dyn.ops.windows.convolution import NCHW, NHWC
 from dyn.pipeline import Optimized
-from dyn.schedule.kernel import TileContract, walk_stmts
+from dyn.schedule.kernel import TileContract
 from dyn.schedule.kernel_text import kernel_text
+from dyn.schedule.kernel_walks import walk_stmts
 from tests.stitch.models import Model, optimized
 
 

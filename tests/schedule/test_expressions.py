@@ -13,7 +13,8 @@ from dyn.errors import NotYetError
 from dyn.integers import INT64, divide, remainder
 from dyn.ops.scalar import Scalar
 from dyn.schedule.expressions import ExprBuilder, Parameters, Rewriter
-from dyn.schedule.kernel import Apply, Buffer, Const, Expr, Index, Load, walk_exprs
+from dyn.schedule.kernel import Apply, Buffer, Const, Expr, Index, Load
+from dyn.schedule.kernel_walks import walk_exprs
 from dyn.shapes import Dim, as_dim, dim_max, dim_min, evaluate, floordiv, mod, substitute
 from dyn.shapes import symbol as new_symbol
 

@@ -8,8 +8,9 @@ import pytest
 
 from dyn import dtypes
 from dyn.ir.core import Function, Op, Value
-from dyn.schedule.kernel import Space, Store, walk_stmts
+from dyn.schedule.kernel import Space, Store
 from dyn.schedule.kernel_text import kernel_hash, kernel_text
+from dyn.schedule.kernel_walks import walk_stmts
 from dyn.schedule.plan import group_shape
 from dyn.schedule.sweeps import Sweeps
 from dyn.schedule.target import Target

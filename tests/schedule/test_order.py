@@ -18,8 +18,9 @@ from dyn import dtypes
 from dyn.errors import IRError
 from dyn.ops.scalar import Scalar
 from dyn.pipeline import CompilationRecord, optimize
-from dyn.schedule.kernel import Apply, Buffer, Const, Kernel, Load, Loop, Ref, Role, Store, check, scalar_fold
+from dyn.schedule.kernel import Apply, Buffer, Const, Kernel, Load, Loop, Ref, Role, Store, scalar_fold
 from dyn.schedule.kernel_text import kernel_text
+from dyn.schedule.kernel_verifier import check
 from dyn.schedule.launch import Launch
 from dyn.schedule.order import Order
 from dyn.schedule.target import Target

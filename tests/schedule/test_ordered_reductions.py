@@ -20,8 +20,9 @@ from dyn.ir.opdef import REGISTRY, OpDef, Sample
 from dyn.ir.types import TensorType
 from dyn.lower.gpu.dialect import dialect_of
 from dyn.pipeline import CompilationRecord, Optimized, optimize
-from dyn.schedule.kernel import Buffer, Carry, Const, Expr, Kernel, Loop, Ref, Role, Store, check
+from dyn.schedule.kernel import Buffer, Carry, Const, Expr, Kernel, Loop, Ref, Role, Store
 from dyn.schedule.kernel_text import kernel_text
+from dyn.schedule.kernel_verifier import check
 from dyn.schedule.target import Target
 from dyn.shapes import Facts, as_dim, symbol
 from dyn.source import Loc

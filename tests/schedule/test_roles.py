@@ -10,8 +10,9 @@ from dyn import dtypes
 from dyn.errors import IRError
 from dyn.ops.scalar import Scalar
 from dyn.schedule.axes import AxisKind, axis
-from dyn.schedule.kernel import Buffer, Const, Fold, Kernel, Load, Loop, Ref, Role, Stmt, Store, check, scalar_fold
+from dyn.schedule.kernel import Buffer, Const, Fold, Kernel, Load, Loop, Ref, Role, Stmt, Store, scalar_fold
 from dyn.schedule.kernel_text import kernel_hash, kernel_text
+from dyn.schedule.kernel_verifier import check
 from dyn.schedule.loops import Loops, ScheduleError
 from dyn.schedule.nest import Nest, Stage
 from dyn.schedule.nests import loop_nest, stitch_nest

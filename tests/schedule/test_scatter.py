@@ -15,8 +15,9 @@ from dyn.errors import IRError
 from dyn.ir.core import Function
 from dyn.ops.indexing.scatter import scatter_attrs
 from dyn.ops.scalar import Scalar
-from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Ref, Space, Store, Update, check
+from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Ref, Space, Store, Update
 from dyn.schedule.kernel_text import kernel_text
+from dyn.schedule.kernel_verifier import check
 from dyn.shapes import as_dim, symbol
 from dyn.stitch.groups import GroupKind
 from dyn.trace.function import TracedFunction

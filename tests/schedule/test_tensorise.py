@@ -10,7 +10,8 @@ import pytest
 import dyn
 from dyn.schedule.axes import Axis
 from dyn.schedule.contract import dot_nest
-from dyn.schedule.kernel import Operand, Tile, TileContract, walk_stmts
+from dyn.schedule.kernel import Operand, Tile, TileContract
+from dyn.schedule.kernel_walks import walk_stmts
 from dyn.schedule.loops import Loops, ScheduleError
 from tests.stitch.models import Model, optimized
 

@@ -18,8 +18,9 @@ from dyn import dtypes
 from dyn.errors import IRError
 from dyn.ir.core import Function
 from dyn.ops.scalar import Scalar
-from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Loop, Ref, Role, Store, check, scalar_fold
+from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Loop, Ref, Role, Store, scalar_fold
 from dyn.schedule.kernel_text import kernel_text
+from dyn.schedule.kernel_verifier import check
 from dyn.schedule.loops import Loops, ScheduleError
 from dyn.schedule.nests import loop_nest
 from dyn.schedule.target import Target

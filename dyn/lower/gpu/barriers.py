@@ -22,20 +22,8 @@ from dataclasses import replace
 from enum import Enum
 
 from dyn.frozen import record
-from dyn.schedule.kernel import (
-    Buffer,
-    Expr,
-    Kernel,
-    Load,
-    Loop,
-    Role,
-    Stmt,
-    Store,
-    Update,
-    stmt_exprs,
-    walk_exprs,
-    walk_stmts,
-)
+from dyn.schedule.kernel import Buffer, Expr, Kernel, Load, Loop, Role, Stmt, Store, Update
+from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Symbol, free_symbols, linear_in
 
 

@@ -29,7 +29,8 @@ from dyn.lower.gpu.memory import SHARED, aligned
 from dyn.lower.gpu.operands import Digested, StagedOperand, sum_type, word_bytes
 from dyn.lower.gpu.scalars import c_type
 from dyn.schedule.gpu.contractions import ThreadBlocking, blocking
-from dyn.schedule.kernel import Kernel, Loop, Role, TileContract, most_iterations, walk_stmts
+from dyn.schedule.kernel import Kernel, Loop, Role, TileContract, most_iterations
+from dyn.schedule.kernel_walks import walk_stmts
 
 if TYPE_CHECKING:
     from dyn.lower.gpu.emit import Emitter

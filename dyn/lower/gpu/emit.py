@@ -44,11 +44,9 @@ from dyn.schedule.kernel import (
     Stmt,
     Store,
     Update,
-    children,
     most_iterations,
-    walk_exprs,
-    walk_stmts,
 )
+from dyn.schedule.kernel_walks import children, walk_exprs, walk_stmts
 from dyn.schedule.target import Target
 from dyn.shapes import Dim
 from dyn.shapes.expr import Atom

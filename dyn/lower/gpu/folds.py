@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from dyn.lower.gpu.barriers import BarrierPoint
 from dyn.lower.gpu.memory import SHARED, aligned
 from dyn.lower.gpu.scalars import c_type, literal
-from dyn.schedule.kernel import Const, Fold, Loop, Ref, walk_exprs
+from dyn.schedule.kernel import Const, Fold, Loop, Ref
+from dyn.schedule.kernel_walks import walk_exprs
 
 if TYPE_CHECKING:
     from dyn.lower.gpu.emit import Emitter

@@ -10,18 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dyn.lower.gpu.scalars import apply, c_type, cast, memory_type
-from dyn.schedule.kernel import (
-    Buffer,
-    Expr,
-    Index,
-    Load,
-    Loop,
-    Store,
-    Update,
-    most_iterations,
-    stmt_exprs,
-    walk_exprs,
-)
+from dyn.schedule.kernel import Buffer, Expr, Index, Load, Loop, Store, Update, most_iterations
+from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs
 from dyn.shapes import Dim, Symbol, floordiv, free_symbols, linear_in, substitute
 
 if TYPE_CHECKING:

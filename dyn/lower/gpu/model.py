@@ -39,10 +39,8 @@ from dyn.schedule.kernel import (
     TileContract,
     Update,
     most_iterations,
-    stmt_exprs,
-    walk_exprs,
-    walk_stmts,
 )
+from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Symbol, evaluate, free_symbols, substitute
 
 

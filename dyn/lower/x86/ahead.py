@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from dyn.lower.x86.llvm_text import vtype
 from dyn.lower.x86.machine import BEYOND_CACHES
-from dyn.schedule.kernel import Kernel, Load, Loop, Role, Stmt, stmt_body, stmt_exprs, walk_exprs, walk_stmts
+from dyn.schedule.kernel import Kernel, Load, Loop, Role, Stmt
+from dyn.schedule.kernel_walks import stmt_body, stmt_exprs, walk_exprs, walk_stmts
 from dyn.shapes import Symbol, as_dim, free_symbols, linear_in, product
 
 if TYPE_CHECKING:

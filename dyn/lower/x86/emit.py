@@ -48,9 +48,8 @@ from dyn.schedule.kernel import (
     Store,
     TileContract,
     Update,
-    children,
-    walk_stmts,
 )
+from dyn.schedule.kernel_walks import children, walk_stmts
 from dyn.schedule.target import Target
 from dyn.shapes import Dim, Symbol, dim_sum, floordiv, linear_in
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from dyn import dtypes
 from dyn.lower.x86.llvm_text import Chunk, FunctionText, VType, constant, vtype
 from dyn.ops.scalar import Scalar
-from dyn.schedule.kernel import Apply, Const, Fold, walk_exprs
+from dyn.schedule.kernel import Apply, Const, Fold
+from dyn.schedule.kernel_walks import walk_exprs
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter

@@ -8,20 +8,8 @@ from dyn import dtypes
 from dyn.frozen import record
 from dyn.lower.x86.scalars import TABLE
 from dyn.lower.x86.squares import is_square
-from dyn.schedule.kernel import (
-    Apply,
-    Fold,
-    Kernel,
-    Load,
-    Loop,
-    Role,
-    Stmt,
-    Store,
-    Update,
-    stmt_exprs,
-    walk_exprs,
-    walk_stmts,
-)
+from dyn.schedule.kernel import Apply, Fold, Kernel, Load, Loop, Role, Stmt, Store, Update
+from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Symbol, SymExpr, linear_in
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from dyn.dtypes import DType
 from dyn.lower.x86.leaf_functions import LeafFunction, define, finish_leaf
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, vtype
 from dyn.lower.x86.scopes import LaneValue
-from dyn.schedule.kernel import Load, Loop, Store, most_iterations, stmt_exprs, walk_exprs
+from dyn.schedule.kernel import Load, Loop, Store, most_iterations
+from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs
 from dyn.shapes import Dim, Symbol, as_dim, linear_in
 
 if TYPE_CHECKING:

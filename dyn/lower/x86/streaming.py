@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.machine import BEYOND_CACHES
 from dyn.lower.x86.scopes import LaneValue
-from dyn.schedule.kernel import Kernel, Loop, Role, Space, Stmt, Store, Update, walk_stmts
+from dyn.schedule.kernel import Kernel, Loop, Role, Space, Stmt, Store, Update
+from dyn.schedule.kernel_walks import walk_stmts
 from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol, dim_sum, free_symbols, linear_in, product
 
 if TYPE_CHECKING:

@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from dyn.schedule.kernel import (
-    Expr,
-    Index,
-    Kernel,
-    Load,
-    Loop,
-    Ref,
-    Role,
-    Stmt,
-    TileContract,
-    Update,
-    children,
-    walk_stmts,
-)
+from dyn.schedule.kernel import Expr, Index, Kernel, Load, Loop, Ref, Role, Stmt, TileContract, Update
+from dyn.schedule.kernel_walks import children, walk_stmts
 from dyn.shapes import Symbol, SymExpr
 
 
