@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from dyn.frozen import record
@@ -186,3 +186,8 @@ def split(a: Axis, chunk: Dim, name: str = "c") -> tuple[Axis, Axis, dict[Symbol
         outer = axis(name, floordiv(a.extent - 1, chunk) + 1, a.kind)
         inner = axis(a.name, dim_min(chunk, a.extent - as_dim(outer.var) * chunk), a.kind)
     return outer, inner, {a.var: as_dim(outer.var) * chunk + as_dim(inner.var)}
+
+
+def composed(first: Mapping[Symbol, Dim], then: Mapping[Symbol, Dim]) -> dict[Symbol, Dim]:
+    """One substitution after another, as one."""
+    return {s: substitute(d, then) for s, d in first.items()} | dict(then)

@@ -223,3 +223,8 @@ def _stores(buffer: Buffer, place: Dim, found: Expr | Pair) -> tuple[Store, ...]
     if not isinstance(found, Pair):
         return (Store(buffer, place, found),)
     return (Store(buffer, place * 2, found.real), Store(buffer, place * 2 + 1, found.imag))
+
+
+def constantly(expr: Expr) -> Callable[[Index], Expr]:
+    """A definition that gives the same for every index."""
+    return lambda index: expr

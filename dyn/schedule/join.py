@@ -72,7 +72,7 @@ class _Join:
             buffers, variants = made.buffers, made.variants
         elif stored is None:
             loops = self.computed(piece)
-            buffers, variants = (*loops.elements.inputs, self.op.result), (self.variant(loops),)
+            buffers, variants = (*loops.code.elements.inputs, self.op.result), (self.variant(loops),)
         else:
             known = self.copies.get(one_row)
             variant = self.copies[one_row] = known or self.variant(self.copied(piece, one_row=one_row))

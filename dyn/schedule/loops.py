@@ -27,35 +27,33 @@ scan       a running reduction goes by chunks: lanes scan a few elements each, t
 What is kept on the chip instead of computed again (``keep``) and which sizes are equal (``equal``) is said before, for
 it is part of the phases' code. No step changes what is computed; the order in which a reduction combines follows from
 the role of its loops and their extents (``dyn.schedule.kernel``).
+
+This file is long because the steps of the table are methods of one class: each changes the same axes, roles and phases.
+The phases and their code have modules of their own (``phases``, ``phase_builder``), as have questions about what the
+code loads and stores (``accesses``).
 """
 
 from __future__ import annotations
 
-import functools
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 
 from dyn.errors import IRError
 from dyn.frozen import record
 from dyn.ir.core import Value
-from dyn.ops.complex_parts import part_dtype
 from dyn.ops.scalar import Scalar
-from dyn.ops.shape import is_stretch_factor
-from dyn.schedule.axes import Axis, AxisKind, axis, collapse, fold_nest, linearize, nest, onto, split
-from dyn.schedule.elements import ElementReader, Index
-from dyn.schedule.expressions import Rewriter, expr_dims, stmt_dims
+from dyn.schedule.accesses import crossed_loads
+from dyn.schedule.axes import Axis, AxisKind, axis, collapse, composed, nest, onto, split
+from dyn.schedule.elements import ElementReader
+from dyn.schedule.expressions import Rewriter
 from dyn.schedule.jam import unroll_and_jam
 from dyn.schedule.kernel import (
     MOST_UNROLLED,
     Apply,
     Buffer,
     Carry,
-    Expr,
-    Fold,
     Load,
-    Loop,
     Ref,
     Role,
     Space,
@@ -63,32 +61,23 @@ from dyn.schedule.kernel import (
     Store,
     Tile,
     TileContract,
-    Update,
     most_iterations,
-    scalar_fold,
 )
-from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
 from dyn.schedule.launch import Condition, FoldOrder, Launch, Variant, bind_kernel
-from dyn.schedule.nest import Nest, Reduction, Scan, Stage
-from dyn.schedule.order import Order
+from dyn.schedule.nest import Nest, Stage
+from dyn.schedule.phase_builder import Folded, Memory, PhaseBuilder
+from dyn.schedule.phases import Phase, loop_place
 from dyn.schedule.products import Product
 from dyn.schedule.running_chunks import scan_in_chunks, scan_in_parts
+from dyn.schedule.team_scratch import scratch_for_each_team
 from dyn.shapes import (
     Dim,
     Symbol,
-    SymExpr,
     as_dim,
-    dim_max,
     free_symbols,
-    joined_from,
-    linear_in,
     product,
     substitute,
 )
-from dyn.shapes import symbol as new_symbol
-
-#: A temporary, and the place in it of the element at an index.
-Memory = tuple[Value, Callable[[Index], Dim]]
 
 
 class ScheduleError(IRError):
@@ -107,107 +96,8 @@ class Step:
         return " ".join([self.what, *self.axes, self.how]).rstrip()
 
 
-@dataclass(eq=False, slots=True)
-class Phase:
-    """A stage's code under its own loops, outermost first: the innermost has the role ``inner``, the outermost of
-    several ``outer`` (in teams of ``width`` lanes), the others none."""
-
-    axes: list[Axis]
-    body: tuple[Stmt, ...]
-    folds: tuple[Fold, ...] = ()
-    carries: tuple[Carry, ...] = ()
-    inner: Role = Role.SERIAL
-    outer: Role = Role.SERIAL
-    width: int = 0
-    #: What the carry is, where it is one of a running reduction; and the code that a step has made of that.
-    scan: Scan | None = None
-    chunks: tuple[Stmt, ...] = ()
-    #: Of a phase whose first fold is a contraction.
-    product: Product | None = None
-    #: The order in which lanes fold floats; and whether each lane folds those of its own in chains.
-    order: Order | None = None
-    chained: bool = False
-
-    def has_lanes(self) -> bool:
-        return bool(self.chunks) or Role.LANE in (self.inner, self.outer)
-
-    def statements(self) -> tuple[Stmt, ...]:
-        """The loops around the code."""
-        if self.chunks:
-            return self.chunks
-        axes, roles = self.axes, (self.outer, self.width)
-        return fold_nest(axes, self.inner, self.body, self.folds, self.carries, *roles, self.order, self.chained)
-
-    def folds_floats(self) -> bool:
-        """Whether the order counts in which its folds combine."""
-        return any(init.dtype.is_float for fold in self.folds for init in fold.monoid.init)
-
-    def fold_order(self, places: Mapping[Symbol, Dim]) -> FoldOrder:
-        """The order in which its folds combine, for comparisons; ``places`` stand for the loops around."""
-        serial = self.inner is self.outer is Role.SERIAL and not self.chained
-        # Where lanes have no order of their own, it follows from all of the code: that is like itself alone.
-        lanes = None if serial else object() if self.order is None else self.order
-        own = {a.var: _place(-1 - number) for number, a in enumerate(self.axes)}
-        extents = tuple([substitute(a.extent, {**places, **own}) for a in self.axes])
-        states = tuple([tuple([init.dtype for init in fold.monoid.init]) for fold in self.folds])
-        return FoldOrder(extents, (self.inner, self.outer, self.width), lanes, states)
-
-    def dims(self) -> list[Dim]:
-        """Every index expression of the code."""
-        if self.chunks:
-            return stmt_dims(self.chunks)
-        return stmt_dims((Loop(Role.SERIAL, _NONE, 1, self.body, self.folds, self.carries),))
-
-    def substitute(self, change: Mapping[Symbol, Dim]) -> None:
-        """Write the code over other variables."""
-        if change:
-            for number, a in enumerate(self.axes):
-                extent = substitute(a.extent, change)
-                self.axes[number] = a if extent is a.extent or extent == a.extent else replace(a, extent=extent)
-            self.rewrite(Rewriter(lambda dim: substitute(dim, change)))
-
-    def rewrite(self, rewriter: Rewriter) -> None:
-        self.body = rewriter.block(self.body)
-        self.folds, self.carries = rewriter.folds(self.folds), rewriter.carries(self.carries)
-        self.product = None if self.product is None else self.product.rewritten(rewriter)
-
-
-@record(eq=False)
-class Access:
-    """A plain load, or a store or an update: it touches a buffer at an index over the loops' variables."""
-
-    buffer: Buffer
-    index: Dim
-    stores: bool
-
-    def stride(self, along: Axis) -> Dim | None:
-        """Number of elements between neighbours along an axis; None where that differs."""
-        linear = linear_in(self.index, along.var)
-        return None if linear is None else linear[0]
-
-
-_NONE = axis("none", 1).var
 #: The kinds of axes that lanes may go along.
 _ANY_ORDER = (AxisKind.PARALLEL, AxisKind.REDUCE, AxisKind.DISTINCT, AxisKind.CONTRACTED)
-
-
-@record(eq=False)
-class Unstretched:
-    """A condition under which it is known which axes are stretched: those whose sizes are in ``ones``, which are 1. And
-    the sizes that are equal then: symbols by what they equal."""
-
-    condition: Condition
-    equal: Mapping[Symbol, Dim]
-    ones: frozenset[Dim]
-
-
-@record(eq=False)
-class Folded:
-    """A reduction whose state an earlier launch has left in temporaries: ``place`` is where this iteration's is."""
-
-    reduction: Reduction
-    state: tuple[Value, ...]
-    place: Dim
 
 
 @dataclass(eq=False)
@@ -229,20 +119,14 @@ class Loops:
     folded: Sequence[Folded] = ()
 
     def __post_init__(self) -> None:
-        self.elements = ElementReader(self.nest.plan, self.nest.group, aligned=self.aligned, ones=self.ones)
-        for value, (memory, place) in self.loaded.items():
-            self.elements.known[value] = self._from_memory(value, memory, place)
-        for folded in self.folded:
-            for number, value in enumerate(folded.reduction.results):
-                self.elements.known[value] = self._from_state(folded, number)
-        self.outputs: dict[Value, Buffer] = {}
-        self.scratch: dict[Value, Buffer] = {}
+        elements = ElementReader(self.nest.plan, self.nest.group, aligned=self.aligned, ones=self.ones)
+        self.code = PhaseBuilder(self.nest, elements, self.equal, self.loaded, self.folded)
         #: Scratch that schedules stage loads in; and the lanes of a team, and whose scratch each team has of its own.
         self.tiles: list[Buffer] = []
         self._width = 0
         self._team: Axis | None = None
         self.steps: list[Step] = []
-        self.shared = [self._sized(a) for a in self.nest.shared]
+        self.shared = [self.code.sized(a) for a in self.nest.shared]
         #: The roles of shared axes that are not GRID loops: one of them is lanes, then.
         self._roles: dict[Symbol, Role] = {}
         #: The shared axis of which several iterations go together, and how many.
@@ -250,7 +134,7 @@ class Loops:
         #: How many of the shared axes, and of the phases' own, became part of others.
         self.fused = self.fused_inside = 0
         self._change: dict[Symbol, Dim] = dict(self.equal)
-        self.phases = [self._phase(stage, self.keep.get(n, ())) for n, stage in enumerate(self.nest.stages)]
+        self.phases = [self.code.phase(stage, self.keep.get(n, ())) for n, stage in enumerate(self.nest.stages)]
 
     @property
     def tiled(self) -> bool:
@@ -265,8 +149,7 @@ class Loops:
     def fork(self) -> Loops:
         """These loops once more, to be changed in another way."""
         other = copy(self)
-        other.outputs, other.scratch, other.steps = dict(self.outputs), dict(self.scratch), list(self.steps)
-        other.tiles = list(self.tiles)
+        other.code, other.steps, other.tiles = self.code.fork(), list(self.steps), list(self.tiles)
         other.shared, other._roles, other._change = list(self.shared), dict(self._roles), dict(self._change)
         other.phases = [replace(phase, axes=list(phase.axes)) for phase in self.phases]
         return other
@@ -277,84 +160,7 @@ class Loops:
         each iteration of the loops around."""
         inner = {a.var for stage in self.nest.stages for a in stage.axes}
         inner.update(a.var for a in self.nest.shared[1:][-1:])
-        return 0 if self.aligned else sum(var in inner for _, var in self.elements.stretched)
-
-    # Code -----------------------------------------------------------------------------------------------------
-
-    def _phase(self, stage: Stage, kept: Sequence[Value]) -> Phase:
-        elements, known, k = self.elements, self.elements.known, self.elements.k
-        carries: list[Carry] = []
-        for scan in stage.scans:
-            element, state = scan.element(elements), Ref("state", scan.start.dtype)
-            value = k.apply(scan.combine, [state, element], state.dtype)
-            first = k.const(state.dtype, scan.start.value) if scan.first is None else scan.first(elements)
-            carry = Carry(Ref("last", state.dtype), state, first, value)
-            known[scan.result] = constantly(k.cast(value, scan.result.dtype))
-            if scan.last is not None:
-                known[scan.last] = constantly(carry.ref)
-            carries.append(carry)
-        body: list[Stmt] = []
-        for value in kept:
-            self.scratch[value] = Buffer("row", value.dtype, Space.SCRATCH, product(a.extent for a in stage.axes))
-            body.append(Store(self.scratch[value], self._place(stage.index), elements.at(value, stage.index)))
-        body += [s for write in stage.writes for s in write.statements(elements, self._written(write.output))]
-        contracted, operands = self._contracted(stage)
-        folds = (*contracted, *[reduction.fold(elements) for reduction in stage.reductions])
-        for ordered in stage.ordered:
-            made = ordered.carries(elements)
-            known.update((v, constantly(carry.ref)) for v, carry in zip(ordered.results, made, strict=True))
-            carries += made
-        known.update((value, self._from_scratch(self.scratch[value])) for value in kept)
-        for reduction, fold in zip(stage.reductions, folds[len(contracted) :], strict=True):
-            finished = reduction.finish(elements, fold.refs)
-            known.update((v, constantly(e)) for v, e in zip(reduction.results, finished, strict=True))
-        axes = [self._sized(a) for a in stage.axes]
-        scan = stage.scans[0] if len(stage.scans) == 1 and not stage.ordered else None
-        phase = Phase(axes, tuple(body), folds, tuple(carries), scan=scan, product=operands)
-        if phase.folds_floats():
-            phase.order = self.nest.order
-        return phase
-
-    def _sized(self, a: Axis) -> Axis:
-        return Axis(a.var, substitute(a.extent, self.equal), a.kind)
-
-    def _contracted(self, stage: Stage) -> tuple[tuple[Fold, ...], Product | None]:
-        """The sum of products of a stage that contracts, and its operands."""
-        contraction, k = stage.contraction, self.elements.k
-        if contraction is None:
-            return (), None
-        lhs, rhs = contraction.operands(self.elements)
-        wide = lhs.dtype
-        acc = Ref("acc", wide)
-        self.elements.known[contraction.result] = constantly(k.cast(acc, contraction.result.dtype))
-        fold = scalar_fold(acc, Scalar.ADD, k.const(wide, 0), k.apply(Scalar.MUL, [lhs, rhs], wide))
-        return (fold,), Product(lhs, rhs)
-
-    def _place(self, index: Index) -> Dim:
-        """Place in scratch of what is kept at an index of the group's space: those along the reduced axes are there."""
-        reduced, space = sorted(self.nest.group.reduced), self.nest.group.space
-        return linearize(tuple(index[a] for a in reduced), tuple(space[a] for a in reduced))
-
-    def _written(self, value: Value) -> Buffer:
-        """The buffer of an output of the group, or of memory that it hands on to a later launch."""
-        if value not in self.nest.group.outputs:
-            return self.elements.temporary(value)
-        return self.outputs.setdefault(value, Buffer("out", part_dtype(value.dtype)))
-
-    def _from_memory(self, value: Value, memory: Value, place: Callable[[Index], Dim]) -> Callable[[Index], Expr]:
-        k = self.elements.k
-        return lambda index: k.cast(k.load(self.elements.temporary(memory), place(index)), value.dtype)
-
-    def _from_state(self, folded: Folded, number: int) -> Callable[[Index], Expr]:
-        def result(index: Index) -> Expr:
-            elements, place = self.elements, folded.place
-            state = tuple(elements.k.load(elements.temporary(value), place) for value in folded.state)
-            return folded.reduction.finish(elements, state)[number]
-
-        return result
-
-    def _from_scratch(self, buffer: Buffer) -> Callable[[Index], Expr]:
-        return lambda index: self.elements.k.load(buffer, self._place(index))
+        return 0 if self.aligned else sum(var in inner for _, var in self.code.elements.stretched)
 
     # Steps ----------------------------------------------------------------------------------------------------
 
@@ -415,6 +221,10 @@ class Loops:
         self.steps.append(Step("flatten", tuple(a.name for a in axes)))
         return whole
 
+    def settled(self, dim: Dim) -> Dim:
+        """An index expression of the code after the steps on shared axes so far."""
+        return substitute(dim, self._change)
+
     def _rewriter(self) -> Rewriter:
         """The shared steps so far, as a change of index expressions."""
         return Rewriter(lambda dim: substitute(dim, self._change))
@@ -449,7 +259,7 @@ class Loops:
 
     def append(self, stage: Stage) -> Phase:
         """Add a stage behind the others."""
-        phase = self._phase(stage, ())
+        phase = self.code.phase(stage)
         self.phases.append(phase)
         return phase
 
@@ -502,7 +312,7 @@ class Loops:
         if Role.UNROLL in roles and (Role.LANE not in roles or not self.is_flat() or not _is_few(bound[-1])):
             raise ScheduleError(f"{bound[-1].name} has more in it than a few stores")
         if Role.TEAM in roles:
-            if self.scratch and most_iterations(bound[0].extent) is None:
+            if self.code.scratch and most_iterations(bound[0].extent) is None:
                 raise ScheduleError(f"{bound[0].name} has no number of teams, for which there would be scratch")
             self._width, self._team = width, bound[0]
         self._roles = {a.var: role for a, role in zip(bound, roles, strict=True)}
@@ -523,7 +333,7 @@ class Loops:
             raise ScheduleError(f"{across.name} has no number of iterations at most")
         place = as_dim(across.var) * (side + 1) + as_dim(down.var)
         rewriter, fill = Rewriter(lambda dim: dim), list[Stmt]()
-        for load in self.crossed_loads(across, down):
+        for load in crossed_loads(self, across, down):
             tile = Buffer("tile", load.dtype, Space.SCRATCH, length * (side + 1))
             self.tiles.append(tile)
             fill.append(Store(tile, place, load))
@@ -585,36 +395,13 @@ class Loops:
         if self._jammed is not None or roles != [Role.GRID, Role.LANE] or self.shared[-2] is not outer:
             raise ScheduleError(f"{outer.name} is not the axis in front of the lanes")
         inside = [self.shared[-1], *[a for p in self.phases for a in p.axes]]
-        if self.scratch or any(outer.var in free_symbols(a.extent) for a in inside):
+        if self.code.scratch or any(outer.var in free_symbols(a.extent) for a in inside):
             raise ScheduleError(f"iterations of {outer.name} have scratch, or loops of different lengths")
         if not self.is_serial():
             raise ScheduleError(f"iterations of {outer.name} do more than fold, carry and store")
         self._jammed = outer, count
         self._roles[outer.var] = Role.SERIAL
         self.steps.append(Step("jam", (outer.name,), f"by {count}"))
-
-    def invariant_loads(self, along: Axis) -> int:
-        """Number of loads in the phases' own loops that read the same in all iterations of a shared axis."""
-        count = 0
-        for phase in self.phases:
-            values = stmt_exprs(Loop(Role.SERIAL, _NONE, 1, (), phase.folds, phase.carries)) if phase.axes else ()
-            loads = [expr for expr in walk_exprs(values) if isinstance(expr, Load)]
-            for load in loads:
-                symbols = {s for d in expr_dims((load,)) for s in free_symbols(substitute(d, self._change))}
-                count += along.var not in symbols
-        return count
-
-    def crossed_loads(self, across: Axis, down: Axis) -> list[Load]:
-        """Loads of neighbours along one axis that lie far apart along another."""
-        found: dict[int, Load] = {}
-        for phase in self.phases:
-            for stmt in phase.body:
-                for expr in walk_exprs(stmt_exprs(stmt)):
-                    if isinstance(expr, Load) and not expr.bound and expr.mask is None:
-                        access = Access(expr.buffer, substitute(expr.index, self._change), False)
-                        if access.stride(across) not in (0, 1, -1) and access.stride(down) == 1:
-                            found[id(expr)] = expr
-        return list(found.values())
 
     def operands(self, row: Axis, column: Axis) -> Product:
         """The operands of the first phase, a contraction, of which the left one goes along rows, the right one along
@@ -660,41 +447,6 @@ class Loops:
         """Whether phases do no more than fold and carry, one iteration after the other, and store."""
         return not any(p.has_lanes() or not all(isinstance(stmt, Store) for stmt in p.body) for p in self.phases)
 
-    def accesses(self) -> list[Access]:
-        """The stores of the code, and the loads whose places are not computed from values."""
-        found: list[Access] = []
-        for phase in self.phases:
-            for stmt in walk_stmts((Loop(Role.SERIAL, _NONE, 1, phase.body, phase.folds, phase.carries),)):
-                if isinstance(stmt, Store | Update):
-                    found.append(Access(stmt.buffer, substitute(stmt.index, self._change), True))
-                for expr in walk_exprs(stmt_exprs(stmt)):
-                    if isinstance(expr, Load) and not expr.bound and expr.mask is None:
-                        found.append(Access(expr.buffer, substitute(expr.index, self._change), False))
-        return found
-
-    def work(self, phase: Phase) -> Counter[object]:
-        """Operations of a phase for each element along its innermost axis, by kind: what is read once, one after the
-        other, or from far apart."""
-        last, found = phase.axes[-1], Counter[object]()
-        seen: set[int] = set()
-        for stmt in walk_stmts((Loop(phase.inner, last.var, last.extent, phase.body, phase.folds, phase.carries),)):
-            found[type(stmt)] += 1
-            if isinstance(stmt, Store | Update):
-                found[stmt.buffer.dtype, self._reach(stmt.index, last)] += 1
-            for expr in walk_exprs(stmt_exprs(stmt)):
-                if id(expr) not in seen:
-                    seen.add(id(expr))
-                    reach = self._reach(expr.index, last) if isinstance(expr, Load) else ""
-                    found[type(expr), getattr(expr, "fn", None), expr.dtype, reach] += 1
-        return found
-
-    def _reach(self, index: Dim, along: Axis) -> str:
-        linear = linear_in(substitute(index, self._change), along.var)
-        stride = None if linear is None else linear[0]
-        if stride == 0:
-            return "once"
-        return "near" if stride in (1, -1) or (stride is not None and is_stretch_factor(stride)) else "far"
-
     def chain(self, phase: Phase) -> None:
         """Let each lane fold a phase's floats in chains, where these are sums or products: a lane's other states take
         several registers, and the extremes of floats are the same in any order."""
@@ -727,45 +479,6 @@ class Loops:
 
     # The kernel -----------------------------------------------------------------------------------------------
 
-    def unstretched(self, *ones: Dim) -> Unstretched | None:
-        """The case in which each axis that might be broadcast is as long as its loop, but those of the sizes in
-        ``ones``, which are symbols; None without such an axis, or where a loop cannot be told."""
-        axes = [*self.nest.shared, *[a for stage in self.nest.stages for a in stage.axes]]
-        single: dict[Symbol, Dim] = {s: 1 for one in ones if isinstance(one, SymExpr) and (s := one.is_symbol)}
-        extents = {a.var: substitute(a.extent, single) for a in axes}
-        sizes: dict[Symbol, list[Dim]] = {}
-        equal = dict(single)
-        lengths: dict[Symbol, Dim] = {}
-        for size, var in self.elements.stretched:
-            if var is None or var not in extents:
-                return None
-            if size in ones:
-                continue
-            extent, size = extents[var], substitute(size, single)
-            sizes.setdefault(var, []).append(size)
-            known = substitute(size, equal)
-            length = substitute(lengths.setdefault(var, extent if isinstance(extent, int) else known), equal)
-            symbol = known.is_symbol if isinstance(known, SymExpr) else None
-            if symbol is not None and symbol not in free_symbols(length):
-                equal = composed(equal, {symbol: length})
-        apart: list[Dim] = [d for one in ones for d in (one - 1, 1 - one)]
-        for var, own in sizes.items():
-            extent = extents[var]
-            parts = dict.fromkeys(part for size in own for part in joined_from(size))
-            if parts.keys() >= {*joined_from(extent)}:
-                extent, *own = parts  # sizes that agree are as long as what is broadcast from them
-            apart += [d for size in own if size != extent for d in (extent - size, size - extent)]
-        return Unstretched(Condition(dim_max(*apart), 0, 0), equal, frozenset(ones)) if apart else None
-
-    def widest(self) -> int:
-        """Bytes of the widest elements that are loaded or stored."""
-        return max(access.buffer.dtype.itemsize for access in self.accesses())
-
-    def buffers(self) -> dict[Value, Buffer]:
-        """The memory that the kernel reads and writes."""
-        outputs = {v: self.outputs[v] for v in self.nest.group.outputs if v in self.outputs}
-        return {**self.elements.inputs, **self.elements.temporaries, **outputs}
-
     def variant(self, note: str, condition: Condition | None = None, order: Sequence[Value] | None = None) -> Variant:
         """The kernel, chosen where ``condition`` holds, with its memory in an order."""
         body = tuple(stmt for phase in self.phases for stmt in phase.statements())
@@ -776,15 +489,15 @@ class Loops:
         for a, role in zip(self.shared, roles, strict=True):
             if role is Role.GRID and not variables.isdisjoint(free_symbols(a.extent)):
                 raise ScheduleError(f"{a.name}, whose extent is {a.extent}, is no GRID loop: sink it, or bind it")
-        scratch = [*self.scratch.values(), *self.tiles]
+        scratch = [*self.code.scratch.values(), *self.tiles]
         if self._team is not None and scratch:
-            body, scratch = _for_each_team(self._team, body, scratch)
+            body, scratch = scratch_for_each_team(self._team, body, scratch)
         outer = self.shared
         if self._jammed is not None:
             *outer, rows, lanes = self.shared
             body = unroll_and_jam(rows, self._jammed[1], [lanes], roles[-1:], body, self._is_positive)
         body = nest(outer, roles[: len(outer)], body, self._width)
-        found = self.buffers()
+        found = self.code.buffers()
         buffers = tuple([found[value] for value in (found if order is None else order)])
         made = bind_kernel(body, buffers, tuple(scratch), name=self.nest.group.name, condition=condition, note=note)
         return replace(made, steps=tuple(map(str, self.steps)), folds=self._fold_orders())
@@ -796,57 +509,17 @@ class Loops:
     def _fold_orders(self) -> tuple[FoldOrder, ...]:
         """The orders in which phases fold floats: their extents over places of the shared axes, counted from the last,
         since those may have been fused."""
-        places = {a.var: _place(number) for number, a in enumerate(reversed(self.shared))}
+        places = {a.var: loop_place(number) for number, a in enumerate(reversed(self.shared))}
         return tuple([phase.fold_order(places) for phase in self.phases if phase.folds_floats()])
 
     def launch(self, note: str, *, temporaries: tuple[Value, ...] = (), when: Condition | None = None) -> Launch:
         """A launch of the kernel alone."""
-        return Launch(self.nest.group, tuple(self.buffers()), (self.variant(note),), temporaries, when)
+        return Launch(self.nest.group, tuple(self.code.buffers()), (self.variant(note),), temporaries, when)
 
 
 def _is_few(a: Axis) -> bool:
     most = most_iterations(a.extent)
     return most is not None and most <= MOST_UNROLLED
-
-
-def _for_each_team(
-    team: Axis, body: tuple[Stmt, ...], scratch: Sequence[Buffer]
-) -> tuple[tuple[Stmt, ...], list[Buffer]]:
-    """Code in which each iteration of a TEAM loop has scratch of its own, and that scratch."""
-    count = most_iterations(team.extent) or 1
-    larger = {id(b): replace(b, size=b.size * count) for b in scratch}
-    offsets = {id(b): as_dim(team.var) * b.size for b in scratch}
-
-    class OfTeam(Rewriter):
-        def stmt(self, stmt: Stmt) -> Stmt:
-            new = super().stmt(stmt)
-            if isinstance(new, Store) and (own := larger.get(id(new.buffer))) is not None:
-                return Store(own, new.index + offsets[id(new.buffer)], new.value)
-            return new
-
-        def node(self, expr: Expr) -> Expr:
-            new = super().node(expr)
-            if isinstance(new, Load) and (own := larger.get(id(new.buffer))) is not None:
-                return replace(new, buffer=own, index=new.index + offsets[id(new.buffer)])
-            return new
-
-    return OfTeam(lambda dim: dim).block(body), list(larger.values())
-
-
-@functools.cache
-def _place(number: int) -> Dim:
-    """Stands for the variable of the loop with a number, in comparisons of loops."""
-    return as_dim(new_symbol(f"place{number}", "a loop"))
-
-
-def composed(first: Mapping[Symbol, Dim], then: Mapping[Symbol, Dim]) -> dict[Symbol, Dim]:
-    """One substitution after another, as one."""
-    return {s: substitute(d, then) for s, d in first.items()} | dict(then)
-
-
-def constantly(expr: Expr) -> Callable[[Index], Expr]:
-    """A definition that gives the same for every index."""
-    return lambda index: expr
 
 
 def _names(axes: Sequence[Axis]) -> str:

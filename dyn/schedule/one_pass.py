@@ -18,11 +18,10 @@ from dataclasses import replace
 
 from dyn.ir.core import Value
 from dyn.ops.scalar import Scalar
-from dyn.schedule.elements import ElementReader
+from dyn.schedule.elements import ElementReader, constantly
 from dyn.schedule.expressions import Rewriter
 from dyn.schedule.kernel import Apply, Const, Expr, Index, Load, Ref
 from dyn.schedule.kernel_walks import walk_exprs
-from dyn.schedule.loops import constantly
 from dyn.schedule.monoids import moments
 from dyn.schedule.nest import Reduction, Stage
 from dyn.shapes import Dim, product, substitute

@@ -29,14 +29,17 @@ from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
 from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.kernel import Buffer, Expr, Ref, Stmt, Store
 from dyn.schedule.launch import Condition, Launch, Variant
-from dyn.schedule.loops import Folded, Loops, Memory, Phase, Unstretched
+from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest, Reduction, Stage, Write
 from dyn.schedule.nests import loop, present, row_write, stitch_nest, stretched_stage, sweep_stage
 from dyn.schedule.one_pass import one_pass_variance
 from dyn.schedule.order import Order
+from dyn.schedule.phase_builder import Folded, Memory
+from dyn.schedule.phases import Phase
 from dyn.schedule.sizes import LoopSchedule
 from dyn.schedule.specialized_kernels import Schedule
 from dyn.schedule.sweeps import Sweep, Sweeps
+from dyn.schedule.unstretched import Unstretched
 from dyn.shapes import Dim, Symbol, as_dim, dim_max, dim_min, floordiv, product, substitute
 from dyn.stitch.groups import Group, Plan
 
@@ -169,7 +172,7 @@ class Parts:
         kept = {number: sweeps[0].kept for number, sweeps in enumerate(self.passes) if sweeps[0].kept and keep}
         loops = Loops(stitch_nest(self.plan, self.group, self.sweeps, self.order, stages), keep=kept, equal=self.one)
         schedule(loops)
-        if set(loops.buffers()) != set(whole.buffers):
+        if set(loops.code.buffers()) != set(whole.buffers):
             return None
         return loops.variant(f"{self.group.name}, parts one by one", order=whole.buffers)
 

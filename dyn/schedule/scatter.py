@@ -27,11 +27,13 @@ from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.expressions import ExprBuilder
 from dyn.schedule.kernel import Buffer, Expr, Ref, Stmt, Store, Update
 from dyn.schedule.launch import Condition, Launch
-from dyn.schedule.loops import Loops, Phase
+from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Nest, Stage, Write
 from dyn.schedule.nests import loop, present
+from dyn.schedule.phases import Phase
 from dyn.schedule.sizes import LoopSchedule
 from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel, launch_nest
+from dyn.schedule.unstretched import unstretched
 from dyn.shapes import Dim, as_dim, dim_max, product
 from dyn.stitch.groups import Group, Plan
 
@@ -44,7 +46,7 @@ def scatter_launch(plan: Plan, group: Group, sizes: LoopSchedule) -> Launch:
     scatter = Scatters(plan, group)
     general = Loops(scatter.nest(Dealt.OWN))
     schedule = scatter.schedule(sizes)
-    apart, columns = general.unstretched(), scatter.columns()
+    apart, columns = unstretched(general), scatter.columns()
     forms: list[SpecializedKernel] = []
     if columns is not None:
         excess = dim_max(columns - sizes.scattered, 0)

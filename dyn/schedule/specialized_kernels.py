@@ -11,9 +11,12 @@ from functools import partial
 
 from dyn.frozen import record
 from dyn.ir.opdef import OpKind
+from dyn.schedule.accesses import operation_counts
 from dyn.schedule.kernel import Role
 from dyn.schedule.launch import Condition, Launch
-from dyn.schedule.loops import Loops, Phase
+from dyn.schedule.loops import Loops
+from dyn.schedule.phases import Phase
+from dyn.schedule.unstretched import unstretched
 from dyn.shapes import SymExpr, as_dim, substitute, symbol
 
 #: A function that gives the loops of a kernel their order and their roles.
@@ -49,7 +52,7 @@ def launch_nest(
     prefix = f"{note}, " if prefix is None else prefix
     nest = general.nest
     schedule(general)
-    buffers = tuple(general.buffers())
+    buffers = tuple(general.code.buffers())
     variants = [general.variant(note)]
     for form in reversed(forms):
         decided = form.condition.decided(nest.plan.function.facts)
@@ -59,7 +62,7 @@ def launch_nest(
         form.schedule(loops)
         if form.gain is not None and form.gain(loops) <= form.gain(general):
             continue
-        if tuple(loops.buffers()) == buffers:
+        if tuple(loops.code.buffers()) == buffers:
             variant = loops.variant(f"{prefix}{form.note}", None if decided else form.condition)
             alike = _same_order(general, loops) if form.same_order is None else form.same_order
             variants = [variant] if decided else [replace(variant, deferred=alike), *variants]
@@ -91,7 +94,7 @@ def _same_order(general: Loops, loops: Loops) -> bool:
     def lanes(of: Loops, phase: Phase) -> object:
         if phase.inner is phase.outer is Role.SERIAL and not phase.chained:
             return None
-        return of.work(phase) if phase.order is None else phase.order
+        return operation_counts(of, phase) if phase.order is None else phase.order
 
     return order(general) == order(loops)
 
@@ -108,12 +111,12 @@ def unstretched_forms(
     """
     forms: list[SpecializedKernel] = []
     # Axes of size 1 are there to be stretched (x + b[1, m], x * c[n, 1]) in arrays that have others.
-    sizes = dict.fromkeys(size for (size, _), rank in general.elements.stretched.items() if rank > 1)
+    sizes = dict.fromkeys(size for (size, _), rank in general.code.elements.stretched.items() if rank > 1)
     symbols = {size: size.is_symbol for size in sizes if isinstance(size, SymExpr)} if most_ones else {}
     first = tuple([size for size, symbol in symbols.items() if symbol in general.nest.plan.ones])
     ones = [(size,) for size, symbol in symbols.items() if symbol is not None and len(first) < 2][:most_ones]
     for case in dict.fromkeys([(), first, *ones]):
-        found = general.unstretched(*case)
+        found = unstretched(general, *case)
         if found is not None:
             loops = Loops(general.nest, keep=general.keep, equal=found.equal, aligned=True, ones=found.ones)
             note = "nothing stretched"

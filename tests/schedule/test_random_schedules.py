@@ -18,13 +18,15 @@ from dyn.errors import IRError, NotYetError
 from dyn.schedule import contractions as contraction_tables
 from dyn.schedule import plan as plans
 from dyn.schedule import tiles
+from dyn.schedule.accesses import crossed_loads
 from dyn.schedule.axes import Axis, AxisKind, axis
 from dyn.schedule.gpu import tables as gpu
 from dyn.schedule.kernel import Operand, Role, Tile
 from dyn.schedule.launch_cache import KnownGroups
-from dyn.schedule.loops import Loops, Phase, ScheduleError
+from dyn.schedule.loops import Loops, ScheduleError
 from dyn.schedule.nest import Nest, Stage
 from dyn.schedule.nests import loop_nest, stitch_nest
+from dyn.schedule.phases import Phase
 from dyn.schedule.sweeps import Sweeps
 from dyn.schedule.target import Target
 from dyn.schedule.x86 import tables
@@ -208,7 +210,7 @@ class _DrawnForGpus:
 
     def _stage(self, loops: Loops) -> bool:
         down, across = self.rng.sample(loops.shared, 2)
-        if not loops.crossed_loads(across, down):
+        if not crossed_loads(loops, across, down):
             return False
         rest = [a for a in loops.shared if a not in (down, across)]
         tiles, rows = loops.split(down, self.rng.choice([1, 5, 32]))

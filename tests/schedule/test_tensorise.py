@@ -64,7 +64,7 @@ def test_operands_go_where_their_axes_are() -> None:
     assert str(loops.steps[-1]) == "tensorise n1 m1 over k0 in tiles of 4x32, lhs staged, rhs staged"
     swapped, plain = _tile(loops), _tile(before)
     assert isinstance(swapped.lhs, type(plain.rhs))
-    assert [b.name for b in loops.buffers().values()] == [b.name for b in before.buffers().values()]
+    assert [b.name for b in loops.code.buffers().values()] == [b.name for b in before.code.buffers().values()]
 
 
 def test_rows_and_columns_are_of_different_operands() -> None:

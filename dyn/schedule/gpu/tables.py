@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dyn.ir.opdef import OrderedReductionLoops
 from dyn.ops.complex_parts import part_dtype
+from dyn.schedule.accesses import accesses_of, crossed_loads, widest
 from dyn.schedule.axes import Axis, AxisKind, axis
 from dyn.schedule.join import join_launches
 from dyn.schedule.kernel import Role
@@ -96,9 +97,9 @@ def _neighbours(loops: Loops, together: int, warp: int) -> None:
 
 def _together(loops: Loops) -> int:
     """Number of neighbours along the last axis for each lane: as many as an access has room for, if there are some."""
-    if not loops.is_flat() or not any(access.stride(loops.shared[-1]) == 1 for access in loops.accesses()):
+    if not loops.is_flat() or not any(access.stride(loops.shared[-1]) == 1 for access in accesses_of(loops)):
         return 1
-    return max(min(ACCESS_BYTES // loops.widest(), MOST_TOGETHER), 1)
+    return max(min(ACCESS_BYTES // widest(loops), MOST_TOGETHER), 1)
 
 
 def divided(loops: Loops) -> None:
@@ -112,11 +113,11 @@ def _crossed(loops: Loops) -> tuple[Axis, Axis] | None:
     """The axis for lanes and another one, where stores are contiguous along the one and some loads along the other."""
     if not loops.is_flat() or len(loops.shared) < 2:
         return None
-    stores = [access for access in loops.accesses() if access.stores]
+    stores = [access for access in accesses_of(loops) if access.stores]
     lanes = max(loops.shared, key=lambda a: sum(store.stride(a) == 1 for store in stores))
     others = [a for a in loops.shared if a is not lanes]
-    other = max(others, key=lambda a: len(loops.crossed_loads(lanes, a)))
-    bytes_ = sum(load.dtype.itemsize for load in loops.crossed_loads(lanes, other)) * TILE * (TILE + 1)
+    other = max(others, key=lambda a: len(crossed_loads(loops, lanes, a)))
+    bytes_ = sum(load.dtype.itemsize for load in crossed_loads(loops, lanes, other)) * TILE * (TILE + 1)
     return (lanes, other) if 0 < bytes_ <= SCRATCH_BYTES else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dyn.ir.opdef import OpKind
+from dyn.schedule.accesses import accesses_of, invariant_loads, widest
 from dyn.schedule.axes import Axis, axis
 from dyn.schedule.join import join_launches
 from dyn.schedule.launch import Condition, Launch
@@ -16,6 +17,7 @@ from dyn.schedule.sizes import Limits, LoopSchedule
 from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel, launch_nest, unstretched_forms
 from dyn.schedule.sweeps import Sweeps
 from dyn.schedule.target import Target
+from dyn.schedule.unstretched import unstretched
 from dyn.shapes import Dim, Symbol, SymExpr, dim_max, dim_min, floordiv, free_symbols, product
 from dyn.stitch.groups import Group, Plan
 from dyn.stitch.ordered_reductions import is_ordered
@@ -87,7 +89,7 @@ def _crossed(loops: Loops, sizes: LoopSchedule) -> tuple[Axis, Axis] | None:
     if not sizes.tile or not loops.is_flat() or len(loops.shared) < 2:
         return None
     *outer, last = loops.shared
-    accesses = loops.accesses()
+    accesses = accesses_of(loops)
     apart = [access for access in accesses if access.stride(last) not in (0, 1, -1)]
     contiguous = {a: sum(access.stride(a) == 1 for access in apart) for a in outer}
     other = max(outer, key=lambda a: contiguous[a])
@@ -111,10 +113,10 @@ def _tile(loops: Loops, sizes: LoopSchedule, lanes: Axis, other: Axis) -> None:
     power of two apart too. A tile of few rows is the longer, so that there is as much to do in it.
     """
     rest = [a for a in loops.shared if a is not lanes and a is not other]
-    widest = loops.widest()
-    side = min(sizes.tile // widest, sizes.tile_side)
+    bytes_ = widest(loops)
+    side = min(sizes.tile // bytes_, sizes.tile_side)
     down, inside = loops.split(other, side, name="t")
-    steps, rows = loops.split(inside, min(_LINE // widest, _MOST_ROWS), name="s")
+    steps, rows = loops.split(inside, min(_LINE // bytes_, _MOST_ROWS), name="s")
     few = dim_max(1, dim_min(side, other.extent))
     columns, across = loops.split(lanes, side * floordiv(side, few), name="u")
     loops.reorder([*rest, down, columns, steps, across, rows])
@@ -139,7 +141,7 @@ def lower_loops(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     general.fuse(general.shared)
     crossed = _crossed(general, sizes)
     if crossed is not None:
-        few = Condition(crossed[0].extent, 0, target.lanes(general.widest()) // 2)
+        few = Condition(crossed[0].extent, 0, target.lanes(widest(general)) // 2)
         forms.insert(0, SpecializedKernel("few columns", few, lambda: Loops(nest), elementwise(sizes, narrow=True)))
     return (launch_nest(general, schedule, forms, note),)
 
@@ -248,7 +250,7 @@ def _along_rows(plan: Plan, group: Group, order: Order | None, general: Loops, n
     sizes, keep = SIZES, general.keep
     parts = Parts(plan, group, sizes, order)
     schedule, choice = along_rows(), parts.choice()
-    agree = general.unstretched() if parts.alone and parts.simple and choice.undecided else None
+    agree = unstretched(general) if parts.alone and parts.simple and choice.undecided else None
     of_agreed = schedule if agree is None else along_rows(parts.elements)
     forms = unstretched_forms(general, of_agreed, lambda loops: loops.fused_inside - loops.spread_inside)
     whole = launch_nest(general, schedule, forms, note)
@@ -305,7 +307,7 @@ def _jam(loops: Loops) -> None:
     *outer, lanes = loops.shared
     several = [a for a in outer if a.var not in free_symbols(lanes.extent)]
     several = [a for a in several if not isinstance(a.extent, int) or a.extent >= _JAMMED]
-    reused = {a: loops.invariant_loads(a) for a in several}
+    reused = {a: invariant_loads(loops, a) for a in several}
     if any(reused.values()):
         chosen = max(reversed(list(reused)), key=lambda a: reused[a])
         loops.reorder([*[a for a in outer if a is not chosen], chosen, lanes])
