@@ -2,7 +2,7 @@
 
 Tiles of results leave all cores but one idle where there are few of them. Here the contracted axis is cut: one launch
 sums up parts of it, as many as the shape and the target say, and another one adds up the parts' sums and does with each
-what the group does. The order is the same however many threads there are, and the error is as in ``parts.py``.
+what the group does. The order is the same however many threads there are, and the error is that of reductions in parts.
 """
 
 from __future__ import annotations

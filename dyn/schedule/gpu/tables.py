@@ -11,7 +11,8 @@ from dyn.schedule.kernel import Role
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nests import loop_nest, stitch_nest
-from dyn.schedule.parts import InParts, Parts, in_parts
+from dyn.schedule.parts import InParts, in_parts
+from dyn.schedule.reduction_parts import ReductionParts
 from dyn.schedule.running import RunningNests
 from dyn.schedule.scatter import Dealt, Scatters
 from dyn.schedule.sizes import Limits, LoopSchedule
@@ -252,7 +253,7 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
         return (launch_nest(general, schedule, forms, note),)
     if by_rows:
         forms = [*_row_forms(plan, group, target, general), *forms]
-    return in_parts(launch_nest(general, schedule, forms, note), Parts(plan, group, SIZES).choice())
+    return in_parts(launch_nest(general, schedule, forms, note), ReductionParts(plan, group, SIZES).choice())
 
 
 def _row_forms(plan: Plan, group: Group, target: Target, general: Loops) -> list[SpecializedKernel]:

@@ -10,7 +10,8 @@ from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nests import loop_nest, stitch_nest
 from dyn.schedule.order import Order
-from dyn.schedule.parts import InParts, Parts, cut_in_turn, in_parts
+from dyn.schedule.parts import InParts, cut_in_turn, in_parts
+from dyn.schedule.reduction_parts import ReductionParts
 from dyn.schedule.running import RunningNests
 from dyn.schedule.scatter import scatter_launch
 from dyn.schedule.sizes import Limits, LoopSchedule
@@ -223,14 +224,14 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
     if by_rows:
         return _along_rows(plan, group, order, general, note)
     one = _one_column(group)
-    parts = Parts(plan, group, sizes, order, least=2 if one else 0)
+    parts = ReductionParts(plan, group, sizes, order, least=2 if one else 0)
     choice = parts.choice()
     schedule = columns(sizes, parts.elements if choice.undecided else 0)
     forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside - loops.spread_inside)
     if not one:
         whole = launch_nest(general, schedule, forms, note)
         return in_parts(whole, choice, whole.variants[-1])
-    column = Parts(plan, group, sizes, order, one=one)
+    column = ReductionParts(plan, group, sizes, order, one=one)
     results = product(d for a, d in enumerate(group.space) if a not in group.reduced)
     form = SpecializedKernel(
         "one column", Condition(results, 1, 1), lambda: Loops(nest, equal=one), along_rows(column.elements)
@@ -248,7 +249,7 @@ def _along_rows(plan: Plan, group: Group, order: Order | None, general: Loops, n
     they are then, in parts of their own.
     """
     sizes, keep = SIZES, general.keep
-    parts = Parts(plan, group, sizes, order)
+    parts = ReductionParts(plan, group, sizes, order)
     schedule, choice = along_rows(), parts.choice()
     agree = unstretched(general) if parts.alone and parts.simple and choice.undecided else None
     of_agreed = schedule if agree is None else along_rows(parts.elements)
@@ -256,8 +257,9 @@ def _along_rows(plan: Plan, group: Group, order: Order | None, general: Loops, n
     whole = launch_nest(general, schedule, forms, note)
     made: list[Launch] = []
     if agree is not None and len(whole.variants) > 1 and not whole.variants[0].deferred:
-        choice = Parts(plan, group, sizes, order, apart=agree).choice()
-        whole, *made = in_parts(whole, Parts(plan, group, sizes, order, agree=agree).choice(), whole.variants[0])
+        choice = ReductionParts(plan, group, sizes, order, apart=agree).choice()
+        agreed = ReductionParts(plan, group, sizes, order, agree=agree).choice()
+        whole, *made = in_parts(whole, agreed, whole.variants[0])
     alike = parts.one_by_one(whole, keep, along_rows(parts.elements)) if choice.undecided else None
     return (*in_parts(whole, choice, alike), *made)
 
