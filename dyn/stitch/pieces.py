@@ -1,0 +1,67 @@
+"""Joins concatenations with what computes their pieces."""
+
+from __future__ import annotations
+
+from dyn.ir.core import Op, Value
+from dyn.ir.opdef import OpKind, Pieces
+from dyn.stitch.costs import is_heavy
+from dyn.stitch.drafts import Draft, Drafts
+from dyn.stitch.groups import GroupKind
+from dyn.stitch.siblings import MOST_OPS
+
+#: Of more arrays that are joined each is copied by a loop of its own; of fewer an element is chosen from among all.
+MOST_PIECES = 16
+
+
+def join_pieces(drafts: Drafts) -> None:
+    """Join what computes pieces of a concatenation, and nothing else, with it: each piece is computed where it
+    belongs, and not copied there."""
+    for draft in list(drafts.groups.values()):
+        (op, *others) = draft.ops
+        if others or not isinstance(op.opdef.loops, Pieces) or len(op.operands) > MOST_PIECES:
+            continue
+        for maker in dict.fromkeys(drafts.group_of[s] for s in drafts.op_sources(op) if s in drafts.group_of):
+            if _is_of_pieces(drafts, maker, op, draft):
+                said = f"{op.opdef.name} at {op.loc} stays outside: "
+                maker.ends = {end: None for end in maker.ends if not end.startswith(said)}
+                draft = drafts.merge(maker, draft)
+                draft.kind, draft.space = GroupKind.JOIN, op.result.shape
+
+
+def _is_of_pieces(drafts: Drafts, maker: Draft, op: Op, draft: Draft) -> bool:
+    """Whether a group may be computed piece by piece of a concatenation: what is cheap, and reads no more than
+    copies of the pieces would."""
+    if maker.kind is not GroupKind.LOOP or len(maker.ops) > MOST_OPS:
+        return False
+    if any(o.opdef.kind is not OpKind.POINTWISE or is_heavy(o) for o in maker.ops):
+        return False
+    for made in (result for o in maker.ops for result in o.results):
+        readers = drafts.readers.get(made, ())
+        if (
+            made in drafts.pinned
+            or made in drafts.shown
+            or any(drafts.draft_of[r] not in (maker, draft) for r in readers)
+        ):
+            return False
+    pieces = [piece for piece in op.operands if any(drafts.group_of.get(s) is maker for s in drafts.sources(piece))]
+    reads = [_reads_of(drafts, piece, maker) for piece in pieces]
+    if any(drafts.group_of.get(piece) is not maker for piece in pieces) or len(set(pieces)) < len(pieces):
+        return False
+    if sum(map(len, reads)) > len(set[Value]().union(*reads)) + 2 * len(pieces):
+        return False
+    return not drafts.order.between(maker.number, draft.number)
+
+
+def _reads_of(drafts: Drafts, piece: Value, maker: Draft) -> set[Value]:
+    """The arrays that a piece is computed from."""
+    found: set[Value] = set()
+    seen = {piece}
+    stack = [piece]
+    while stack:
+        for source in drafts.op_sources(drafts.producers[stack.pop()]):
+            if drafts.group_of.get(source) is not maker:
+                found.add(source)
+            elif source not in seen:
+                seen.add(source)
+                stack.append(source)
+    return found
