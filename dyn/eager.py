@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dyn import config
@@ -56,14 +56,20 @@ def call_traced(
     as it is. Results are of the arrays' kind. It runs where the arrays are, or on ``device``.
     """
     leaves, tree = flatten((args, kwargs))
-    return call_leaves(fn, getattr(fn, "__name__", "function"), leaves, tree, numbers=numbers, device=device)
+    names = _leaf_names(tree, _positional_names(fn, len(args)))
+    return call_leaves(
+        fn, getattr(fn, "__name__", "function"), leaves, tree, names=names, numbers=numbers, device=device
+    )
 
 
 def call_leaves(
-    fn: Callable[..., Any], name: str, leaves: list[Any], tree: TreeSpec, *, numbers: bool = True,
-    device: str | None = None,
+    fn: Callable[..., Any], name: str, leaves: list[Any], tree: TreeSpec, *, names: list[str] | None = None,
+    numbers: bool = True, device: str | None = None,
 ) -> Any:  # fmt: skip
-    """Make a traced call whose ``(args, kwargs)`` are a tree of these leaves; errors call the function ``name``."""
+    """Make a traced call whose ``(args, kwargs)`` are a tree of these leaves.
+
+    Errors call the function ``name``, and the leaves ``names``; None: ``args[0]`` and so on.
+    """
     load_compiler()
     leaves = list(leaves)
     sizes = {n for n, leaf in enumerate(leaves) if type(leaf) is CarriedSize}
@@ -72,7 +78,8 @@ def call_leaves(
     places = [n for n, leaf in enumerate(leaves) if is_array(leaf) or (numbers and weak_dtype(leaf) is not None)]
     hosts = [adapter_of(leaves[n]) for n in places]
     values = [leaves[n] if host is None else host.borrow(leaves[n]) for n, host in zip(places, hosts, strict=True)]
-    names = _leaf_names(tree)
+    if names is None:
+        names = _leaf_names(tree)
     given = [read_leaf(value, names[n], name) for value, n in zip(values, places, strict=True)]
     arrays = [leaf.array for leaf in given if leaf.array is not None]
 
@@ -96,11 +103,25 @@ def call_leaves(
     return returned(result_host(kinds), version.call(arrays))
 
 
-def _leaf_names(tree: TreeSpec) -> list[str]:
-    """The leaves of ``(args, kwargs)`` as errors call them."""
+def _leaf_names(tree: TreeSpec, positional: Sequence[str] | None = None) -> list[str]:
+    """The leaves of ``(args, kwargs)`` as errors call them; ``positional`` are names of the arguments by position."""
     args, kwargs = tree.children()
-    named = zip(kwargs.entries(), kwargs.children(), strict=True)
-    return [*leaf_names(args, "args"), *[path for name, child in named for path in leaf_names(child, str(name))]]
+    if positional is None:
+        positional = [f"args[{number}]" for number in range(args.num_children)]
+    named = [*zip(positional, args.children(), strict=True), *zip(kwargs.entries(), kwargs.children(), strict=True)]
+    return [path for name, child in named for path in leaf_names(child, str(name))]
+
+
+def _positional_names(fn: Callable[..., Any], count: int) -> list[str]:
+    """Names of the first ``count`` arguments by position of a function: those of its parameters, ``more[0]`` of
+    ``*more``."""
+    names: list[str] = []
+    for parameter in inspect.signature(fn).parameters.values():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}[{number}]" for number in range(count - len(names))]
+    return names[:count]
 
 
 # ---- dyn's own functions ---------------------------------------------------------------------------------------------

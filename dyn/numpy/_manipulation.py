@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dyn.errors import InvalidValueError, ShapeError
+from dyn.frozen import record
 from dyn.numpy._axes import all_axes, distinct_axes, one_axis, shape_in, sizes_in, text_of
 from dyn.numpy._broadcast import expand, join_shapes
 from dyn.numpy._operands import cast, dtype_of, emit, operand, shape_of, tracer
@@ -31,7 +32,6 @@ from dyn.shapes import (
     product,
 )
 from dyn.source import user_loc
-from dyn.trace.context import Trace
 from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
@@ -587,40 +587,63 @@ def broadcast_to(x: ArrayLike, /, shape: Shape) -> Array:
                [1, 2]])
     """
     value = operand("broadcast_to", x, shape)
-    trace = value._trace
-    target = shape_in(trace, shape, "broadcast_to")
-    own = shape_of(value)
+    target = shape_in(value._trace, shape, "broadcast_to")
+    return _stretched(value, target, _PLAIN)
+
+
+def put_values(values: Tracer, target: tuple[Dim, ...]) -> Tracer:
+    """Values for the elements ``x[index]``, in the shape ``target`` of these."""
+    return _stretched(values, target, _VALUES)
+
+
+@record()
+class _BroadcastWords:
+    """Words for errors of broadcasting: what cannot be, and both shapes."""
+
+    problem: str
+    wanted: str
+    own: str
+
+    def refuse(self, x: Tracer, target: tuple[Dim, ...]) -> NoReturn:
+        raise ShapeError(
+            f"{self.problem.format(text_of(x), format_shape(target))}.",
+            loc=user_loc(),
+            remedy="sizes must be 1 or the wanted ones, aligned at the last axis.",
+        )
+
+
+_PLAIN = _BroadcastWords("broadcast_to: {} cannot be broadcast to {}", "{}", "{}")
+_VALUES = _BroadcastWords("the values {} cannot be broadcast to x[index], {}", "x[index], {},", "the values, {}")
+
+
+def _stretched(x: Tracer, target: tuple[Dim, ...], words: _BroadcastWords) -> Tracer:
+    own = shape_of(x)
     if len(own) > len(target):
-        _no_broadcast(value, target)
+        words.refuse(x, target)
     for axis, (size, wanted) in enumerate(zip(own[::-1], target[::-1], strict=False)):
-        _require_stretch(trace, value, target, len(target) - 1 - axis, size, wanted)
-    return expand(value, target)
+        if size != 1 and not x._trace.facts.eq(size, wanted).proved:
+            _require_stretch(x, target, len(target) - 1 - axis, words, (size, wanted))
+    return expand(x, target)
 
 
-def _require_stretch(trace: Trace, x: Tracer, target: tuple[Dim, ...], axis: int, size: Dim, wanted: Dim) -> None:
-    if size == 1 or trace.facts.eq(size, wanted).proved:
-        return
+def _require_stretch(
+    x: Tracer, target: tuple[Dim, ...], axis: int, words: _BroadcastWords, sizes: tuple[Dim, Dim]
+) -> None:
+    trace, (size, wanted) = x._trace, sizes
     if isinstance(size, int):
         # Of a known size above 1 (or 0) nothing but that size can be made.
         if trace.facts.eq(size, wanted).refuted:
-            _no_broadcast(x, target)
+            words.refuse(x, target)
         joined: Dim = size
     elif trace.facts.broadcasts(size, wanted).refuted:
-        _no_broadcast(x, target)
+        words.refuse(x, target)
     else:
         joined = broadcast(size, wanted)
-    reason = Reason(f"axis {axis} of {format_shape(target)} is broadcast from {format_shape(shape_of(x))}", user_loc())
+    own, whole = words.own.format(format_shape(shape_of(x))), words.wanted.format(format_shape(target))
+    reason = Reason(f"axis {axis} of {whole} is broadcast from {own}", user_loc())
     if isinstance(joined, SymExpr):  # first that the two fit: only then is there a broadcast size to compare
         trace.require(Relation(RelKind.BROADCASTS, size, wanted, reason))
     trace.require(Relation(RelKind.EQ, joined, wanted, reason))
-
-
-def _no_broadcast(x: Tracer, target: tuple[Dim, ...]) -> NoReturn:
-    raise ShapeError(
-        f"broadcast_to: {text_of(x)} cannot be broadcast to {format_shape(target)}.",
-        loc=user_loc(),
-        remedy="sizes must be 1 or the wanted ones, aligned at the last axis.",
-    )
 
 
 @public

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 
 from dyn.errors import ArgumentError
 from dyn.frozen import record
@@ -93,6 +94,13 @@ class NamedDim:
 
     def __str__(self) -> str:
         return self.name
+
+    def __repr__(self) -> str:
+        """The call that makes it: ``Dim('s', max=512)``."""
+        given = [
+            f"{one.name}={value!r}" for one in fields(self)[1:] if (value := getattr(self, one.name)) != one.default
+        ]
+        return f"Dim({', '.join([repr(self.name), *given])})"
 
 
 def _is_int(value: object) -> bool:

@@ -266,7 +266,7 @@ ERRORS: dict[str, tuple[type[Exception], Callable[[Any], Any], str]] = {
     ),
     "shape": (
         ShapeError, lambda x: x.at[0].set(x[:, None]),
-        "broadcast_to: (x_0, 1, x_1) cannot be broadcast to (x_1,).\n  at <the line>\n"
+        "the values (x_0, 1, x_1) cannot be broadcast to x[index], (x_1,).\n  at <the line>\n"
         "  help: sizes must be 1 or the wanted ones, aligned at the last axis.",
     ),
     "mask_axes": (
@@ -309,3 +309,17 @@ def test_errors_outside_of_a_trace() -> None:
         "the Python integer 300 does not fit in int8.\n  at <the line>\n"
         "  help: convert the array it meets to a wider dtype with .astype."
     )
+
+
+def test_errors_name_the_values_and_the_index() -> None:
+    """Sizes of a known program too: its error is that of a trace with numbers, of this call's arguments."""
+    x = dyn.asarray(np.zeros(4, "f4"))
+    for start, stop in ((1, 3), (0, 2), (1, 3)):
+        size = "max(0, min(3, x_0) - 1)" if start else "min(2, x_0)"
+        assert shown(ShapeError, lambda a=start, b=stop: x.at[a:b].set(dnp.ones(3))) == (
+            f"values_0 broadcasts with {size} is required, but values_0 is 3 and {size} is 2 (x_0 is 4): "
+            f"axis 0 of x[index], ({size},), is broadcast from the values, (values_0,).\n"
+            "  x_0 is x.shape[0] = 4\n  values_0 is values.shape[0] = 3\n  at <the line>\n"
+            "  help: pass arguments whose shapes satisfy it."
+        )
+        assert x.at[start:stop].set(dnp.ones(2)).sum() == 2

@@ -320,7 +320,7 @@ def test_errors() -> None:
         "sort: 1 is no axis of an array with 1 axes.\n  help: use one from -1 to 0."
     )
     assert message(lambda: lax.sort((x, y)), ShapeError) == (
-        "sort: operands have ranks 1 and 2: f64[args_0_0_0] and f64[args_0_1_0, args_0_1_1]"
+        "sort: operands have ranks 1 and 2: f64[operand_0_0] and f64[operand_1_0, operand_1_1]"
     )
     assert message(lambda: lax.top_k(z, 1), UnsupportedOpError) == (
         "top_k does not take complex64, which has no order.\n  help: take the absolute values, or a part."

@@ -515,3 +515,24 @@ def test_tracer_that_outlived_its_trace() -> None:
 def test_lists_of_different_lengths_outside_of_traces() -> None:
     with pytest.raises(UnsupportedOpError, match="nested lists of different lengths are no array"):
         dnp.asarray([[1, 2], [3]])
+
+
+NAMES: dict[str, tuple[Callable[[], Any], str]] = {
+    "operands": (lambda: dnp.ones((2, 3)) + dnp.ones((2, 4)), "x_1 is x.shape[1] = 3\n  y_1 is y.shape[1] = 4"),
+    "a_list": (lambda: dnp.stack([dnp.ones(3), dnp.ones(4)]), "arrays_0_0 is arrays[0].shape[0] = 3"),
+    "by_keyword": (
+        lambda: dnp.repeat(dnp.ones(3), repeats=dnp.ones(2, dtype="int32")),
+        "x_0 is x.shape[0] = 3\n  repeats_0 is repeats.shape[0] = 2",
+    ),
+    "more_by_position": (
+        lambda: dnp.broadcast_arrays(dnp.ones(3), dnp.ones(4)), "arrays_1_0 is arrays[1].shape[0] = 4",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_of_calls_outside_of_traces_name_the_parameters(name: str) -> None:
+    call, names = NAMES[name]
+    with pytest.raises(ShapeError) as caught:
+        call()
+    assert names in str(caught.value)

@@ -338,9 +338,9 @@ def test_infinity_is_no_number_to_lapack() -> None:
 
 MATRIX, VECTOR = np.ones((2, 2)), np.ones(2)
 REFUSED: list[tuple[Callable[[], Any], type[DynError], str]] = [
-    (lambda: linalg.inv(VECTOR), ShapeError, "inv: args_0 (args_0_0,) is no stack of matrices: it has 1 axes."),
-    (lambda: linalg.qr(np.ones(())), ShapeError, "qr: args_0 () is no stack of matrices: it has 0 axes."),
-    (lambda: linalg.solve(MATRIX, np.ones(())), ShapeError, "solve: args_1 () is 0-d."),
+    (lambda: linalg.inv(VECTOR), ShapeError, "inv: x (x_0,) is no stack of matrices: it has 1 axes."),
+    (lambda: linalg.qr(np.ones(())), ShapeError, "qr: x () is no stack of matrices: it has 0 axes."),
+    (lambda: linalg.solve(MATRIX, np.ones(())), ShapeError, "solve: b () is 0-d."),
     (lambda: linalg.qr(MATRIX, mode="raw"), ArgumentError, "qr: mode is 'reduced', 'complete' or 'r', not 'raw'."),
     (lambda: linalg.eigh(MATRIX, UPLO="X"), ArgumentError, "eigh: UPLO is 'L' or 'U', not 'X'."),
     (
@@ -355,12 +355,12 @@ REFUSED: list[tuple[Callable[[], Any], type[DynError], str]] = [
     (
         lambda: linalg.tensorinv(MATRIX, ind=0),
         ArgumentError,
-        "tensorinv: ind is 0, and args_0 (args_0_0, args_0_1) has 2 axes.",
+        "tensorinv: ind is 0, and x (x_0, x_1) has 2 axes.",
     ),
     (
         lambda: linalg.outer(MATRIX, VECTOR),
         ShapeError,
-        "outer: args_0 (args_0_0, args_0_1) and args_1 (args_1_0,) are to be vectors.",
+        "outer: x (x_0, x_1) and y (y_0,) are to be vectors.",
     ),
 ]
 

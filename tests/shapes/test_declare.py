@@ -21,6 +21,12 @@ def test_named_dim():
     assert NamedDim("s") == NamedDim("s")
 
 
+def test_a_dim_is_shown_as_the_call_that_makes_it() -> None:
+    assert repr(NamedDim("s")) == "Dim('s')"
+    for shown in ("Dim('s', min=1)", "Dim('s', max=0)", "Dim('s', min=2, max=8, multiple_of=2, likely=(4,))"):
+        assert repr(eval(shown, {"Dim": NamedDim})) == shown
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

@@ -283,7 +283,7 @@ def test_shapes_follow_arguments_by_name() -> None:
             [["n", dyn.Dim("s")]],
             (1, 2),
             (2, 1),
-            "plain(): x is declared with the axis NamedDim(name='s', min=0, max=None, multiple_of=1, likely=()), "
+            "plain(): x is declared with the axis Dim('s'), "
             "which is no size and no dim.\n"
             "  help: write an int of at least 0, a name such as 's', or an expression such as '2*n'.",
         ),

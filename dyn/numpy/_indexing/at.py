@@ -16,9 +16,9 @@ import numpy as np
 
 from dyn.eager import eager_function
 from dyn.errors import UnsupportedOpError
-from dyn.numpy._indexing.portable_index import index_of, portable
+from dyn.numpy._indexing.portable_index import IndexKinds, index_of, portable
 from dyn.numpy._indexing.update import IndexOptions, items_of, taken, updated
-from dyn.numpy._public import Array, ArrayLike, found_trace
+from dyn.numpy._public import Array, ArrayLike, Shape, found_trace
 from dyn.source import user_loc
 from dyn.specialize.runtime_arguments import is_array
 from dyn.trace.tracer import Tracer
@@ -134,7 +134,7 @@ class AtIndex:
         options = _options(mode, wrap_negative_indices, unique_indices)
         if found_trace(self._array, *items_of(self._index)) is None:
             index = portable(self._array, self._index, options)
-            return _get(self._array, index, options, fill_value)
+            return _get(self._array, index.kinds, index.sizes, index.arrays, options, fill_value)
         return taken(self._array, self._index, options, fill_value)
 
     set = _updating("set", "x[index] = values", "[8, 4, 4]")
@@ -183,7 +183,7 @@ class AtIndex:
             values = np.array(values) if isinstance(values, list | tuple) else values
             while is_array(values) and values.ndim and values.shape[0] == 1:  # which is known here, and not in a trace
                 values = values[0]
-            return _put(self._array, index, values, how, options)
+            return _put(self._array, index.kinds, index.sizes, index.arrays, values, how, options)
         return updated(self._array, self._index, values, how, options)
 
 
@@ -207,10 +207,15 @@ def _outside(fn: F) -> F:
 
 
 @_outside
-def _get(x: ArrayLike, parts: tuple[Any, ...], options: IndexOptions, fill_value: ArrayLike) -> Tracer:
-    return taken(x, index_of(parts), options, fill_value)
+def _get(
+    x: ArrayLike, kinds: IndexKinds, sizes: Shape, index: tuple[Any, ...], options: IndexOptions, fill_value: ArrayLike
+) -> Tracer:
+    return taken(x, index_of(kinds, sizes, index), options, fill_value)
 
 
 @_outside
-def _put(x: ArrayLike, parts: tuple[Any, ...], values: ArrayLike, how: str, options: IndexOptions) -> Tracer:
-    return updated(x, index_of(parts), values, how, options)
+def _put(
+    x: ArrayLike, kinds: IndexKinds, sizes: Shape, index: tuple[Any, ...], values: ArrayLike, how: str,
+    options: IndexOptions,
+) -> Tracer:  # fmt: skip
+    return updated(x, index_of(kinds, sizes, index), values, how, options)

@@ -12,12 +12,11 @@ from dyn import dtypes
 from dyn.ir.core import Region
 from dyn.numpy._broadcast import expand
 from dyn.numpy._indexing.index import Selection, SliceRange, select
-from dyn.numpy._manipulation import broadcast_to, view
+from dyn.numpy._manipulation import put_values, view
 from dyn.numpy._operands import cast, constant, emit, made, operand, shape_of, tracer
 from dyn.ops.indexing.gather import gather_attrs
 from dyn.ops.indexing.scatter import scatter_attrs
 from dyn.shapes import Dim, dim_max
-from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
 
@@ -88,7 +87,7 @@ def write(
     ``regions`` are those of a scatter with ``combine="body"``, which needs index arrays.
     """
     trace = x._trace
-    new = broadcast_to(new, tuple(wrap_dim(trace, d) for d in chosen.shape))
+    new = put_values(new, chosen.shape)
     new = view(new, tuple(trace.facts.simplify(d) for d in chosen.layout()))
     return _scattered(x, chosen, new, combine, wrap, regions) if chosen.arrays else _replaced(x, chosen, new, combine)
 

@@ -22,13 +22,13 @@ from dyn.numpy._indexing.index import Selection, select
 from dyn.numpy._indexing.selection import where
 from dyn.numpy._indexing.take import fill_of, in_int64, size_of
 from dyn.numpy._logic import greater_equal, less, logical_and
-from dyn.numpy._manipulation import broadcast_to, view
+from dyn.numpy._manipulation import put_values, view
 from dyn.numpy._operands import cast, constant, emit, number, operand, shape_of, to_float, tracer
 from dyn.numpy._public import ArrayLike
 from dyn.numpy._unary import filled, negative
 from dyn.shapes import RelKind
 from dyn.source import user_loc
-from dyn.trace.dims import SymbolicDim, wrap_dim
+from dyn.trace.dims import SymbolicDim
 from dyn.trace.lift import is_liftable
 from dyn.trace.pytree import flatten
 from dyn.trace.region import Expected, trace_region
@@ -247,7 +247,7 @@ def _for_all_rows(x: Tracer, mask: Tracer, new: Tracer) -> Tracer | None:
 def _masked(x: Tracer, mask: Tracer, new: Tracer, how: str) -> Tracer:
     """A choice between the old and the new elements, all of them computed."""
     rest = shape_of(x)[mask.ndim :]
-    new = expand(broadcast_to(new, tuple(wrap_dim(x._trace, d) for d in rest)), shape_of(x))
+    new = expand(put_values(new, rest), shape_of(x))
     if how == "add":
         new = emit("add", x, new)
     elif how != "set":
