@@ -1,0 +1,84 @@
+"""Links in the documentation lead somewhere, and the files of the repository that it names are there.
+
+``make docs-links`` asks the servers of links that lead out; here these are looked at as texts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+import dyn
+
+ROOT = Path(dyn.__file__).parents[1]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/decisions/*.md"), *ROOT.glob("notebooks/*.ipynb")]
+)
+#: Pages that tell of what was: the files that they name may have been renamed since.
+RECORDS = {"CHANGELOG.md", "performance.md"}
+
+_CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)")
+_FILE = re.compile(r"`((?:dyn|tests|benchmarks|examples|scripts|docs|notebooks)/[\w./]*)`")
+_URL = re.compile(r"https?://[^\s<>`\"'|\\]+")
+
+
+def text_of(page: Path) -> str:
+    """The prose of a page, without blocks of code; of a notebook, its text cells."""
+    text = page.read_text()
+    if page.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    return _CODE.sub("", text)
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and MyST make them of their words."""
+    titles = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
+    plain = [re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", title) for title in titles]
+    return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in plain}
+
+
+def broken(page: Path) -> Iterator[str]:
+    """The links of a page that lead nowhere."""
+    for target in _LINK.findall(text_of(page)):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        if not found.exists() or (anchor and found.suffix == ".md" and anchor not in anchors_of(found)):
+            yield target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    assert list(broken(page)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_pages_name_are_there(page: Path) -> None:
+    is_record = page.name in RECORDS or page.parent.name == "decisions"
+    named = [] if is_record else [name for name in _FILE.findall(text_of(page)) if "/_build/" not in name]
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_addresses_are_well_formed() -> None:
+    texts = [*map(text_of, PAGES), *(path.read_text() for path in (ROOT / "dyn").rglob("*.py"))]
+    found = {url.rstrip(".,:;)]") for text in texts for url in _URL.findall(text)}
+    assert len(found) > 30
+    parts = {url: urlsplit(url) for url in found if "{" not in url}
+    wrong = [url for url, at in parts.items() if at.scheme != "https" or "." not in at.netloc or "//" in at.path]
+    assert wrong == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Some words\n[a](#some-words) [b](#others) [c](page.md#some-words) [d](gone.md)\n```\n[e](x)\n```\n"
+    )
+    assert list(broken(page)) == ["#others", "gone.md"]
