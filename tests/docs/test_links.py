@@ -38,10 +38,14 @@ def text_of(page: Path) -> str:
 
 
 def anchors_of(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub and MyST make them of their words."""
-    titles = re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)
-    plain = [re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", title) for title in titles]
-    return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in plain}
+    """The anchors of a page's headings."""
+    return {anchor_of(title) for title in re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)}
+
+
+def anchor_of(title: str) -> str:
+    """The anchor of a heading, as GitHub and MyST make it of its words."""
+    plain = re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", title)
+    return re.sub(r"[^\w\- ]", "", plain.strip().lower()).replace(" ", "-")
 
 
 def broken(page: Path) -> Iterator[str]:
@@ -74,6 +78,13 @@ def test_addresses_are_well_formed() -> None:
     parts = {url: urlsplit(url) for url in found if "{" not in url}
     wrong = [url for url, at in parts.items() if at.scheme != "https" or "." not in at.netloc or "//" in at.path]
     assert wrong == []
+
+
+def test_the_record_of_measurements_begins_with_its_contents() -> None:
+    text = (ROOT / "docs" / "performance.md").read_text()
+    contents, sections = text[: text.index("\n## ")], re.findall(r"^## (.+)$", text, re.MULTILINE)
+    linked = set(re.findall(r"\]\(#([^)]+)\)", contents))
+    assert linked == {anchor_of(title) for title in sections}
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
