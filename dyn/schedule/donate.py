@@ -211,11 +211,17 @@ class _Matcher:
             base, param = self.bases[reuse.output], self.function.params[reuse.input]
             time = self.whole.first[base]
             launch = changed[time]
-            if self.whole.last.get(param) == time and launch.group.kind is GroupKind.SCATTER:
+            if launch.group.kind is GroupKind.SCATTER and self._is_last(param, time):
                 at = launch.buffers.index(base)
                 inside = tuple(_without_copy(variant, at, reuse.output) for variant in launch.variants)
                 changed[time] = replace(launch, variants=(*inside, *launch.variants))
         return tuple(changed)
+
+    def _is_last(self, param: Value, time: int) -> bool:
+        """Whether a launch touches a parameter, and after it none but launches that run in its stead."""
+        launch = self.launches[time]
+        after = [other for other in self.launches[time + 1 :] if param in other.buffers]
+        return param in launch.buffers and all(la.group is launch.group and la.when in launch.unless for la in after)
 
     def _equal(self, a: Dim, b: Dim) -> bool:
         found = self.equal.get((a, b))
@@ -229,7 +235,8 @@ def _is_in_place(launch: Launch, written: Value, read: Value) -> bool:
     if launch.call is not None or launch.bodies or launch.buffers.count(read) != 1:
         return False
     out, source = launch.buffers.index(written), launch.buffers.index(read)
-    allowed = _only_copies if launch.group.kind is GroupKind.SCATTER else _meets_itself
+    updates = any(isinstance(stmt, Update) for v in launch.variants for stmt in walk_stmts(v.kernel.body))
+    allowed = _only_copies if updates else _meets_itself
     return all(allowed(v.kernel, v.kernel.buffers[out], v.kernel.buffers[source]) for v in launch.variants)
 
 

@@ -455,6 +455,19 @@ class Loops:
             phase.chained = True
             self.steps.append(Step("chain", (phase.axes[-1].name,), f"in {phase.order.chains}"))
 
+    def unroll(self, phase: Phase) -> None:
+        """Put the code of a phase's innermost loop in a row, one copy for each iteration."""
+        last = phase.axes[-1]
+        if phase.has_lanes() or phase.folds or phase.carries or not isinstance(last.extent, int) or not _is_few(last):
+            raise ScheduleError(f"{last.name} has lanes, folds or carries, or more iterations than a few")
+        change = self._change
+        copies = [
+            Rewriter(lambda dim, n=n: substitute(substitute(dim, change), {last.var: n})) for n in range(last.extent)
+        ]
+        phase.body = tuple([stmt for copy in copies for stmt in copy.block(phase.body)])
+        del phase.axes[-1]
+        self.steps.append(Step("unroll", (last.name,)))
+
     def bind_lanes(self, phase: Phase, *, outermost: bool = False) -> None:
         """Let lanes go along the innermost axis of a phase; with ``outermost`` around its other axes, each lane
         through all of them."""

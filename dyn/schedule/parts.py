@@ -69,11 +69,14 @@ class InParts:
         return self.condition is not None and self.condition.decided(self.plan.function.facts) is None
 
 
-def in_parts(whole: Launch, parts: InParts, alike: Variant | None = None) -> tuple[Launch, ...]:
+def in_parts(
+    whole: Launch, parts: InParts, alike: Variant | None = None, *, any_order: bool = False
+) -> tuple[Launch, ...]:
     """A launch for few elements, and launches in parts for many: those that may be needed.
 
     ``alike`` is a kernel over the same memory as the whole that folds in the order of the parts, if there is one. It
-    runs for many elements until the launches in parts are made, which are deferred then.
+    runs for many elements until the launches in parts are made, which are deferred then. The whole itself does where
+    results are the same in ``any_order``.
     """
     when = parts.condition
     decided = False if when is None else when.decided(parts.plan.function.facts)
@@ -82,8 +85,9 @@ def in_parts(whole: Launch, parts: InParts, alike: Variant | None = None) -> tup
     if decided:
         return parts.launches(None)
     made = parts.launches(when)
-    if alike is not None:
+    if alike is not None or any_order:
         made = tuple(replace(la, variants=tuple(replace(v, deferred=True) for v in la.variants)) for la in made)
+    if alike is not None:
         whole = replace(whole, variants=(replace(alike, condition=when), *whole.variants))
     return (replace(whole, unless=(*whole.unless, when)), *made)
 

@@ -17,6 +17,7 @@ from enum import Enum
 
 from dyn import dtypes
 from dyn.errors import IRError
+from dyn.frozen import record
 from dyn.ir.core import Value
 from dyn.ir.opdef import Scatter
 from dyn.ops.indexing.dimension_numbers import Windows, clamped
@@ -34,7 +35,7 @@ from dyn.schedule.phases import Phase
 from dyn.schedule.sizes import LoopSchedule
 from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel, launch_nest
 from dyn.schedule.unstretched import unstretched
-from dyn.shapes import Dim, as_dim, dim_max, product
+from dyn.shapes import Dim, as_dim, dim_max, dim_min, product
 from dyn.stitch.groups import Group, Plan
 
 #: Up to how many neighbours are updated one by one: what lanes store for some of them cannot be read at once.
@@ -78,6 +79,18 @@ class Dealt(Enum):
     ALL = "by place"
 
 
+@record(eq=False)
+class Part:
+    """Updates that go into an array of their own: ``size`` of them along ``axis``, from ``first`` on, or those that are
+    left. ``array`` holds one such array for each part; this one's begins at ``base``."""
+
+    axis: int
+    first: Dim
+    size: Dim
+    array: Value
+    base: Dim
+
+
 class Scatters:
     """The nests of a scatter, and the schedule for vectors."""
 
@@ -118,7 +131,7 @@ class Scatters:
         first = next((a for a in axes if a not in self.own), len(axes))
         dealt = axes if dealing is Dealt.ALL else [a for a in self.own if dealing is Dealt.OWN or a < first]
         grid = {a: loop(f"i{a}", self.x.shape[a]) for a in dealt}
-        return Nest(self.plan, self.group, present(list(grid.values())), (self._copy(grid), self._changes(grid)))
+        return Nest(self.plan, self.group, present(list(grid.values())), (self._copy(grid), self.changes(grid)))
 
     def _copy(self, grid: dict[int, Axis | None]) -> Stage:
         """The operand into the result."""
@@ -132,8 +145,13 @@ class Scatters:
         rest = present([a for number, a in enumerate(own) if number not in grid])
         return Stage(rest, index, (Write(self.op.result, statements),))
 
-    def _changes(self, grid: dict[int, Axis | None]) -> Stage:
-        """Each update into its place. Along axes with places of their own the order does not matter."""
+    def combine(self) -> Scalar | None:
+        """How an update joins what is there; None where it takes its place, or where a region says how."""
+        return None if self.op.regions else self.loops.combine(self.op.attrs)
+
+    def changes(self, grid: dict[int, Axis | None], part: Part | None = None) -> Stage:
+        """Each update into its place, or those of a part. Along axes with places of their own the order does not
+        matter."""
         free = {dim: a for a, dim in self.own.items()}
 
         def kind(dim: int) -> AxisKind:
@@ -141,19 +159,27 @@ class Scatters:
                 return AxisKind.PARALLEL
             return AxisKind.DISTINCT if dim in self.windows.window_dims else AxisKind.FOLD
 
+        shape = list(self.updates.shape)
+        if part is not None:
+            shape[part.axis] = dim_min(part.size, shape[part.axis] - part.first)
         loops = [
             grid[free[dim]] if free.get(dim) in grid else loop(f"u{dim}", size, kind(dim))
-            for dim, size in enumerate(self.updates.shape)
+            for dim, size in enumerate(shape)
         ]
-        index, own = index_of(loops), index_of(list(grid.values()))
+        own = index_of(list(grid.values()))
+        first = 0 if part is None else part.base
+        index = tuple(
+            at if part is None or dim != part.axis else part.first + at for dim, at in enumerate(index_of(loops))
+        )
 
         def statements(elements: ElementReader, buffer: Buffer) -> tuple[Stmt, ...]:
-            return (self._update(elements, buffer, index, own if len(grid) == len(self.x.shape) else None),)
+            return (self._update(elements, buffer, index, own if len(grid) == len(self.x.shape) else None, first),)
 
         inside = {id(a) for a in grid.values()}
         ordered = [a for dim, a in enumerate(loops) if dim not in free]
         inner = [loops[dim] for dim in self.own.values() if id(loops[dim]) not in inside]
-        return Stage(present([*ordered, *inner]), index, (Write(self.op.result, statements),))
+        output = self.op.result if part is None else part.array
+        return Stage(present([*ordered, *inner]), index, (Write(output, statements),))
 
     def schedule(self, sizes: LoopSchedule, *, few: bool = False) -> Schedule:
         """The schedule of both forms; with ``few`` for what has few neighbours, which are updated one by one."""
@@ -175,6 +201,8 @@ class Scatters:
             one_by_one = few or (isinstance(length, int) and length <= _FEW_LANES)
             if not one_by_one and self._are_neighbours(change, updates, along_own=bool(free)):
                 loops.bind_lanes(change)
+            elif change.axes and isinstance(length, int) and length <= _FEW_LANES:
+                loops.unroll(change)
 
         return schedule
 
@@ -186,8 +214,11 @@ class Scatters:
         inside = bool(change.axes) and bool(w.axes) and w.axes[-1] == w.rank - 1
         return inside and updates[w.window_dims[-1]] == as_dim(change.axes[-1].var)
 
-    def _update(self, elements: ElementReader, buffer: Buffer, index: Index, own: Index | None) -> Update:
-        """The update at an index of the updates; where there is an ``own`` place, one of that alone."""
+    def _update(
+        self, elements: ElementReader, buffer: Buffer, index: Index, own: Index | None, first: Dim = 0
+    ) -> Update:
+        """The update at an index of the updates of an array that begins at ``first``; where there is an ``own`` place,
+        one of that alone."""
         x, w, k = self.x, self.windows, elements.k
         batch = tuple(index[dim] for dim in self.batch)
         places: list[Dim] = [0] * w.rank
@@ -220,7 +251,7 @@ class Scatters:
                 found = [k.index(dtypes.int64, d) for d in (places[a], own[a])]
                 same = k.apply(Scalar.EQ, found, dtypes.bool_)
                 mask = same if mask is None else k.both(mask, same)
-        place = linearize(tuple(places) if own is None else own, x.shape)
+        place = first + linearize(tuple(places) if own is None else own, x.shape)
         if not self.op.regions:
             return k.update(buffer, place, self.loops.combine(self.op.attrs), value, mask)
         state = Ref("old", x.dtype)

@@ -24,6 +24,9 @@ class LoopSchedule:
     ``part_rows`` rows where there are at least ``many_rows``, and no more than ``few_columns`` results. With a ``part``
     of 0 nothing is cut.
 
+    Scatters into at most ``few_columns`` elements are cut into parts of at least ``scattered_part`` updates where there
+    are many more; with 0 never.
+
     Contractions of at least ``long`` products for each of at most ``few_results`` results are cut into parts of
     ``part_steps`` products.
 
@@ -49,6 +52,7 @@ class LoopSchedule:
     part_rows: int = 0
     many_rows: int = 0
     few_columns: int = 0
+    scattered_part: int = 0
     long: int = 0
     part_steps: int = 0
     few_results: int = 0

@@ -13,7 +13,8 @@ from dyn.schedule.order import Order
 from dyn.schedule.parts import InParts, cut_in_turn, in_parts
 from dyn.schedule.reduction_parts import ReductionParts
 from dyn.schedule.running import RunningNests
-from dyn.schedule.scatter import scatter_launch
+from dyn.schedule.scatter import Scatters, scatter_launch
+from dyn.schedule.scatter_parts import ScatterParts
 from dyn.schedule.sizes import Limits, LoopSchedule
 from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel, launch_nest, unstretched_forms
 from dyn.schedule.sweeps import Sweeps
@@ -33,6 +34,7 @@ SIZES = LoopSchedule(
     part_rows=512,
     many_rows=4096,
     few_columns=4096,
+    scattered_part=8192,
     long=8192,
     part_steps=4096,
     few_results=16384,
@@ -336,8 +338,9 @@ def chunked(loops: Loops) -> None:
 
 
 def lower_scatter(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
-    """The launch of a scatter."""
-    return (scatter_launch(plan, group, SIZES),)
+    """The launches of a scatter: one; or in parts, where there are many updates for few elements."""
+    whole, parts = scatter_launch(plan, group, SIZES), ScatterParts(Scatters(plan, group), SIZES)
+    return in_parts(whole, parts.choice(), any_order=parts.exact)
 
 
 # Running reductions -------------------------------------------------------------------------------------------------
