@@ -20,7 +20,7 @@ _IMPORTED = time.time_ns()
 _MARGIN = 2_000_000_000
 #: What no generated code depends on, since none of what generates it may import them: see ``tests/meta/test_layers``.
 _ABOVE = frozenset({
-    "array.py", "api.py", "call", "doctor.py", "explain", "interop", "lax", "nn", "numpy", "random",
+    "array", "api.py", "call", "doctor.py", "explain", "interop", "lax", "nn", "numpy", "random",
     "__init__.py", "__main__.py", "__pycache__",
 })  # fmt: skip
 

@@ -1,0 +1,69 @@
+"""Operators of ``dyn.Array``, which are functions of the namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dyn.errors import ArgumentError
+from dyn.source import user_loc
+from dyn.trace.context import installed_namespace
+from dyn.trace.tracer import Tracer
+
+#: Types of operands that need no further look.
+_OPERANDS = frozenset({np.ndarray, int, float, complex, bool})
+
+
+def binary(name: str) -> Callable[[Any, Any], Any]:
+    """An operator that is a function of the namespace."""
+
+    def method(self: Any, other: Any) -> Any:
+        return getattr(installed_namespace(), name)(self, other) if _is_operand(self, other) else NotImplemented
+
+    return method
+
+
+def reflected(name: str) -> Callable[[Any, Any], Any]:
+    """An operator whose right operand is the array."""
+
+    def method(self: Any, other: Any) -> Any:
+        return getattr(installed_namespace(), name)(other, self) if _is_operand(self, other) else NotImplemented
+
+    return method
+
+
+def in_place(name: str, sign: str) -> Callable[[Any, Any], Any]:
+    """``x += y``, after which the name x stands for another array: of the same shape and dtype, as in the standard."""
+
+    def method(self: Any, other: Any) -> Any:
+        if not _is_operand(self, other):
+            return NotImplemented
+        result = getattr(installed_namespace(), name)(self, other)
+        if (result.dtype, len(result.shape)) == (self.dtype, self.ndim):
+            if isinstance(result, Tracer) or result.shape == self.shape:
+                return result
+        raise ArgumentError(
+            f"x {sign}= y: the result is {result.dtype.name}{list(result.shape)}, and x stays "
+            f"{self.dtype.name}{list(self.shape)}.",
+            loc=user_loc(),
+            remedy=f"write x = x {sign} y.",
+        )
+
+    return method
+
+
+def unary(name: str) -> Callable[[Any], Any]:
+    """An operator of one array."""
+
+    def method(self: Any) -> Any:
+        return getattr(installed_namespace(), name)(self)
+
+    return method
+
+
+def _is_operand(array: object, value: object) -> bool:
+    """Whether operators take ``value`` beside an array."""
+    kind = type(value)
+    return kind is type(array) or kind in _OPERANDS or installed_namespace().is_operand(value)
