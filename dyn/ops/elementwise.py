@@ -1,4 +1,7 @@
-"""Elementwise ops: one block each."""
+"""Elementwise ops: one block each.
+
+This file is longer than most: it is a list of ops, a block each.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Ops that move elements about without computing: broadcast, reshape, transpose, slice, concatenate; and makers."""
+"""Ops that move elements about without computing: broadcast, reshape, transpose, slice, concatenate; and makers.
+
+This file is longer than most: it is a list of ops, a block each.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 What was compiled before is loaded as it is; what it was lowered to is made again only if somebody asks: ``explain()``,
 ``as_text``, or a call that fails and has to say why. ``docs/decisions/0009`` says when a program counts as the same.
+
+This file is longer than most: it is one class, whose stages share the record of a compilation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""``dyn.interop.jax.jit``: JAX functions that are traced by JAX and compiled by dyn, once for every shape."""
+"""``dyn.interop.jax.jit``: JAX functions that are traced by JAX and compiled by dyn, once for every shape.
+
+This file is longer than most: a third of it says what each function takes and gives, and the rest is one class.
+"""
 
 from __future__ import annotations
 

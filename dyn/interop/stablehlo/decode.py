@@ -2,6 +2,8 @@
 
 A program is read by running it on the values of a trace: each operation becomes what its codec says, calls are written
 out where they stand, and shape arithmetic is computed with the trace's own dims (``sizes``) instead of being traced.
+
+This file is longer than most: it is one class, which every rule is given, over the values that were read so far.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""``dyn.interop.torch.jit``: functions and modules of PyTorch, traced once for every shape and compiled by dyn."""
+"""``dyn.interop.torch.jit``: functions and modules of PyTorch, traced once for every shape and compiled by dyn.
+
+This file is longer than most: a seventh of it says what ``jit`` takes and gives, and the rest is one class.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Programs of PyTorch functions: functions of tensors alone, one for each way to call that is no matter of sizes."""
+"""Programs of PyTorch functions: functions of tensors alone, one for each way to call that is no matter of sizes.
+
+This file is longer than most: it is one class, whose parts share what a program's trace has found.
+"""
 
 from __future__ import annotations
 

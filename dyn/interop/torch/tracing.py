@@ -9,6 +9,8 @@ and below composite operations, arrives here, and is one of these:
 - one that PyTorch itself knows to write by others (``torch._decomp``).
 
 Tensors that the function closes over, parameters first of all, are captured: read at each call.
+
+This file is longer than most: it is one class, which PyTorch calls and converters are given.
 """
 
 from __future__ import annotations
