@@ -12,7 +12,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.pipeline import CompilationRecord, optimize
-from dyn.schedule import parts, plan
+from dyn.schedule import plan, reduction_parts
 from dyn.schedule.launch_cache import KnownGroups
 from dyn.schedule.target import Target
 from dyn.schedule.x86 import tables
@@ -34,7 +34,7 @@ def compiled(program: Program, dtype: str, *, rewritten: bool) -> Program:
     leaf = LeafSpec("x", dtypes.dtype(dtype), ("m", "n"))
     with pytest.MonkeyPatch.context() as patch:
         if not rewritten:
-            patch.setattr(parts, "one_pass_variance", lambda *stages: None)
+            patch.setattr(reduction_parts, "one_pass_variance", lambda *stages: None)
             patch.setattr(plan, "KNOWN", KnownGroups())
         made = compile_traced(trace_function(lambda xs: program(*xs), "program", [leaf]), [])
     return lambda x: run_compiled(made, (x,))[0]
