@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +29,28 @@ def test_examples_run_and_give_what_is_shown(
     with patch.dict(REGISTRY):  # and declare ops
         for example in examples:
             example.evaluate()
+
+
+def test_examples_of_the_readme_run(
+    require_module: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+) -> None:
+    require_module("sybil")
+    for example in examples_of(DOCS.parent / "README.md"):
+        example.evaluate()
+    assert "softmax: 1 compile, 1 hit, 0 guards" in capsys.readouterr().out
+
+
+def test_lines_of_code_fit_into_a_column_of_a_page() -> None:
+    pages = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *DOCS.glob("*.md")]
+    blocks = re.compile(r"^```(python|pycon)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+    long = [
+        f"{page.name}: {line}"
+        for page in pages
+        for kind, code in blocks.findall(page.read_text())
+        for line in code.splitlines()
+        if len(line) > 97 and (kind == "python" or line.startswith((">>> ", "... ")))
+    ]
+    assert long == []
 
 
 def test_every_page_begins_with_what_a_reader_can_do_after_it() -> None:
