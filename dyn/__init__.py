@@ -82,7 +82,7 @@ from dyn.trace.lift import install_view
 from dyn.trace.methods import document_methods
 
 if TYPE_CHECKING:
-    from dyn import checkpoint_policies, debug, lax, nn, random, tree
+    from dyn import checkpoint_policies, debug, interop, lax, nn, random, tree
     from dyn.backends.devices import Device, devices
     from dyn.callbacks import io_callback, pure_callback
     from dyn.checkpointing import checkpoint, checkpoint_name, remat
@@ -117,7 +117,7 @@ install_view(view, describe)
 __version__ = "0.1.0.dev0"
 
 #: Modules among them.
-_MODULES = ("checkpoint_policies", "debug", "lax", "nn", "random", "tree")
+_MODULES = ("checkpoint_policies", "debug", "interop", "lax", "nn", "random", "tree")
 #: Names that are imported when they are first asked for, and the modules that have them or that they are.
 _LAZY = {
     "Device": "dyn.backends.devices", "devices": "dyn.backends.devices",
@@ -171,7 +171,7 @@ __all__ = [
     "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "ffi_call", "float16", "float32", "float64", "float8_e3m4",
     "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
     "float8_e8m0fnu", "grad", "hessian", "hosts", "i16", "i32", "i64", "i8", "int16", "int32", "int64", "int8",
-    "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linearize", "nn", "numpy", "profile",
-    "pure_callback", "random", "remat", "stop_gradient", "tree", "u16", "u32", "u64", "u8", "uint16", "uint32",
-    "uint64", "uint8", "value_and_grad", "vjp", "vmap",
+    "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linearize", "nn", "numpy",
+    "profile", "pure_callback", "random", "remat", "stop_gradient", "tree", "u16", "u32", "u64", "u8", "uint16",
+    "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from dyn.shapes import Dim, Facts, Relation, RelKind, Symbol, free_symbols
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.data_dependent import dim_from_value
-from dyn.trace.relations import ComparisonSymbol, OrderSymbol, branch, comparison
+from dyn.trace.size_comparisons import ComparisonSymbol, OrderSymbol, branch, comparison
 
 #: Guards that are made here answer questions of other libraries and of their users, not of dyn's own code.
 ASKS_FOR_OTHERS = True

@@ -1,4 +1,4 @@
-"""Complex numbers of their parts, and the parts of complex numbers: what is left of complex arithmetic in kernels."""
+"""Ops that join real and imaginary parts, and take them apart: what kernels have of complex arithmetic."""
 
 from __future__ import annotations
 

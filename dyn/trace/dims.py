@@ -18,7 +18,7 @@ from dyn.source import user_loc
 from dyn.trace.concretization_site import asking, refuse_torch
 from dyn.trace.context import Trace, current_trace, installed_namespace
 from dyn.trace.foreign import refuse_jax
-from dyn.trace.relations import OrderSymbol, branch
+from dyn.trace.size_comparisons import OrderSymbol, branch
 
 #: Larger powers of a dim would be unwieldy expressions, and no shape needs them: they are computed as scalars.
 _MAX_POWER = 8

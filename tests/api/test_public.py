@@ -35,6 +35,16 @@ def test_import_leaves_for_later_what_few_programs_or_only_calls_need() -> None:
     assert found.stdout == "[]\n"
 
 
+def test_front_ends_are_imported_when_they_are_asked_for() -> None:
+    code = (
+        "import sys, dyn; dyn.interop; assert {'jax', 'torch'} <= set(dir(dyn.interop)); "
+        "print([name for name in ('jax', 'torch', 'tensorflow', 'dyn.interop.stablehlo') if name in sys.modules]); "
+        "print(dyn.interop.stablehlo.load.__name__, hasattr(dyn.interop, 'nonsense'))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\nload False\n"
+
+
 def test_a_later_name_says_so() -> None:
     with pytest.raises(dyn.errors.NotYetError, match=r"dyn\.load comes in a later version"):
         dyn.load  # noqa: B018

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dyn.errors import ArtifactError, DynError, IRError
-from dyn.interop.stablehlo.mlir import guarded
+from dyn.interop.stablehlo.mlir import untrusted_bytecode
 
 #: CPU seconds and bytes for one module, beside what the process has already.
 SECONDS = 20
@@ -50,8 +50,8 @@ _FINE = {"traced", GUARDED, *_errors(DynError)} - {IRError.__name__}
 def rewrite(source: Source) -> Outcome:
     """Rewrite a module as the guard's process does."""
     assert isinstance(source, bytes)
-    made = guarded.rewritten(source)
-    if made[:1] == guarded.VALID:
+    made = untrusted_bytecode.rewritten(source)
+    if made[:1] == untrusted_bytecode.VALID:
         return Outcome("rewritten", data=made[1:])
     return Outcome(ArtifactError.__name__, made[1:].decode()[:400])
 
@@ -60,7 +60,7 @@ def examined(sources: Sequence[Source]) -> list[Outcome]:
     """The outcome of each module. Bytecode is rewritten first: what ends that process would end the guard's alone."""
     found: dict[int, Outcome] = {}
     ready = dict(enumerate(sources))
-    blobs = {n: s for n, s in ready.items() if isinstance(s, bytes) and s.startswith(guarded.MAGIC)}
+    blobs = {n: s for n, s in ready.items() if isinstance(s, bytes) and s.startswith(untrusted_bytecode.MAGIC)}
     for number, outcome in zip(blobs, outcomes(list(blobs.values()), rewrite), strict=True):
         if outcome.kind == "rewritten":
             ready[number] = outcome.data
@@ -82,7 +82,9 @@ def read(source: Source) -> Outcome:
     from dyn.trace.function import LeafSpec, trace_function
 
     try:
-        module = mlir.parse(source, is_known, trusted=isinstance(source, bytes) and source.startswith(guarded.MAGIC))
+        module = mlir.parse(
+            source, is_known, trusted=isinstance(source, bytes) and source.startswith(untrusted_bytecode.MAGIC)
+        )
         loaded: Any = function_of(module)
         params = module.functions["main"].body.params
         axes = [tuple([d if isinstance(d, int) else None for d in p.shape]) for p in params]

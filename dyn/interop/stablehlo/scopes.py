@@ -1,4 +1,4 @@
-"""Tables of blocks within blocks."""
+"""Scoped tables: a block's entries, and those of the blocks around it."""
 
 from __future__ import annotations
 

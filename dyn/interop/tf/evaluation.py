@@ -14,8 +14,8 @@ import numpy as np
 
 from dyn import lax
 from dyn.errors import DynError, NotYetError, UnsupportedOpError, problem_of
+from dyn.interop.tf.converter_registry import CONVERTERS, FOLDS
 from dyn.interop.tf.graphs import FunctionLibrary, Graph, GraphNode, constant
-from dyn.interop.tf.tables import CONVERTERS, FOLDS
 from dyn.interop.tf.values import Array, SizeTensor, data, elements_of, is_known, known_dtype, settled
 from dyn.shapes import Dim, RelKind, format_dim
 from dyn.trace.context import Trace, current_trace

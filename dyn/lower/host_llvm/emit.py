@@ -54,7 +54,7 @@ from dyn.lower.host_llvm.checks import Checks
 from dyn.lower.host_llvm.launches import Launches
 from dyn.lower.host_llvm.memory import Memory
 from dyn.lower.host_llvm.red_zones import RedZones
-from dyn.lower.host_llvm.regions import Kernels, Regions
+from dyn.lower.host_llvm.region_sizes import Kernels, Regions
 from dyn.lower.host_llvm.sizes import SizeEmitter
 from dyn.lower.host_llvm.text import BLOCKS, DECLARATIONS, HostText
 from dyn.schedule.launch import Launch, walk_launches

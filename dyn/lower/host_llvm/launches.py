@@ -9,7 +9,7 @@ from dyn.lower.abi import CALL, FETCH, LAUNCH, LIBRARY, STAGE, WANT, KernelSlot
 from dyn.lower.host import Fault, HostProgram, MemorySpace
 from dyn.lower.host_llvm.checks import Checks
 from dyn.lower.host_llvm.memory import Memory
-from dyn.lower.host_llvm.regions import Kernels, Regions
+from dyn.lower.host_llvm.region_sizes import Kernels, Regions
 from dyn.lower.host_llvm.text import TENSOR, HostText
 from dyn.lower.layout import LoopPlaces, RowPointer
 from dyn.lower.native_call import NO_MEMORY, TOO_LONG

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dyn.lower.abi import ALLOC, ALLOC_OUTPUT, FREE
 from dyn.lower.host import Fault, HostProgram, MemorySpace
 from dyn.lower.host_llvm.red_zones import RedZones
-from dyn.lower.host_llvm.regions import Regions
+from dyn.lower.host_llvm.region_sizes import Regions
 from dyn.lower.host_llvm.sizes import SizeEmitter
 from dyn.lower.host_llvm.text import TENSOR, HostText
 from dyn.lower.layout import ALIGNMENT, StoragePlace

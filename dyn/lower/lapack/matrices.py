@@ -1,4 +1,4 @@
-"""Matrices around LAPACK's calls: put into its order and out of it, cleared, looked through.
+"""Copies of matrices into LAPACK's column order and back, and what clears and inspects them there.
 
 Each function of this file puts a small function into a call's text, once, and calls it. Elements are moved as the
 integers of their bits: of complex numbers a whole pair at a time.

@@ -9,7 +9,7 @@ from collections import defaultdict
 
 import pytest
 
-from dyn.interop.tf.tables import CONVERTERS, FOLDS
+from dyn.interop.tf.converter_registry import CONVERTERS, FOLDS
 from tests.interop.tf.grid import check_samples
 from tests.interop.tf.operations import ELSEWHERE, SAMPLES, Sample, names
 

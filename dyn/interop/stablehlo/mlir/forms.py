@@ -9,8 +9,8 @@ from typing import Any
 from dyn.errors import ArtifactError
 from dyn.interop.stablehlo.mlir.context import bindings
 from dyn.interop.stablehlo.mlir.guard import check_text, checked_bytecode, has_bytes
-from dyn.interop.stablehlo.mlir.guarded import MAGIC, Diagnostics, is_readable, parsed_bytecode
 from dyn.interop.stablehlo.mlir.passes import legalize_chlo, operation_names
+from dyn.interop.stablehlo.mlir.untrusted_bytecode import MAGIC, Diagnostics, is_readable, parsed_bytecode
 
 #: The producer of an artifact, at its start.
 _VERSION = re.compile(rb"ML\xefR.StableHLO_v(\d{1,9})\.(\d{1,9})\.(\d{1,9})", re.DOTALL)

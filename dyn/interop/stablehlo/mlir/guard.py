@@ -1,7 +1,8 @@
 """Modules that nobody vouches for, before MLIR reads them in this process (docs/decisions/0015).
 
-Bytecode is read in a process of its own (``guarded``). Texts are read here: MLIR's parser refuses what is wrong in
-them, but it descends into brackets as deep as they go, and writes types out whole that share parts over and over.
+Bytecode is read in a process of its own (``untrusted_bytecode``). Texts are read here: MLIR's parser refuses what is
+wrong in them, but it descends into brackets as deep as they go, and writes types out whole that share parts over and
+over.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from dyn.backends.python_process import run_python
 from dyn.errors import ArtifactError
-from dyn.interop.stablehlo.mlir import guarded
+from dyn.interop.stablehlo.mlir import untrusted_bytecode
 
 #: Brackets in each other. Regions may be 100 deep, which is two brackets each.
 DEEPEST = 256
@@ -47,7 +48,9 @@ def checked_bytecode(data: bytes) -> bytes:
     extra = len(data) >> 20
     header = {"path": sys.path, "seconds": _SECONDS + extra, "memory": _MEMORY + 16 * len(data)}
     try:
-        made = run_python(guarded.__file__, json.dumps(header).encode() + b"\n" + data, 10 * (_SECONDS + extra))
+        made = run_python(
+            untrusted_bytecode.__file__, json.dumps(header).encode() + b"\n" + data, 10 * (_SECONDS + extra)
+        )
     except (OSError, ValueError) as error:
         raise ArtifactError(
             f"bytecode is read in a process of its own first, which cannot be started: {error}",
@@ -55,9 +58,9 @@ def checked_bytecode(data: bytes) -> bytes:
         ) from error
     if made.status is None:
         raise _crashed("MLIR's reader does not end")
-    if made.out[:1] == guarded.VALID and made.status == 0:
+    if made.out[:1] == untrusted_bytecode.VALID and made.status == 0:
         return made.out[1:]
-    if made.out[:1] == guarded.INVALID and made.status == 0:
+    if made.out[:1] == untrusted_bytecode.INVALID and made.status == 0:
         raise ValueError(made.out[1:].decode())
     raise _crashed(_ending(made.status, made.err))
 

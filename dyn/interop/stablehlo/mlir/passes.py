@@ -8,7 +8,7 @@ from typing import Any
 
 from dyn.errors import UnsupportedOpError
 from dyn.interop.stablehlo.mlir.context import bindings
-from dyn.interop.stablehlo.mlir.guarded import Diagnostics
+from dyn.interop.stablehlo.mlir.untrusted_bytecode import Diagnostics
 
 
 def operations(module: Any) -> Iterator[Any]:

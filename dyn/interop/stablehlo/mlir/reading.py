@@ -27,8 +27,8 @@ from dyn.interop.stablehlo.hlo import (
 from dyn.interop.stablehlo.literals import parse_elements
 from dyn.interop.stablehlo.mlir.context import ELEMENTS, bindings
 from dyn.interop.stablehlo.mlir.forms import parsed
-from dyn.interop.stablehlo.mlir.guarded import Diagnostics, readable
 from dyn.interop.stablehlo.mlir.passes import legalize_chlo, operations
+from dyn.interop.stablehlo.mlir.untrusted_bytecode import Diagnostics, readable
 from dyn.interop.stablehlo.scopes import ValueScope
 from dyn.source import UNKNOWN, Loc
 

@@ -9,7 +9,7 @@ import numpy as np
 import dyn.numpy as dnp
 from dyn.errors import ShapeError
 from dyn.interop import conditions
-from dyn.interop.tf.tables import takes_call
+from dyn.interop.tf.converter_registry import takes_call
 from dyn.interop.tf.values import SizeTensor, data
 from dyn.shapes import RelKind
 from dyn.source import user_loc

@@ -18,12 +18,12 @@ import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import ShapeError, TraceError, UndecidedDimError, UnsupportedOpError
 from dyn.interop import conditions
+from dyn.interop.tf.converter_registry import takes_call
 from dyn.interop.tf.evaluation import EffectState, Evaluation, NodeCall
 from dyn.interop.tf.graphs import Graph
 from dyn.interop.tf.lists import TensorList
 from dyn.interop.tf.ops.assertions import claim
 from dyn.interop.tf.ops.lengths import with_room
-from dyn.interop.tf.tables import takes_call
 from dyn.interop.tf.values import (
     Optional,
     Resource,

@@ -9,8 +9,8 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn import lax, nn
 from dyn.interop import conditions
+from dyn.interop.tf.converter_registry import Data, converts, rank_of, takes_call
 from dyn.interop.tf.ops.shapes import pairs_of
-from dyn.interop.tf.tables import Data, converts, rank_of, takes_call
 from dyn.shapes import floordiv
 from dyn.trace.dims import wrap_dim
 from dyn.transforms import vjp

@@ -9,8 +9,8 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn import lax, nn
+from dyn.interop.tf.converter_registry import Data, converts, rank_of, takes_call
 from dyn.interop.tf.ops.shapes import subscript
-from dyn.interop.tf.tables import Data, converts, rank_of, takes_call
 from dyn.interop.tf.values import known_dtype
 from dyn.transforms import vjp
 

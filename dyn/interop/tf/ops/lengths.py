@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dyn.interop.tf.converter_registry import FOLDS
 from dyn.interop.tf.evaluation import Known, NodeCall
 from dyn.interop.tf.graphs import Graph, GraphNode, Tensor
 from dyn.interop.tf.lists import TensorList, is_empty
 from dyn.interop.tf.ops.lists import resized
-from dyn.interop.tf.tables import FOLDS
 from dyn.interop.tf.values import boxed, data, elements_of, is_known, known_dtype, settled
 from dyn.shapes import Dim, SymExpr, dim_max, dim_min, floordiv
 from dyn.trace.dims import unwrap_dim, wrap_dim

@@ -10,8 +10,8 @@ import numpy as np
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import UnsupportedOpError
+from dyn.interop.tf.converter_registry import takes_call
 from dyn.interop.tf.lists import TensorList
-from dyn.interop.tf.tables import takes_call
 from dyn.interop.tf.values import (
     boxed,
     data,

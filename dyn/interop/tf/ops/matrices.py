@@ -7,7 +7,7 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import UnsupportedOpError
-from dyn.interop.tf.tables import Data, converts, rank_of
+from dyn.interop.tf.converter_registry import Data, converts, rank_of
 from dyn.interop.tf.values import known_dtype
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import lax, random
+from dyn.interop.tf.converter_registry import Data, converts, takes_call
 from dyn.interop.tf.ops.randomness import key_of_draw
-from dyn.interop.tf.tables import Data, converts, takes_call
 from dyn.interop.tf.values import known_dtype
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import dyn.numpy as dnp
 from dyn import lax, random
 from dyn.errors import UnsupportedOpError
-from dyn.interop.tf.tables import takes_call
+from dyn.interop.tf.converter_registry import takes_call
 from dyn.interop.tf.values import known_dtype
 from dyn.trace.tracer import Tracer
 

@@ -10,8 +10,8 @@ import numpy as np
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import UnsupportedOpError
+from dyn.interop.tf.converter_registry import Data, converts, rank_of, takes_call
 from dyn.interop.tf.subscripts import Subscripts
-from dyn.interop.tf.tables import Data, converts, rank_of, takes_call
 from dyn.interop.tf.values import elements_of, is_known, is_symbolic, known_dtype
 from dyn.shapes import SymExpr, product
 from dyn.trace.context import current_trace

@@ -12,8 +12,8 @@ import numpy as np
 
 from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.interop import conditions
+from dyn.interop.tf.converter_registry import folds, takes_call
 from dyn.interop.tf.subscripts import Subscripts
-from dyn.interop.tf.tables import folds, takes_call
 from dyn.interop.tf.values import (
     Array,
     Reductions,

@@ -9,9 +9,9 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn.errors import UnsupportedOpError
+from dyn.interop.tf.converter_registry import takes_call
 from dyn.interop.tf.ops.indexing import parts_of
 from dyn.interop.tf.ops.shapes import subscript
-from dyn.interop.tf.tables import takes_call
 from dyn.interop.tf.values import Resource, known_dtype, settled, vector
 
 

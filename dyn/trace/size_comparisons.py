@@ -1,4 +1,4 @@
-"""Comparisons of sizes as pairs of relations: the one that is asked for, and the one that holds where it does not."""
+"""Comparisons of sizes (``n < m``) as pairs of relations: what is asked, and its negation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditional regions: their sizes are computed before anything runs, and fail where the region is about to."""
+"""Sizes in branches and loop bodies: computed before anything runs, and a failure where the region is about to."""
 
 from __future__ import annotations
 

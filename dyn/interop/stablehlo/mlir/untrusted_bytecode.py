@@ -1,4 +1,4 @@
-"""Bytecode that nobody vouches for, read and written again: MLIR's reader is not made for bytes that are hostile.
+"""Reader of untrusted bytecode, in a process of its own: MLIR's reader is not made for hostile bytes.
 
 It may end its process, or never end, on bytes that no MLIR wrote. What comes out of here is what MLIR wrote of a valid
 module. ``guard`` runs this file as a process of its own, so nothing here knows of dyn: ``jaxlib`` is all it needs.

@@ -1,4 +1,4 @@
-"""How operations are registered: ``@converts("MatMul")`` for data, ``@folds("Pack")`` for what is known beforehand."""
+"""Registry of converters of TensorFlow's operations, ``@converts("MatMul")``, and of folds of known values."""
 
 from __future__ import annotations
 
