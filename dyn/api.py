@@ -497,16 +497,20 @@ def jit(
     function closes over, and Python numbers, have no say. No argument's elements are copied unless it lies oddly
     (strided, misaligned, in another byte order).
 
-    Donated arguments are given away: neither they nor views of them may be used after the call, for a result of the
-    same dtype and size may lie in their memory, and what they hold is undefined even where the call runs out of memory.
-    A result takes an argument's memory if it is written when nothing reads the argument any more: after its last use,
-    element by element with it (``w - 0.1 * g``), or as the argument with some places updated, which then costs what is
-    updated and not what there is. It is the argument itself if it has its shape. As without donation, results are fresh
-    where the argument is no writable, row-major NumPy array in memory of NumPy's own or of another call's result, or
-    shares memory with another array of the call, and in calls with arrays of other libraries. A donated
-    :class:`dyn.Array` that a result could take is used up, whether that takes its memory or, as views of it are left,
-    does not: it raises DonatedError after the call. A UserWarning at compile time names arguments that no result could
-    take. In another function's trace donation has no effect.
+    Donated arguments are given away: neither they nor views of them may be used after the call, and what they hold is
+    undefined even where the call runs out of memory.
+
+    - A result takes an argument's memory if it has the same dtype and size, and is written when nothing reads the
+      argument any more: after its last use, element by element with it (``w - 0.1 * g``), or as the argument with some
+      places updated, which then costs what is updated and not what there is. It is the argument itself if it has its
+      shape.
+    - As without donation, results are fresh where the argument is no writable, row-major NumPy array in memory of
+      NumPy's own or of another call's result, or shares memory with another array of the call, and in calls with arrays
+      of other libraries.
+    - A donated :class:`dyn.Array` that a result could take is used up, whether that takes its memory or, as views of it
+      are left, does not: it raises DonatedError after the call.
+    - A UserWarning at compile time names arguments that no result could take. In another function's trace donation has
+      no effect.
 
     Args:
         function: function of trees of arrays and static arguments; None: a decorator is made.

@@ -53,6 +53,21 @@ def test_lines_of_code_fit_into_a_column_of_a_page() -> None:
     assert long == []
 
 
+def test_no_paragraph_is_a_wall() -> None:
+    """A paragraph or an item of a list has 105 words at most. Records of measurements are as they were written."""
+    pages = {DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *DOCS.glob("*.md")} - {DOCS / "performance.md"}
+    blocks = re.compile(r"^(```|::::?).*?^\1$", re.DOTALL | re.MULTILINE)
+    walls = [
+        f"{page.name}: {len(item.split())} words: {item.strip()[:60]}"
+        for page in pages
+        for paragraph in re.split(r"\n\s*\n", blocks.sub("", page.read_text()))
+        if not paragraph.lstrip().startswith("|")
+        for item in re.split(r"\n(?=\s*[-*] |\s*\d+\. )", paragraph)
+        if len(item.split()) > 105
+    ]
+    assert walls == []
+
+
 def test_every_page_begins_with_what_a_reader_can_do_after_it() -> None:
     included = "```{include} "  # the changelog, and CONTRIBUTING, which begins so itself
     pages = {page: page.read_text() for page in [*DOCS.glob("*.md"), DOCS.parent / "CONTRIBUTING.md"]}
