@@ -255,7 +255,7 @@ class Jitted(NativeCallable):
             if known and self._options.on_new_shape == "error":
                 broken = broken_guard_text(known[-1], arrays)
                 raise ShapeError(
-                    f"{self._signature.name}() needs a second program for these arguments: {broken}.",
+                    f"{self._signature.name}() needs a second program for these arguments: it has one for {broken}.",
                     remedy="call it with such arguments before on_new_shape='error' is set, or remove the branch.",
                 )
             from dyn.explain.log import log_miss

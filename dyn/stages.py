@@ -251,7 +251,8 @@ class Compiled:
         if not self.version.traced.matches(arrays):
             broken = broken_guard_text(self.version, arrays)
             raise ShapeError(
-                f"{arguments.title} was compiled for other shapes: {broken}.", remedy="call the jitted function."
+                f"{arguments.title} was compiled for other shapes: it is for {broken}.",
+                remedy="call the jitted function.",
             )
         return self.version.call(arrays, beside, any_order=any_order)
 

@@ -124,8 +124,8 @@ class CallArguments:
 
 
 def broken_guard_text(version: Version, arrays: Sequence[Array]) -> str:
-    """A guard of a program that does not hold for some arrays, in words."""
+    """What a program is for, by a guard that does not hold for some arrays, in words."""
     guard = version.traced.broken(arrays)
     if guard is None:
-        return "its guards do not hold"
-    return f"{guard.reason.text} ({guard.reason.loc}) went the way of {guard.describe()}"
+        return "others"
+    return f"{guard.describe()}, by {guard.reason.text} ({guard.reason.loc})"

@@ -198,8 +198,17 @@ def test_on_new_shape_error() -> None:
     f(np.ones(3, "f4"))
     assert text_of(dyn.errors.ShapeError, lambda: f(np.ones(5, "f4"))) == (
         "<lambda>() needs a second program for these arguments: "
-        "the branch on not x_0 > 4 (test_bad_input.py:N) went the way of 4 >= x_0.\n"
+        "it has one for 4 >= x_0, by the branch on not x_0 > 4 (test_bad_input.py:N).\n"
         "  help: call it with such arguments before on_new_shape='error' is set, or remove the branch."
+    )
+
+
+def test_a_compiled_program_for_other_shapes() -> None:
+    f = dyn.jit(lambda x: x if x.shape[0] > 4 else -x)
+    compiled = f.trace(np.ones(3, "f4")).lower().compile()
+    assert text_of(dyn.errors.ShapeError, lambda: compiled(np.ones(5, "f4"))) == (
+        "dyn.jit(<lambda>) was compiled for other shapes: it is for 4 >= x_0, by the branch on not x_0 > 4 "
+        "(test_bad_input.py:N).\n  help: call the jitted function."
     )
 
 

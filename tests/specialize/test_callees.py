@@ -143,8 +143,8 @@ def test_a_guard_has_the_caller_s_dims_and_the_line_in_the_function() -> None:
         g(ones(8))
     line = test_a_guard_has_the_caller_s_dims_and_the_line_in_the_function.__code__.co_firstlineno + 1
     assert caught.value.problem == (
-        "<lambda>() needs a second program for these arguments: the branch on not max(0, x_0 - 1) > 3 "
-        f"(test_callees.py:{line}) went the way of 3 >= max(0, x_0 - 1)."
+        "<lambda>() needs a second program for these arguments: it has one for 3 >= max(0, x_0 - 1), by the "
+        f"branch on not max(0, x_0 - 1) > 3 (test_callees.py:{line})."
     )
     with pytest.raises(UndecidedDimError) as undecided:
         dyn.jit(lambda x: f(x[1:])).trace(dyn.ShapeDtypeStruct((None,), "float32"))
