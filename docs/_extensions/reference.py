@@ -49,7 +49,7 @@ GIVEN = {
 }
 #: Exported names that have pages of their own.
 ELSEWHERE = frozenset(
-    "lax nn numpy random tree debug checkpoint_policies errors hosts config __version__".split()  # noqa: SIM905
+    "lax nn numpy random tree debug checkpoint_policies errors hosts interop config __version__".split()  # noqa: SIM905
 )
 #: Groups of at most so many functions stand on their module's page.
 FEW = 30
@@ -134,7 +134,7 @@ def _groups(name: str) -> tuple[dict[str, list[str]], list[str]]:
         if public in ELSEWHERE:
             continue
         home = getattr(value, "__module__", "")
-        if callable(value) and home.startswith("dyn."):
+        if callable(value) and home.startswith("dyn.") and not (inspect.isclass(value) and _is_earlier(name, value)):
             groups.setdefault(home, []).append(public)
         else:
             constants.append(public)
@@ -146,6 +146,13 @@ def _entry(name: str, public: str) -> list[str]:
     if inspect.isclass(value):
         return [f".. autoclass:: {name}.{public}", "   :members:", ""]
     return [f".. autofunction:: {name}.{public}", ""]
+
+
+def _is_earlier(name: str, value: Any) -> bool:
+    """Tell whether a module in front of ``name`` exports the same class, which has its entry there."""
+    earlier = list(MODULES)[: list(MODULES).index(name)]
+    modules = [import_module(module) for module in earlier]
+    return any(getattr(module, public) is value for module in modules for public in module.__all__)
 
 
 def _heading(home: str, name: str) -> str:
