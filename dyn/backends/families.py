@@ -6,6 +6,7 @@ Rooms above ask for the family of a target, and never which one it is. A new fam
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,8 @@ class TargetFamily:
     on_device: bool = False
     #: Whether texts begin with the kernel's note, which equal kernels of other groups have another one of.
     has_notes: bool = False
+    #: Regular expression of its members' names. Which of them there are is for its compiler to say.
+    members: str = r".+"
 
 
 @functools.cache
@@ -94,11 +97,12 @@ def _on_gpu(compiler: Callable[[Target], Compiler]) -> Callable[[Target, int], O
     return backend
 
 
-def _gpu_family(name: str, compiler: Callable[[Target], Compiler]) -> TargetFamily:
+def _gpu_family(name: str, compiler: Callable[[Target], Compiler], members: str) -> TargetFamily:
     backend = _on_gpu(compiler)
     return TargetFamily(
-        _schedules_of(name), _render_gpu, _scratch_gpu, compiler, backend, on_device=True, has_notes=True
-    )
+        _schedules_of(name), _render_gpu, _scratch_gpu, compiler, backend, on_device=True, has_notes=True,
+        members=members,
+    )  # fmt: skip
 
 
 #: By ``Target.family``.
@@ -106,8 +110,8 @@ FAMILIES: Mapping[str, TargetFamily] = {
     "x86": TargetFamily(
         _schedules_of("x86"), _render_x86, _scratch_x86, X86Backend, lambda target, _: X86Backend(target)
     ),
-    "cuda": _gpu_family("cuda", CudaBackend),
-    "rocm": _gpu_family("rocm", RocmBackend),
+    "cuda": _gpu_family("cuda", CudaBackend, r"sm_\d+[af]?"),
+    "rocm": _gpu_family("rocm", RocmBackend, r"gfx[0-9a-f]+(:\w+[+-])*"),
 }
 
 
@@ -158,7 +162,7 @@ def placement_of(device: str | None) -> Placement:
 def parse_target(text: str) -> Target:
     """The target of a text, ``"cuda:sm_90a"``, ``"rocm:gfx90a"``, ``"x86:x86-64-v3"``. ArgumentError for any other."""
     family, _, arch = text.partition(":")
-    if family not in FAMILIES or not arch:
+    if family not in FAMILIES or not re.fullmatch(FAMILIES[family].members, arch):
         raise ArgumentError(
             f"{text!r} is no target.",
             remedy='use a family and one of its members, as "cuda:sm_90a", "rocm:gfx90a" or "x86:x86-64-v3".',

@@ -37,10 +37,15 @@ def test_backends_say_what_they_compile_for() -> None:
 def test_targets_by_name() -> None:
     assert [parse_target(str(target)) for target in TARGETS[1:]] == list(TARGETS[1:])
     assert parse_target("x86:x86-64-v3").vector_bytes == 32
+    assert parse_target("rocm:gfx90a:sramecc+:xnack-").arch == "gfx90a:sramecc+:xnack-"
+
+
+@pytest.mark.parametrize("text", ["sm_90a", "cuda", "cuda:", "cuda:gfx90a", "rocm:sm_90", "cuda:sm_90a,", "x86:"])
+def test_what_is_no_target(text: str) -> None:
     with pytest.raises(ArgumentError) as error:
-        parse_target("sm_90a")
+        parse_target(text)
     assert str(error.value) == (
-        "'sm_90a' is no target.\n"
+        f"{text!r} is no target.\n"
         '  help: use a family and one of its members, as "cuda:sm_90a", "rocm:gfx90a" or "x86:x86-64-v3".'
     )
 
