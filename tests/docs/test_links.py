@@ -22,9 +22,16 @@ PAGES = sorted(
 #: Pages that tell of what was: the files that they name may have been renamed since.
 RECORDS = {"CHANGELOG.md", "performance.md"}
 
+MODULES = [
+    path.relative_to(ROOT).as_posix()
+    for room in ("dyn", "tests", "benchmarks", "examples", "scripts")
+    for path in (ROOT / room).rglob("*.py")
+]
+
 _CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)")
 _FILE = re.compile(r"`((?:dyn|tests|benchmarks|examples|scripts|docs|notebooks)/[\w./]*)`")
+_MODULE = re.compile(r"`([\w/]+\.py)`")
 _URL = re.compile(r"https?://[^\s<>`\"'|\\]+")
 
 
@@ -69,6 +76,14 @@ def test_files_that_pages_name_are_there(page: Path) -> None:
     is_record = page.name in RECORDS or page.parent.name == "decisions"
     named = [] if is_record else [name for name in _FILE.findall(text_of(page)) if "/_build/" not in name]
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_modules_that_pages_name_by_the_end_of_their_paths_are_there(page: Path) -> None:
+    """``x86/tables.py`` in a page on ``dyn/schedule``."""
+    is_record = page.name in RECORDS or page.parent.name == "decisions"
+    named = [] if is_record else _MODULE.findall(text_of(page))
+    assert [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in MODULES)] == []
 
 
 def test_addresses_are_well_formed() -> None:
