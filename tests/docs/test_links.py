@@ -32,6 +32,8 @@ _CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)")
 _FILE = re.compile(r"`((?:dyn|tests|benchmarks|examples|scripts|docs|notebooks)/[\w./]*)`")
 _MODULE = re.compile(r"`([\w/]+\.py)`")
+_FILE_AND_NAME = re.compile(r"`(dyn/[\w/]+\.py)`\s+\(`([\w.]+)`")
+_NAME_IN_FILE = re.compile(r"`([\w.]+)`\s+in\s+`(dyn/[\w/]+\.py)`")
 _URL = re.compile(r"https?://[^\s<>`\"'|\\]+")
 
 
@@ -84,6 +86,14 @@ def test_modules_that_pages_name_by_the_end_of_their_paths_are_there(page: Path)
     is_record = page.name in RECORDS or page.parent.name == "decisions"
     named = [] if is_record else _MODULE.findall(text_of(page))
     assert [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in MODULES)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_definitions_that_pages_place_in_a_file_are_in_it(page: Path) -> None:
+    """``dyn/api.py`` (``Jitted._call``), and ``Jitted._call`` in ``dyn/api.py``."""
+    text = "" if page.name in RECORDS or page.parent.name == "decisions" else text_of(page)
+    placed = [(name, path) for path, name in _FILE_AND_NAME.findall(text)] + _NAME_IN_FILE.findall(text)
+    assert [at for at in placed if not re.search(rf"\b{at[0].split('.')[-1]}\b", (ROOT / at[1]).read_text())] == []
 
 
 def test_addresses_are_well_formed() -> None:
