@@ -1,9 +1,9 @@
 """Concatenations as kernels: a loop for each piece, which is copied to where it belongs, or computed there.
 
 The result is ``outer`` rows, each the rows of all pieces one after the other. A kernel copies the rows of one piece to
-where they belong: rows of ``length`` elements, ``stride`` apart, from ``offset`` on. These three are parameters of the
-kernel and no expressions over what it knows, which have a term for each piece before it. So pieces that lie in memory
-have one kernel, and a result of n pieces takes time and text in proportion to n.
+where they belong: rows of ``length`` elements, ``stride`` apart, from ``offset`` on. These three, and the size of
+the result, are parameters of the kernel and no expressions over what it knows, which have a term for each piece before
+it. So pieces that lie in memory have one kernel, and a result of n pieces takes time and text in proportion to n.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class _Join:
         (self.op,) = (op for op in group.ops if isinstance(op.opdef.loops, Pieces))
         self.axis: int = self.op.attrs["dimension"]
         #: What a piece's place and size are called in kernels.
-        self.outer, self.length, self.stride, self.offset = (
-            new_symbol(name, "of a piece") for name in ("outer", "length", "stride", "offset")
+        self.outer, self.length, self.stride, self.offset, self.whole = (
+            new_symbol(name, "of a piece") for name in ("outer", "length", "stride", "offset", "whole")
         )
         #: The kernel of pieces that are copied from where they lie: with one row, and with more.
         self.copies: dict[bool, Variant] = {}
@@ -54,12 +54,12 @@ class _Join:
         shape, place = self.op.result.shape, self.axis
         outer, inner = product(shape[:place]), product(shape[place + 1 :])
         stride = shape[place] * inner
+        same = {self.outer: outer, self.stride: stride, self.whole: outer * stride}
         offset: Dim = 0
         for piece in self.op.operands:
             length = piece.shape[place] * inner
             if length != 0:
-                sizes = {self.outer: outer, self.length: length, self.stride: stride, self.offset: offset}
-                made.append(self.launch(piece, sizes))
+                made.append(self.launch(piece, {**same, self.length: length, self.offset: offset}))
             offset = offset + length
         return tuple(made)
 
@@ -107,7 +107,7 @@ class _Join:
         return self.loops((columns,) if one_row else (rows, columns), statements)
 
     def loops(self, axes: tuple[Axis, ...], statements: Callable[[ElementReader, Buffer], tuple[Stmt, ...]]) -> Loops:
-        stage = Stage(writes=(Write(self.op.result, statements),))
+        stage = Stage(writes=(Write(self.op.result, statements, as_dim(self.whole)),))
         return Loops(Nest(self.plan, self.group, axes, (stage,)))
 
     def variant(self, loops: Loops) -> Variant:

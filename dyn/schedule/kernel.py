@@ -91,7 +91,10 @@ class Space(Enum):
 
 @record(eq=False)
 class Buffer:
-    """A linear run of elements. ``size`` counts elements and is needed for scratch only."""
+    """A linear run of elements.
+
+    ``size`` counts them in scratch, and in a result of which other launches write other parts; else it is 0.
+    """
 
     name: str
     dtype: DType

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import (
     Apply,
+    Buffer,
     Const,
     Expr,
     Index,
@@ -73,7 +74,7 @@ class _KernelPrinter:
                     self.uses.update(id(c) for c in children(expr))
 
     def text(self) -> str:
-        buffers = ", ".join(f"{self.buffers[id(b)]}: {b.dtype}" for b in self.kernel.buffers)
+        buffers = ", ".join(f"{self.buffers[id(b)]}: {b.dtype}{self.part(b)}" for b in self.kernel.buffers)
         factors = self.kernel.factors
         dims = ", ".join(f"{self.symbols[s]}{': 0 or 1' if s in factors else ''}" for s in self.kernel.dims)
         self.lines.append(f"kernel({buffers})[{dims}] {{")
@@ -81,6 +82,9 @@ class _KernelPrinter:
             self.lines.append(f"  scratch {self.buffers[id(buffer)]}: {buffer.dtype}[{self.dim(buffer.size)}]")
         self.block(self.kernel.body, 1, {})
         return "\n".join([*self.lines, "}"]) + "\n"
+
+    def part(self, buffer: Buffer) -> str:
+        return "" if buffer.size == 0 else f", part of {self.dim(buffer.size)}"
 
     def fresh(self, prefix: str) -> str:
         name = f"{prefix}{self.counts[prefix]}"

@@ -48,6 +48,8 @@ class _Checker:
         known = {id(b) for b in (*self.kernel.buffers, *self.kernel.scratch)}
         for buffer in self.kernel.scratch:
             self.scope(buffer.size, frozenset(self.kernel.dims), f"the size of scratch {buffer.name}")
+        for buffer in self.kernel.buffers:
+            self.scope(buffer.size, frozenset(self.kernel.dims), f"the size of {buffer.name}")
         self.block(self.kernel.body, frozenset(self.kernel.dims), frozenset(), in_lane=False, grid=True)
         if not (self.loaded | self.stored) <= known:
             raise self.fail("a buffer that is used is not declared")

@@ -281,11 +281,11 @@ def bind_kernel(
         block = block[0].body
     cost = iteration_cost(block, [loop.var for loop in grid])
     parameters = Parameters(frozenset(inner))
-    sized = tuple(Buffer(b.name, b.dtype, b.space, parameters.rewrite(b.size)) for b in scratch)
-    renamed = {id(old): new for old, new in zip(scratch, sized, strict=True)}
-    rewritten = _Rename(parameters, renamed).block(body)
+    sized = {id(b): replace(b, size=parameters.rewrite(b.size)) for b in (*buffers, *scratch) if b.size != 0}
+    rewritten = _Rename(parameters, sized).block(body)
     factors = frozenset([symbol for host, symbol in parameters.symbols.items() if is_stretch_factor(host)])
-    kernel = Kernel(name, buffers, tuple(parameters.symbols.values()), sized, rewritten, note, factors=factors)
+    globals_, own = (tuple([sized.get(id(b), b) for b in some]) for some in (buffers, scratch))
+    kernel = Kernel(name, globals_, tuple(parameters.symbols.values()), own, rewritten, note, factors=factors)
     check(kernel)
     size = product(loop.extent for loop in grid)
     dims = tuple(parameters.symbols)
@@ -296,7 +296,7 @@ def bind_kernel(
 def _strides(kernel: Kernel) -> frozenset[int]:
     """The size parameters of a kernel that occur in places of elements alone, and in no extent and no value."""
     used: set[Symbol] = set()
-    for buffer in kernel.scratch:
+    for buffer in (*kernel.buffers, *kernel.scratch):
         used.update(free_symbols(buffer.size))
     for stmt in walk_stmts(kernel.body):
         if isinstance(stmt, Loop):
@@ -318,7 +318,7 @@ def scaled(dim: Dim) -> tuple[int, Dim]:
 
 
 class _Rename(Rewriter):
-    """Puts size parameters in place of host dims, and sized scratch buffers in place of the old ones."""
+    """Puts size parameters in place of host dims, and buffers with such sizes in place of the old ones."""
 
     def __init__(self, parameters: Parameters, buffers: dict[int, Buffer]) -> None:
         super().__init__(parameters.rewrite)
@@ -328,6 +328,8 @@ class _Rename(Rewriter):
         new = super().stmt(stmt)
         if isinstance(new, Store) and id(new.buffer) in self.buffers:
             return Store(self.buffers[id(new.buffer)], new.index, new.value)
+        if isinstance(new, Update) and id(new.buffer) in self.buffers:
+            return replace(new, buffer=self.buffers[id(new.buffer)])
         return new
 
     def node(self, expr: Expr) -> Expr:

@@ -21,6 +21,7 @@ from dyn.schedule.axes import Axis
 from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.kernel import Buffer, Carry, Const, Expr, Fold, Monoid, Ref, Stmt
 from dyn.schedule.order import Order
+from dyn.shapes import Dim
 from dyn.stitch.groups import Group, Plan
 
 
@@ -28,11 +29,13 @@ from dyn.stitch.groups import Group, Plan
 class Write:
     """Elements of an array in memory that each iteration of a stage writes.
 
-    ``statements`` are its stores, or updates of what an earlier stage has stored, into the array's buffer.
+    ``statements`` are its stores, or updates of what an earlier stage has stored, into the array's buffer. ``whole`` is
+    how many elements the array has, where other nests write other parts of it.
     """
 
     output: Value
     statements: Callable[[ElementReader, Buffer], tuple[Stmt, ...]]
+    whole: Dim = 0
 
 
 @record(eq=False)

@@ -69,7 +69,9 @@ class PhaseBuilder:
         for value in kept:
             self.scratch[value] = Buffer("row", value.dtype, Space.SCRATCH, product(a.extent for a in stage.axes))
             body.append(Store(self.scratch[value], self._place(stage.index), elements.at(value, stage.index)))
-        body += [s for write in stage.writes for s in write.statements(elements, self._written(write.output))]
+        body += [
+            s for write in stage.writes for s in write.statements(elements, self._written(write.output, write.whole))
+        ]
         contracted, operands = self._contracted(stage)
         folds = (*contracted, *[reduction.fold(elements) for reduction in stage.reductions])
         for ordered in stage.ordered:
@@ -108,11 +110,11 @@ class PhaseBuilder:
         reduced, space = sorted(self.nest.group.reduced), self.nest.group.space
         return linearize(tuple(index[a] for a in reduced), tuple(space[a] for a in reduced))
 
-    def _written(self, value: Value) -> Buffer:
+    def _written(self, value: Value, whole: Dim) -> Buffer:
         """The buffer of an output of the group, or of memory that it hands on to a later launch."""
         if value not in self.nest.group.outputs:
             return self.elements.temporary(value)
-        return self.outputs.setdefault(value, Buffer("out", part_dtype(value.dtype)))
+        return self.outputs.setdefault(value, Buffer("out", part_dtype(value.dtype), size=whole))
 
     def _from_memory(self, value: Value, memory: Value, place: Callable[[Index], Dim]) -> Callable[[Index], Expr]:
         k = self.elements.k

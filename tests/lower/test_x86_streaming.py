@@ -210,3 +210,28 @@ def test_a_donated_argument() -> None:
     x = dnp.asarray(np.arange(5 << 20, dtype="f4"))
     want = np.arange(5 << 20, dtype="f4") * 2 + 1
     assert (np.asarray(f(x)) == want).all()
+
+
+def test_a_part_of_a_result_goes_the_way_of_the_whole() -> None:
+    """A launch that writes little of a large result streams, and one that writes two rows of a small one does not."""
+    n, whole, i = (symbol(c) for c in "nwi")
+    x, y = Buffer("x", F32), Buffer("y", F32, size=as_dim(whole))
+    stores = [Store(y, place, load(x, as_dim(i))) for place in (as_dim(i), as_dim(n) + as_dim(i))]
+    kernel = Kernel("part", (x, y), (n, whole), (), (lane(i, as_dim(n), *stores),))
+    sizes = streaming.streamed_stores(kernel)
+    assert [sizes[id(store)] for store in stores] == [4 * as_dim(whole), 0]
+    assert _ways(kernel, Target("x86", "x86-64-v3", vector_bytes=32, registers=16)) == "chosen"
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_many_pieces_of_one_result(axis: int) -> None:
+    """Results of less and of more than 16 MiB, whose pieces are copied, computed, empty, and begin within lines."""
+    join = dyn.jit(lambda *xs: dnp.concatenate((*xs, xs[0] + xs[1]), axis))
+    rng = np.random.default_rng(0)
+    for rows, columns in ((7, 100), (700, 1024), (700, 1031)):
+        xs = [rng.standard_normal((rows, columns)).astype("f4") for _ in range(7)]
+        xs[3] = xs[3][:0] if axis == 0 else xs[3][:, :0]
+        wanted = np.concatenate((*xs, xs[0] + xs[1]), axis)
+        assert wanted.nbytes < streaming.BEYOND_CACHES or rows == 700
+        np.testing.assert_array_equal(join(*xs), wanted, strict=True)
+    assert join.cache_info().compiles == 1

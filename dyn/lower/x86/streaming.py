@@ -31,12 +31,13 @@ _LEAST_BYTES = 16
 
 def streamed_stores(kernel: Kernel) -> dict[int, Dim]:
     """The stores, by their id, that write neighbouring elements of a result in LANE loops, and how many bytes each
-    writes at most in the whole launch.
+    writes at most in the whole launch; or the bytes of all of the result, where the launch writes a part of it.
 
     Each place is written once, and is not read by the kernel: results that are updated are left out.
     """
     updated = {id(stmt.buffer) for stmt in walk_stmts(kernel.body) if isinstance(stmt, Update)}
     found: dict[int, Dim] = {}
+    parts: set[int] = set()
 
     def walk(body: tuple[Stmt, ...], loops: list[Loop]) -> None:
         for stmt in body:
@@ -44,6 +45,9 @@ def streamed_stores(kernel: Kernel) -> dict[int, Dim]:
                 walk(stmt.body, [*loops, stmt])
             elif isinstance(stmt, Store) and stmt.buffer.space is Space.GLOBAL and id(stmt.buffer) not in updated:
                 size = _elements(stmt, loops, frozenset(kernel.dims))
+                if size is not None and stmt.buffer.size != 0:
+                    size = stmt.buffer.size if id(stmt.buffer) not in parts else 0
+                    parts.add(id(stmt.buffer))
                 if size is not None:
                     found[id(stmt)] = size * stmt.buffer.dtype.itemsize
 
