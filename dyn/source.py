@@ -53,7 +53,7 @@ UNKNOWN = Loc("<unknown>")
 
 def is_own_frame(filename: str) -> bool:
     """Whether a frame of this file is dyn's, JAX's, which calls dyn's rules back, or of code that was generated."""
-    return _owner(filename) is _Owner.DYN
+    return _owner(filename) is _FileOwner.DYN
 
 
 def is_user_frame(filename: str) -> bool:
@@ -62,10 +62,10 @@ def is_user_frame(filename: str) -> bool:
     It is not where it is dyn's own, or of Python's standard library, NumPy, JAX or PyTorch: a line there says nothing
     to people who have written ``np.eye(n)``.
     """
-    return _owner(filename) is _Owner.USER
+    return _owner(filename) is _FileOwner.USER
 
 
-class _Owner(Enum):
+class _FileOwner(Enum):
     """Owner of a file."""
 
     USER = "the user"
@@ -80,21 +80,21 @@ _LIBRARIES = ("jax", "jaxlib", "keras", "numpy", "tensorflow", "torch")
 _AUTOGRAPH = "__autograph_generated_file"
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 #: The owners of files; there are as many files as modules, and every op of a trace asks of a dozen frames.
-_owners: dict[str, _Owner] = {}
+_owners: dict[str, _FileOwner] = {}
 
 
-def _owner(filename: str) -> _Owner:
+def _owner(filename: str) -> _FileOwner:
     found = _owners.get(filename)
     if found is None:
         files = [getattr(sys.modules.get(name), "__file__", None) for name in _LIBRARIES]
         folders = [os.path.dirname(file) + os.sep for file in files if file]
         standard = filename.startswith(_STANDARD) and "site-packages" not in filename
         if filename.startswith((_PACKAGE_ROOT, "<string>")) or _JAX in filename:
-            found = _Owner.DYN
+            found = _FileOwner.DYN
         elif standard or filename.startswith((*folders, "<frozen")) or _AUTOGRAPH in filename:
-            found = _Owner.LIBRARY
+            found = _FileOwner.LIBRARY
         else:
-            found = _Owner.USER
+            found = _FileOwner.USER
         _owners[filename] = found
     return found
 
@@ -166,9 +166,9 @@ def _loc_from(frame: FrameType | None) -> Loc:
             return _anchor.loc
         code = frame.f_code
         owner = _owners.get(code.co_filename) or _owner(code.co_filename)
-        if owner is _Owner.USER:
+        if owner is _FileOwner.USER:
             return loc_at(code.co_filename, frame.f_lineno, code.co_name)
-        if owner is _Owner.LIBRARY and other is UNKNOWN:
+        if owner is _FileOwner.LIBRARY and other is UNKNOWN:
             other = Loc(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return other

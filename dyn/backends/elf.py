@@ -58,7 +58,7 @@ _MOST_BYTES = 1 << 30
 
 
 @record()
-class _Section:
+class _ElfSection:
     type: int
     flags: int
     offset: int
@@ -73,7 +73,7 @@ class _Section:
 
 
 @record()
-class _Symbol:
+class _ElfSymbol:
     name: str
     binding: int
     type: int
@@ -92,8 +92,8 @@ class _Relocation:
 
 @record()
 class _Object:
-    sections: tuple[_Section, ...]
-    symbols: tuple[_Symbol, ...]
+    sections: tuple[_ElfSection, ...]
+    symbols: tuple[_ElfSymbol, ...]
     relocations: tuple[_Relocation, ...]
 
 
@@ -120,9 +120,9 @@ def _parse(data: bytes) -> _Object:
         raise ArtifactError(f"this is not an ELF object for x86-64: {error}.") from error
 
 
-def _section(data: bytes, at: int) -> _Section:
+def _section(data: bytes, at: int) -> _ElfSection:
     _, type_, flags, _, offset, size, link, info, align, _ = _SHDR.unpack_from(data, at)
-    section = _Section(type_, flags, offset, size, link, info, max(align, 1))
+    section = _ElfSection(type_, flags, offset, size, link, info, max(align, 1))
     if type_ != _SHT_NOBITS and offset + size > len(data):
         _broken("a section lies outside it")
     if size > _MOST_BYTES:
@@ -139,7 +139,7 @@ def _section(data: bytes, at: int) -> _Section:
     return section
 
 
-def _symbols(data: bytes, sections: tuple[_Section, ...]) -> tuple[_Symbol, ...]:
+def _symbols(data: bytes, sections: tuple[_ElfSection, ...]) -> tuple[_ElfSymbol, ...]:
     tables = [s for s in sections if s.type == _SHT_SYMTAB]
     if len(tables) != 1 or tables[0].link >= len(sections):
         _broken("it has no symbol table of its own")
@@ -150,18 +150,20 @@ def _symbols(data: bytes, sections: tuple[_Section, ...]) -> tuple[_Symbol, ...]
     if tables[0].size % _SYM.size:
         _broken("its symbol table is cut off")
     table = data[tables[0].offset : tables[0].offset + tables[0].size]
-    symbols: list[_Symbol] = []
+    symbols: list[_ElfSymbol] = []
     for name, info, _, section, value, _ in _SYM.iter_unpack(table):
         end = strings.find(b"\0", name)
         if end < 0:
             _broken("a name has no end")
         if section < _SHN_RESERVED and (section >= len(sections) or (section and value > sections[section].size)):
             _broken("a symbol lies outside its section")
-        symbols.append(_Symbol(strings[name:end].decode(), info >> 4, info & 15, section, value))
+        symbols.append(_ElfSymbol(strings[name:end].decode(), info >> 4, info & 15, section, value))
     return tuple(symbols)
 
 
-def _relocations(data: bytes, sections: tuple[_Section, ...], symbols: tuple[_Symbol, ...]) -> tuple[_Relocation, ...]:
+def _relocations(
+    data: bytes, sections: tuple[_ElfSection, ...], symbols: tuple[_ElfSymbol, ...]
+) -> tuple[_Relocation, ...]:
     found: list[_Relocation] = []
     for table in sections:
         if table.type not in (_SHT_RELA, _SHT_REL):

@@ -54,7 +54,7 @@ class _Record:
         _RECORDS.append(self)  # host programs have its address
 
 
-class _Module:
+class _LoadedModule:
     """A module on a device, with the records of its kernels."""
 
     def __init__(self, context: Context, data: bytes) -> None:
@@ -167,7 +167,7 @@ class GpuBackend:
         """Load a module into the device; equal ones are loaded once in a process."""
         context = context_of(self.target.family, self.ordinal)
         found = f"{context.name} {sha256(binary.data).hexdigest()}"
-        return _LOADED.get(found, lambda: _Module(context, binary.data))[0]
+        return _LOADED.get(found, lambda: _LoadedModule(context, binary.data))[0]
 
     def assembly(self, source: Source) -> str:
         """The compiler's text of a kernel's instructions: PTX for NVIDIA's; for AMD's, whose compiler gives none, what
@@ -211,6 +211,6 @@ def _find(key: str, symbols: tuple[str, ...], store: CacheFolder | None) -> Buil
 #: The modules of this process by their keys, the keys by those of their kernels, and what was loaded, by its digest.
 _MODULES = Binaries()
 _MODULE_OF: dict[str, str] = {}
-_LOADED: OnceTable[_Module] = OnceTable()
+_LOADED: OnceTable[_LoadedModule] = OnceTable()
 #: The records of all kernels: a module is never unloaded, and neither are they.
 _RECORDS: list[_Record] = []

@@ -224,7 +224,7 @@ def _answer(name: str, returns: bool) -> Callable[..., None]:
 
 
 @record(eq=False)
-class _Callbacks:
+class _StandInFunctions:
     """The addresses of the functions that stand-ins call, by their places, and what keeps them."""
 
     addresses: Mapping[int, int]
@@ -232,7 +232,7 @@ class _Callbacks:
 
 
 @lru_cache(maxsize=1)
-def _callbacks() -> _Callbacks:
+def _callbacks() -> _StandInFunctions:
     made: dict[int, Any] = {}
     for place, function in STAND_INS.items():
         returns = function.result != "void"
@@ -240,7 +240,7 @@ def _callbacks() -> _Callbacks:
         kind = ctypes.CFUNCTYPE(None, *[CTYPES[type] for type, _ in function.params], *answer)
         made[place] = kind(_answer(function.name, returns))
     addresses = {place: ctypes.cast(callback, _POINTER).value or 0 for place, callback in made.items()}
-    return _Callbacks(addresses, tuple(made.values()))
+    return _StandInFunctions(addresses, tuple(made.values()))
 
 
 def _source() -> Source:

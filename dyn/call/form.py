@@ -39,11 +39,11 @@ class NoPlanError(Exception):
     """A call is of a kind that the entry does not take."""
 
 
-class _Static:
+class _StaticMarker:
     """Marker in the place of a leaf's number: the leaf is static, and is compared."""
 
 
-STATIC = _Static()
+STATIC = _StaticMarker()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,7 +46,7 @@ def function_identity(function: Function, ops: Collection[OpDef], guards: Iterab
 
     The relative ages of dims count: the terms of an expression are in the order of these.
     """
-    writer = _Writer(ops)
+    writer = _FieldWriter(ops)
     writer.function(function)
     for guard in guards:
         writer.relation(guard)
@@ -58,7 +58,7 @@ def _digest(lines: Iterable[str]) -> str:
     return sha256("\n".join(lines).encode(errors="surrogatepass")).hexdigest()
 
 
-class _Writer:
+class _FieldWriter:
     """Lines of fields, each field free of blanks or quoted, so that no two functions write the same."""
 
     def __init__(self, ops: Collection[OpDef]) -> None:

@@ -63,7 +63,7 @@ class _UnknownError(Exception):
 
 
 @record()
-class _Operand:
+class _BodyParameter:
     """A parameter of the body: of the first or the second pair, its value or its place."""
 
     side: int
@@ -80,7 +80,7 @@ class _Chooser:
         if all(isinstance(arg, bool) for arg in args):
             if fn in _TRUTHS:
                 return _TRUTHS[fn](*args)
-        elif all(isinstance(arg, _Operand) and arg.part == args[0].part for arg in args):
+        elif all(isinstance(arg, _BodyParameter) and arg.part == args[0].part for arg in args):
             numbers = [arg.number for arg in args]
             if fn in COMPARISONS:
                 return _COMPARE[fn](*numbers)
@@ -102,10 +102,10 @@ class _Chooser:
 
 def _sides(region: Region, values: tuple[float, float], places: tuple[float, float]) -> tuple[int, int]:
     """The pair that the value comes from, and the one that the place comes from."""
-    args = [_Operand(side, part, (values, places)[part][side]) for side in (0, 1) for part in (0, 1)]
-    found: list[_Operand] = []
+    args = [_BodyParameter(side, part, (values, places)[part][side]) for side in (0, 1) for part in (0, 1)]
+    found: list[_BodyParameter] = []
     for part, result in enumerate(region_values(_CHOOSER, region, args)):
-        if not isinstance(result, _Operand) or result.part != part:
+        if not isinstance(result, _BodyParameter) or result.part != part:
             raise _UnknownError
         found.append(result)
     return found[0].side, found[1].side

@@ -35,7 +35,7 @@ def propagate_transposes(function: Function) -> Function:
     orders = dict.fromkeys(op.attrs["permutation"] for op in function.ops if op.opdef is transpose)
     for order in orders:
         if list(order) != sorted(order):
-            region = _Region(uses, order)
+            region = _TurnedOps(uses, order)
             if region.members:
                 uses = _Uses(_turned(uses.function, region))
     return order_contractions(keep_axes(uses.function))
@@ -60,7 +60,7 @@ class _Found:
     gains: bool = False
 
 
-class _Region:
+class _TurnedOps:
     """The ops that can be turned by one order: ``result == transpose(turned result, order)``.
 
     ``entries`` are the transposes that lead in. Reductions are members whose results are not in the order any more.
@@ -168,7 +168,7 @@ class _Region:
         )
 
 
-def _turned(function: Function, region: _Region) -> Function:
+def _turned(function: Function, region: _TurnedOps) -> Function:
     """The function with a region in the order of its inputs."""
     builder = Builder(function.facts, UNKNOWN)
     values: dict[Value, Value] = {}

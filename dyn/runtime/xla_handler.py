@@ -31,7 +31,7 @@ class _FfiCallFrame:
     EXTENSION, API, ARGS, RETS, ATTRS = 8, 16, 72, 112, 160
 
 
-class _Buffer:
+class _FfiBuffer:
     """``XLA_FFI_Buffer``"""
 
     DATA, RANK, DIMS = 24, 32, 40
@@ -106,13 +106,13 @@ def _inputs(f: FunctionBuilder, record: str, inputs: str, arguments: str, captur
     with f.count(arguments) as number:
         buffer = f.load("ptr", f.at(buffers, number, "ptr"))
         tensor = f.at(inputs, f.mul(number, str(TensorOffsets.BYTES)))
-        f.store("ptr", f.load("ptr", buffer, _Buffer.DATA), tensor, TensorOffsets.DATA)
+        f.store("ptr", f.load("ptr", buffer, _FfiBuffer.DATA), tensor, TensorOffsets.DATA)
         f.store(
             "i64", "0", tensor, TensorOffsets.RANK - 4
         )  # with the word before it, which says whose memory may be taken
-        rank = f.cast("trunc", f.load("i64", buffer, _Buffer.RANK), "i64", "i32")
+        rank = f.cast("trunc", f.load("i64", buffer, _FfiBuffer.RANK), "i64", "i32")
         f.store("i32", rank, tensor, TensorOffsets.RANK)
-        f.store("ptr", f.load("ptr", buffer, _Buffer.DIMS), tensor, TensorOffsets.DIMS)
+        f.store("ptr", f.load("ptr", buffer, _FfiBuffer.DIMS), tensor, TensorOffsets.DIMS)
         f.store("ptr", "null", tensor, TensorOffsets.STRIDES)
     start = f.at(inputs, f.mul(arguments, str(TensorOffsets.BYTES)))
     source = f.load("ptr", record, HandlerRecord.CAPTURED)
@@ -140,7 +140,7 @@ def _define_alloc_output(m: Module) -> None:
     f = m.function("xla_alloc_output", "ptr", [("ptr", "rt"), ("i32", "number"), ("ptr", "tensor")], exported=False)
     buffers = f.load("ptr", f.load("ptr", "%rt"))
     number = f.cast("sext", "%number", "i32", "i64")
-    data = f.load("ptr", f.load("ptr", f.at(buffers, number, "ptr")), _Buffer.DATA)
+    data = f.load("ptr", f.load("ptr", f.at(buffers, number, "ptr")), _FfiBuffer.DATA)
     f.ret("ptr", f.select(f.is_null(data), "%tensor", data, "ptr"))
 
 

@@ -57,10 +57,10 @@ def relevant_inequalities(ranges: Ranges, e: SymExpr, hypotheses: tuple[SymExpr,
 
     None where they cannot bound it. The hypotheses are inequalities too.
     """
-    return _Search(ranges, e, hypotheses).rows()
+    return _InequalitySearch(ranges, e, hypotheses).rows()
 
 
-class _Search:
+class _InequalitySearch:
     def __init__(self, ranges: Ranges, e: SymExpr, hypotheses: tuple[SymExpr, ...]) -> None:
         self.ranges = ranges
         self.state = ranges.state

@@ -54,7 +54,7 @@ def as_runtime_argument(size: Any) -> CarriedSize | None:
     return CarriedSize(size) if type(size) is int and size >= 0 and not is_literal(size) else None
 
 
-class _Role(Enum):
+class _ParameterRole(Enum):
     """Role of a parameter of a function of dyn's, as its annotation says."""
 
     #: ``Size``: for all sizes there is one program.
@@ -71,28 +71,28 @@ class _Role(Enum):
 class _Roles:
     """The roles of a function's parameters."""
 
-    positional: tuple[_Role, ...]
-    more: _Role
-    named: dict[str, _Role]
+    positional: tuple[_ParameterRole, ...]
+    more: _ParameterRole
+    named: dict[str, _ParameterRole]
 
-    def of(self, place: int | str) -> _Role:
+    def of(self, place: int | str) -> _ParameterRole:
         if isinstance(place, str):
-            return self.named.get(place, _Role.FIXED)
+            return self.named.get(place, _ParameterRole.FIXED)
         return self.positional[place] if place < len(self.positional) else self.more
 
 
 #: The names in annotations, the first that is there counts.
-_WORDS = (("Shape", _Role.SHAPE), ("Size", _Role.SIZE), ("ArrayLike", _Role.ARRAY))
+_WORDS = (("Shape", _ParameterRole.SHAPE), ("Size", _ParameterRole.SIZE), ("ArrayLike", _ParameterRole.ARRAY))
 
 
 @functools.cache
 def _roles(fn: Callable[..., Any]) -> _Roles:
-    positional: list[_Role] = []
-    named: dict[str, _Role] = {}
-    more = _Role.FIXED
+    positional: list[_ParameterRole] = []
+    named: dict[str, _ParameterRole] = {}
+    more = _ParameterRole.FIXED
     for parameter in inspect.signature(fn).parameters.values():
         words = set(re.findall(r"\w+", str(parameter.annotation)))
-        role = next((role for word, role in _WORDS if word in words), _Role.FIXED)
+        role = next((role for word, role in _WORDS if word in words), _ParameterRole.FIXED)
         named[parameter.name] = role
         if parameter.kind is parameter.VAR_POSITIONAL:
             more = role
@@ -117,14 +117,14 @@ def with_carried(
     given = (*enumerate(args), *kwargs.items())
     for place, value in given:
         role = roles.of(place)
-        if role is _Role.SHAPE and isinstance(value, tuple | list):
+        if role is _ParameterRole.SHAPE and isinstance(value, tuple | list):
             sizes = _carried_sizes(value)
             if sizes is not None:
                 changed[place] = sizes
-        elif role in (_Role.SIZE, _Role.SHAPE):
+        elif role in (_ParameterRole.SIZE, _ParameterRole.SHAPE):
             if _is_size(value):
                 changed[place] = CarriedSize(int(value))
-        elif role is _Role.ARRAY and type(value) in (int, float, complex):
+        elif role is _ParameterRole.ARRAY and type(value) in (int, float, complex):
             if literals and is_literal(value, of_user=True):
                 continue
             limits = _limits([met for at, met in given if roles.of(at) is role]) if type(value) is int else None

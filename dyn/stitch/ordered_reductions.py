@@ -46,7 +46,7 @@ def _place(value: Value, index: tuple[Dim, ...], producers: Mapping[Value, Op]) 
     return op.opdef.loops.at(_INDICES, op, index, lambda i, at, *masked: _place(op.operands[i], at, producers))
 
 
-class _Indices:
+class _IndexBuilder:
     """A ScalarBuilder of what an index is, in integers that hold every index of an array."""
 
     def index(self, dtype: DType, expr: Dim) -> Dim:
@@ -65,4 +65,4 @@ class _Indices:
     const = bind = pair = parts = _refuse
 
 
-_INDICES: Any = _Indices()
+_INDICES: Any = _IndexBuilder()

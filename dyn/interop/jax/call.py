@@ -99,17 +99,17 @@ _FUNCTIONS = _Functions()
 
 
 @dataclass(frozen=True, slots=True)
-class _Tree:
+class _ContainerTree:
     """A tree of dyn's containers, whose leaves may be JAX's."""
 
     outer: TreeSpec
     inner: tuple[Any, ...]
 
     @staticmethod
-    def of(jax: Any, leaves: Sequence[Any], outer: TreeSpec) -> tuple[list[Any], _Tree]:
+    def of(jax: Any, leaves: Sequence[Any], outer: TreeSpec) -> tuple[list[Any], _ContainerTree]:
         """The arrays of a tree, of which dyn knows the containers down to ``leaves``."""
         parts = [jax.tree.flatten(leaf) for leaf in leaves]
-        return [leaf for found, _ in parts for leaf in found], _Tree(outer, tuple([tree for _, tree in parts]))
+        return [leaf for found, _ in parts for leaf in found], _ContainerTree(outer, tuple([tree for _, tree in parts]))
 
     def leaves(self, jax: Any, arrays: Sequence[Any]) -> list[Any]:
         """dyn's leaves, of other arrays."""
@@ -150,7 +150,7 @@ class JaxCallable:
         from dyn.interop.jax import primitive
 
         bound = self._signature.bind(args, kwargs)
-        leaves, tree = _Tree.of(jax, bound.leaves, bound.tree)
+        leaves, tree = _ContainerTree.of(jax, bound.leaves, bound.tree)
         family = self._family(jax, bound, tree)
         arrays = [self._array(jax, leaf, name) for leaf, name in zip(leaves, family.names, strict=True)]
         avals = [primitive.aval_of(a) for a in arrays]
@@ -159,10 +159,10 @@ class JaxCallable:
             results = list(version.exported().call(*arrays))
         else:
             results = primitive.call(version, arrays)
-        made_tree: _Tree = version.told
+        made_tree: _ContainerTree = version.told
         return unflatten(made_tree.outer, made_tree.leaves(jax, results))
 
-    def _family(self, jax: Any, bound: BoundArguments, tree: _Tree) -> ProgramFamily:
+    def _family(self, jax: Any, bound: BoundArguments, tree: _ContainerTree) -> ProgramFamily:
         key = (tree, bound.static, bound.keywords)
         found = self._families.get(key)
         if found is None:
@@ -172,13 +172,13 @@ class JaxCallable:
                     found = self._families[key] = self._make(jax, bound, tree)
         return found
 
-    def _make(self, jax: Any, bound: BoundArguments, tree: _Tree) -> ProgramFamily:
+    def _make(self, jax: Any, bound: BoundArguments, tree: _ContainerTree) -> ProgramFamily:
         # What is kept must not keep the arrays of this call.
         form = BoundArguments([], bound.tree, bound.static, bound.keywords)
 
-        def body(tracers: list[Tracer]) -> tuple[list[Any], _Tree]:
+        def body(tracers: list[Tracer]) -> tuple[list[Any], _ContainerTree]:
             made = self._signature.call(form, tree.leaves(jax, tracers), unflatten_sorted)
-            return _Tree.of(jax, *flatten(made))
+            return _ContainerTree.of(jax, *flatten(made))
 
         return ProgramFamily(body, self._signature.name, tree.names(jax, self._signature.leaf_names(form)))
 

@@ -55,7 +55,7 @@ def jit(function: Any = None, /, *, strict: bool = False) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class _Version:
+class _SizedProgram:
     """A program with the sizes that it is for; None for those that are open. ``failure`` is why it is none."""
 
     program: TfProgram | None
@@ -93,17 +93,17 @@ class TfJitted:
         self._name = tf.compat.as_str_any(name)
         functools.update_wrapper(self, function, updated=())
         self._lock = lock()
-        self._versions: dict[Any, tuple[_Version, ...]] = {}
+        self._versions: dict[Any, tuple[_SizedProgram, ...]] = {}
         #: Programs for every size of calls whose arguments are tensors by position, by dtypes and ranks.
         self._plain: dict[Any, TfProgram] = {}
         #: Programs with their gradients, by those without.
-        self._gradients: dict[_Version, TfProgram] = {}
+        self._gradients: dict[_SizedProgram, TfProgram] = {}
         #: Gradients by themselves, of calls in graphs.
-        self._alone: dict[_Version, GradientProgram] = {}
+        self._alone: dict[_SizedProgram, GradientProgram] = {}
         #: Shapes of results by a program and by shapes of tensors.
         self._inferred: dict[Any, list[Any]] = {}
         #: Versions of which it is known that dyn compiles them: in a graph nothing can take their place.
-        self._in_graphs: set[_Version] = set()
+        self._in_graphs: set[_SizedProgram] = set()
         self._said: set[Any] = set()
         self._traces = 0
 
@@ -230,7 +230,7 @@ class TfJitted:
         return result
 
     @staticmethod
-    def _specs(version: _Version, tensors: Sequence[Any]) -> list[Any]:
+    def _specs(version: _SizedProgram, tensors: Sequence[Any]) -> list[Any]:
         return [tf.TensorSpec(list(sizes), one.dtype) for sizes, one in zip(version.fixed, tensors, strict=True)]
 
     def _apart(self, leaves: Sequence[Any]) -> tuple[list[Any], tuple[Static | None, ...]]:
@@ -273,7 +273,7 @@ class TfJitted:
 
     # Programs
 
-    def _version(self, tensors: Sequence[Any], rest: tuple[Static | None, ...], tree: TreeSpec) -> _Version:
+    def _version(self, tensors: Sequence[Any], rest: tuple[Static | None, ...], tree: TreeSpec) -> _SizedProgram:
         shapes = [tuple(tensor.shape) for tensor in tensors]
         key = (tree, rest, tuple([(tensor.dtype, len(shape)) for tensor, shape in zip(tensors, shapes, strict=True)]))
         try:
@@ -294,7 +294,7 @@ class TfJitted:
 
     def _made(
         self, tensors: Sequence[Any], rest: tuple[Static | None, ...], tree: TreeSpec, shapes: list[tuple[int, ...]]
-    ) -> _Version:
+    ) -> _SizedProgram:
         """The program for as many sizes as TensorFlow traces the function for."""
         why = ""
         for fixed in _ladder(shapes):
@@ -308,15 +308,15 @@ class TfJitted:
                 why = why or f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
                 continue
             try:
-                return _Version(TfProgram(concrete, self._name, strict=self._strict), fixed, None, why)
+                return _SizedProgram(TfProgram(concrete, self._name, strict=self._strict), fixed, None, why)
             except DynError as error:
                 if self._strict:
                     raise
-                return _Version(None, fixed, failure_of(error))
+                return _SizedProgram(None, fixed, failure_of(error))
         raise AssertionError("the last attempt returns or raises")
 
     def _recorded(
-        self, version: _Version, tensors: Sequence[Any], rest: tuple[Static | None, ...], tree: TreeSpec
+        self, version: _SizedProgram, tensors: Sequence[Any], rest: tuple[Static | None, ...], tree: TreeSpec
     ) -> TfProgram:
         """The program that a tape records, with its gradient."""
         with self._lock:
@@ -345,11 +345,11 @@ class TfJitted:
         flat.__name__ = self._name if self._name.isidentifier() else "function"
         return flat
 
-    def _replace(self, version: _Version, failure: FallbackReason) -> None:
+    def _replace(self, version: _SizedProgram, failure: FallbackReason) -> None:
         with self._lock:
             for key, known in self._versions.items():
                 if version in known:
-                    made = _Version(None, version.fixed, failure)
+                    made = _SizedProgram(None, version.fixed, failure)
                     self._versions[key] = tuple([made if one is version else one for one in known])
 
     # What there is

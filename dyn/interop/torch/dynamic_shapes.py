@@ -103,13 +103,13 @@ class DynamicShapes:
         by_name, rest = dict(self.by_name), self.by_name.get(self.rest or "")
         if isinstance(rest, list | tuple):
             by_name |= {f"{self.rest}[{number}]": entry for number, entry in enumerate(rest)}
-        collector = _Collector()
+        collector = _AxisCollector()
         for name, leaves in arguments.items():
             collector.spread(name, by_name.get(name), leaves)
         return DeclaredShapes(tuple(collector.axes), tuple(collector.static), tuple(collector.dims.values()))
 
 
-class _Collector:
+class _AxisCollector:
     """Collects the axes of tensors, in their order, and the dims that are named."""
 
     def __init__(self) -> None:

@@ -211,7 +211,7 @@ def _strided(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
 
 
 @record()
-class _Number:
+class _NumberOperand:
     """A number that an operation is given: operand ``number``, as a Python number."""
 
     number: int
@@ -270,7 +270,7 @@ class _OperationCall:
                 return value
             if isinstance(leaf, torch.SymFloat):
                 value = dnp.astype(value, dtypes.float64.np)
-            return _Number(self._add(value), float if isinstance(leaf, torch.SymFloat) else int)
+            return _NumberOperand(self._add(value), float if isinstance(leaf, torch.SymFloat) else int)
         if not is_traced(leaf):
             return leaf
         known = self._tensors.get(id(leaf))
@@ -368,7 +368,7 @@ class EagerOperation:
                     tensors[leaf.number] = leaf.made(arrays)
                 leaves.append(tensors[leaf.number])
             else:
-                made = leaf.made(arrays) if isinstance(leaf, _Number) else leaf
+                made = leaf.made(arrays) if isinstance(leaf, _NumberOperand) else leaf
                 leaves.append(CPU if isinstance(made, torch.device) else made)  # the arrays are this machine's
         args, kwargs = tree_unflatten(leaves, self.tree)
         with torch.no_grad(), _behind_autocast() if self.has_autocast_behind else nullcontext():

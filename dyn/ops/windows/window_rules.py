@@ -38,7 +38,7 @@ def window_vjp(b: Builder, op: Op, cts: tuple[Value]) -> tuple[Value]:
     if op.attrs["combine"] == "add":
         return (_spread_sums(b, op, ct),)
     _require_choice(op)
-    choice = _Choice.of(b, op)
+    choice = _ChosenPlaces.of(b, op)
     if choice is None:
         return (ct,)
     into = zeros(b, TensorType(x.dtype, choice.shape(x)))
@@ -55,7 +55,7 @@ def window_jvp(b: Builder, op: Op, tangents: tuple[Value]) -> tuple[Value]:
     if op.attrs["combine"] == "add":
         return again(b, op, (t,))  # pyright: ignore[reportReturnType]
     _require_choice(op)
-    choice = _Choice.of(b, op)
+    choice = _ChosenPlaces.of(b, op)
     if choice is None:
         return (t,)
     order = choice.order
@@ -102,7 +102,7 @@ def _spread_sums(b: Builder, op: Op, ct: Value) -> Value:
 
 
 @record()
-class _Choice:
+class _ChosenPlaces:
     """Places of the elements that windows chose, on one axis that stands for all that windows slide along.
 
     The axes of the operand are taken in ``order``, where those are next to each other, and become ``axis``. ``windows``
@@ -116,7 +116,7 @@ class _Choice:
     windows: Windows
 
     @staticmethod
-    def of(b: Builder, op: Op) -> _Choice | None:
+    def of(b: Builder, op: Op) -> _ChosenPlaces | None:
         """None where windows are the elements themselves."""
         (x,), rank = op.operands, len(op.result.shape)
         axes = window_axes(x.shape, op.attrs)
@@ -130,7 +130,7 @@ class _Choice:
         axis = len(before)
         others = tuple(a for a in range(len(still) + 1) if a != axis)
         windows = Windows(len(still) + 1, (), (axis,), others, still, (axis,), rank, False)
-        return _Choice((*before, *slid, *after), slid, axis, places, windows)
+        return _ChosenPlaces((*before, *slid, *after), slid, axis, places, windows)
 
     def shape(self, x: Value) -> tuple[Dim, ...]:
         """The operand's, with all axes that windows slide along in one."""

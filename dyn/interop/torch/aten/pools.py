@@ -17,7 +17,7 @@ from dyn.trace.tracer import Tracer
 from dyn.transforms import vjp
 
 
-class _Windows:
+class _PoolWindows:
     """The windows of a pool along one axis: how many there are, and the padding that makes them so many.
 
     With ``ceil_mode`` the last window may begin inside and end outside, but none begins in the padding on the right.
@@ -42,10 +42,10 @@ class _Windows:
 
 def _windows(
     a: Tracer, rank: int, window: Sequence[Any], stride: Sequence[Any], padding: Any, dilation: Any, ceil_mode: bool
-) -> list[_Windows]:
+) -> list[_PoolWindows]:
     given = [spread(one, rank) for one in (window, stride or window, padding, dilation)]
     windows = [
-        _Windows(size, long, step, pad, apart, ceil_mode)
+        _PoolWindows(size, long, step, pad, apart, ceil_mode)
         for size, long, step, pad, apart in zip(a.shape[-rank:], *given, strict=True)
     ]
     for number, one in enumerate(windows):
@@ -56,7 +56,7 @@ def _windows(
 
 
 def _of_windows(
-    a: Any, nothing: Any, fold: Any, windows: Sequence[_Windows], dilation: Sequence[Any] | None = None
+    a: Any, nothing: Any, fold: Any, windows: Sequence[_PoolWindows], dilation: Sequence[Any] | None = None
 ) -> Any:
     """Each window of the last axes, folded."""
     rank = (a if isinstance(a, Tracer) else a[0]).ndim - len(windows)
