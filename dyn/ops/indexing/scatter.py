@@ -202,9 +202,10 @@ def _simplify(b: Builder, op: Op) -> tuple[Value, ...] | None:
 
 #: The first operand with the last, the updates, combined into it: ``scatter(x, *start_indices, updates)``.
 #:
-#: Updates are taken in their row-major order, so that sums are rounded in that order and the last of several that
-#: ``combine="replace"`` puts in one place stays. An update whose place lies outside is dropped, each for itself. With
-#: ``combine="body"`` the region says what will be in a place, from what is there and the update.
+#: Updates are taken in their row-major order: the last of several that ``combine="replace"`` puts in one place stays.
+#: Sums are rounded in that order; of many updates those of parts of them, and then the sums of the parts. An update
+#: whose place lies outside is dropped, each for itself. With ``combine="body"`` the region says what will be in a
+#: place, from what is there and the update.
 scatter = OpDef(
     "scatter",
     OpKind.SCATTER,
