@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -29,6 +30,8 @@ from benchmarks.suites.dispatch import Case
 PEERS = ("jax", "torch", "numpy", "torchcompile")
 #: A call is not timed for much longer.
 _MOST_SECONDS = 2.0
+#: The most calls before a burst, and how long no more is begun after.
+_WARM_CALLS, _WARM_SECONDS = 3, 0.02
 #: A process is at rest once its threads compute for less than this part of a pause, and is waited for so long at most.
 _AT_REST, _PAUSE_SECONDS, _MOST_PAUSES = 0.1, 1e-3, 50
 #: dyn with every dim declared as its integer.
@@ -117,7 +120,7 @@ def _row(program: Program, size: str, options: Options) -> Row:
 
 
 def _time(cases: list[Case], options: Options) -> None:
-    """Bursts in turn, each round from another one on: so each finds the caches as another has left them.
+    """Bursts in turn, in each round another order, so that within a few rounds each has come behind each other.
 
     Threads of the one before are waited for: OpenMP's look for work for milliseconds after a burst of PyTorch's, on the
     CPU that the next one's threads need.
@@ -132,13 +135,25 @@ def _time(cases: list[Case], options: Options) -> None:
     rounds = [
         min(options.rounds, max(2, int(_MOST_SECONDS / (case.seconds * counts[at])))) for at, case in enumerate(cases)
     ]
+    steps = [step for step in range(1, len(cases) + 1) if math.gcd(step, len(cases)) == 1]
     for turn in range(options.rounds):
         for number in range(len(cases)):
-            at = (turn + number) % len(cases)
+            at = (turn + number * steps[turn % len(steps)]) % len(cases)
             if turn < rounds[at]:
                 if options.threads > 1:
                     _wait_for_rest()
+                _warm_up(cases[at])
                 cases[at].burst(counts[at])
+
+
+def _warm_up(case: Case) -> None:
+    """A few calls before a burst that count for nothing: a burst of large arrays is one or two calls, and it takes
+    three until the caches and the pages of results are as the calls themselves leave them."""
+    start = time.perf_counter()
+    for _ in range(_WARM_CALLS):
+        case.function(*case.arguments)
+        if time.perf_counter() - start > _WARM_SECONDS:
+            return
 
 
 def _wait_for_rest() -> None:

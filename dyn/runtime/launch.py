@@ -17,7 +17,7 @@ when all have to be woken. ``dyn_launch_configure(i64 awake, i64 asleep, i64 pie
 from __future__ import annotations
 
 from dyn.lower.native import FunctionBuilder, Module
-from dyn.runtime.pool import MOST_PIECES, PIECES_PER_THREAD, awake, begin_job, run_job, threads_of
+from dyn.runtime.pool import PIECES_PER_THREAD, awake, begin_job, run_job, threads_of
 
 #: The work below which a launch runs on one thread, where a worker is awake and where all sleep: 2 µs and 25 µs. And
 #: the least work of a piece: half a µs.
@@ -59,7 +59,7 @@ def _parallel(m: Module) -> None:
     pieces = f.binary("sdiv", "%work", f.load_atomic("i64", "@launch.piece_work", "monotonic"))
     pieces = f.select(f.icmp("sgt", pieces, "1"), pieces, "1")
     pieces = _least(f, pieces, f.mul("%threads", str(PIECES_PER_THREAD)))
-    pieces = _least(f, _least(f, pieces, "%grid"), str(MOST_PIECES))
+    pieces = _least(f, pieces, "%grid")
     stride = f.and_(f.add("%bytes", "63"), "-64")
     scratch = f.var("ptr", "null")
     width = f.var("i64", "%threads")

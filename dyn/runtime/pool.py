@@ -7,17 +7,22 @@
     void dyn_pool_after_fork()                              in a forked child, before anything else of the pool
     i64  dyn_pool_workers()                                 threads made so far
 
-A job is a function over a range, cut into pieces. Its fields are written first; then one word is published that holds
-the job's number and how many of its pieces nobody has taken. Who takes a piece replaces the word by a
-compare-and-exchange, which fails if the word has changed at all: so what was read of the job's fields was that job's.
-``done`` counts the pieces that are finished, and whoever published the job takes pieces like everybody else, then waits
-for the pieces that others have *taken*: a worker that sleeps, or that the system does not run, is never waited for.
+A job is a function over a range, cut into pieces. Each thread has a *share* of them: neighbours, so that from job to
+job a thread works on the same part of arrays, which its own caches still hold. It takes pieces from the front of its
+share, and then from the back of the others'.
+
+The job's fields are written first, then the shares, then the job's number is published. A share is one word: the
+number of its job, and which of its pieces nobody has taken. Who takes a piece replaces the word by a
+compare-and-exchange, which fails if the share is another job's or has changed at all: so what was read of the job's
+fields was that job's. ``done`` counts the pieces that are finished, and whoever published the job takes pieces like
+everybody else, then waits for the pieces that others have *taken*: a worker that sleeps, or that the system does not
+run, is never waited for.
 
 Who finds the pool busy (another thread's job, or a job inside a job) does the whole work himself at once.
 
 Workers look for a job for ``spin_ns``, at first without pause and then yielding to other threads, and go to sleep on
-a futex. The number of sleepers is counted before the last look at the word, and read after the word is published: of
-the two at least one sees the other. Workers beyond the number of CPUs do not spin, for they would take the time of
+a futex. The number of sleepers is counted before the last look at the job's number, and read after that is published:
+of the two at least one sees the other. Workers beyond the number of CPUs do not spin, for they would take the time of
 those that work.
 
 Workers keep off the CPU of the latest publisher (``dyn.runtime.placement``).
@@ -34,9 +39,11 @@ from dyn.lower.native import FunctionBuilder, Module
 from dyn.runtime.limits import MOST_THREADS
 from dyn.runtime.placement import add_placement, avoid, forget, register, see
 
-#: The bits of the word that count pieces; the others hold the job's number.
-_PIECE_BITS = 24
-MOST_PIECES = (1 << _PIECE_BITS) - 1
+#: A share's word: the number of its job, the first of its pieces that nobody has taken, and the end of those.
+_POSITION_BITS = 12
+_END_MASK = (1 << _POSITION_BITS) - 1
+_NUMBER_SHIFT = 2 * _POSITION_BITS
+_SHARE_BYTES = 64  # a line of the caches each
 #: Pieces for each thread: more balance better, fewer cost less.
 PIECES_PER_THREAD = 4
 _STACK_BYTES = 1 << 20
@@ -58,8 +65,9 @@ _SEQUENTIAL = "seq_cst"
 def add_pool(m: Module) -> None:
     """Put the pool into a module."""
     line = "[8 x i64]"
-    for name in ("word", "done", "wake", "job", "busy"):
+    for name in ("number", "done", "wake", "job", "busy"):
         m.variable(f"pool.{name}", line, align=64)
+    m.variable("pool.shares", f"[{MOST_THREADS * _SHARE_BYTES // 8} x i64]", align=64)
     m.variable("pool.workers", "i64")
     m.variable("pool.most", "i64", str(MOST_THREADS - 1))
     m.variable("pool.threads", "i64", "1")
@@ -100,11 +108,12 @@ def begin_job(f: FunctionBuilder) -> str:
 def run_job(f: FunctionBuilder, fn: str, ctx: str, count: str, pieces: str, width: str) -> None:
     """Run a job with the claimed pool, and release it.
 
-    ``pieces`` is at most ``count`` and MOST_PIECES; the calling thread takes part as number 0, and workers of numbers
-    below ``width``.
+    ``pieces`` is at most ``count``, and PIECES_PER_THREAD a thread; the calling thread takes part as number 0, and
+    workers of numbers below ``width``.
     """
-    f.call("void", "@pool.publish", [("ptr", fn), ("ptr", ctx), ("i64", count), ("i64", pieces), ("i64", width)])
-    f.call("i64", "@pool.help", [("i64", "0")])
+    job = [("ptr", fn), ("ptr", ctx), ("i64", count), ("i64", pieces), ("i64", width)]
+    number = f.call("i64", "@pool.publish", job)
+    f.call("i64", "@pool.help", [("i64", "0"), ("i64", number)])
     f.call("void", "@pool.finish", [("i64", pieces)])
 
 
@@ -129,7 +138,7 @@ def _configure(m: Module) -> None:
 
     # The child has one thread, and none of the pool's. A job may have been running in another thread of the parent.
     f = m.function("dyn_pool_after_fork", "void", [])
-    _set_word(f, "0")
+    f.rmw("add", "i64", "@pool.number", "1", _SEQUENTIAL)
     f.store("i64", "0", "@pool.workers")
     f.store("i64", str(MOST_THREADS - 1), "@pool.most")
     for address in (f.at("@pool.wake", _SLEEPERS), f.at("@pool.done", _WAITING), "@pool.busy"):
@@ -154,61 +163,82 @@ def _futex(f: FunctionBuilder, word: str, operation: int, value: str) -> None:
     f.call("i64", "@syscall", arguments, signature="i64 (i64, ...)")
 
 
-def _set_word(f: FunctionBuilder, pieces: str) -> None:
-    """The word of the next job."""
-    number = f.binary("lshr", f.load_atomic("i64", "@pool.word"), str(_PIECE_BITS))
-    word = f.or_(f.binary("shl", f.add(number, "1"), str(_PIECE_BITS)), pieces)
-    f.rmw("xchg", "i64", "@pool.word", word, _SEQUENTIAL)
-
-
 def _field(f: FunctionBuilder, type: str, offset: int) -> str:
     return f.load_atomic(type, f.at("@pool.job", offset))
 
 
-def _wanted(f: FunctionBuilder, word: str, worker: str) -> str:
-    """Whether a worker may take a piece of the job that a word belongs to."""
-    left = f.icmp("ne", f.and_(word, str(MOST_PIECES)), "0")
-    return f.and_(left, f.icmp("slt", worker, _field(f, "i64", _WIDTH)), "i1")
+def _wanted(f: FunctionBuilder, number: str, seen: str, worker: str) -> str:
+    """Whether a worker is to look for pieces of a job: one that it has not seen, and takes part in."""
+    return f.and_(f.icmp("ne", number, seen), f.icmp("slt", worker, _field(f, "i64", _WIDTH)), "i1")
+
+
+def _share(f: FunctionBuilder, thread: str) -> str:
+    """The address of a thread's share."""
+    return f.at("@pool.shares", f.mul(thread, str(_SHARE_BYTES)))
+
+
+def _shares(f: FunctionBuilder, pieces: str, width: str) -> str:
+    """How many shares a job's pieces are dealt to."""
+    shares = f.select(f.icmp("slt", pieces, width), pieces, width)
+    return f.select(f.icmp("slt", shares, str(MOST_THREADS)), shares, str(MOST_THREADS))
+
+
+def _begin(f: FunctionBuilder, count: str, parts: str, part: str) -> str:
+    """Where a part of a range begins, the first parts being one longer where the range does not divide."""
+    size, more = f.binary("udiv", count, parts), f.binary("urem", count, parts)
+    return f.add(f.mul(part, size), f.select(f.icmp("slt", part, more), part, more))
 
 
 def _help(m: Module) -> None:
-    """Take pieces until there are none; gives how many."""
-    f = m.function("pool.help", "i64", [("i64", "worker")], exported=False)
-    taken = f.var("i64", "0")
+    """Take pieces of the job of a number until there are none; gives how many."""
+    f = m.function("pool.help", "i64", [("i64", "worker"), ("i64", "number")], exported=False)
+    taken, turn = f.var("i64", "0"), f.var("i64", "0")
     modes = f.stack("i32", align=4)
-    with f.loop() as loop:
-        word = f.load_atomic("i64", "@pool.word")
-        loop.break_unless(_wanted(f, word, "%worker"))
-        fn, ctx = _field(f, "ptr", _FN), _field(f, "ptr", _CTX)
-        count, pieces = _field(f, "i64", _COUNT), _field(f, "i64", _PIECES)
-        f.store("i32", _field(f, "i32", _MODES), modes)
-        _, mine = f.cas("i64", "@pool.word", word, f.sub(word, "1"))
-        with f.if_(mine):
-            with f.if_(f.icmp("ne", "%worker", "0")):
-                f.call("void", "@llvm.x86.sse.ldmxcsr", [("ptr", modes)])
-            piece = f.sub(pieces, f.and_(word, str(MOST_PIECES)))
-            # The first pieces are one longer where the range does not divide.
-            size, more = f.binary("udiv", count, pieces), f.binary("urem", count, pieces)
-            longer = f.icmp("slt", piece, more)
-            begin = f.add(f.mul(piece, size), f.select(longer, piece, more))
-            end = f.add(f.add(begin, size), f.cast("zext", longer, "i1", "i64"))
-            f.call("void", fn, [("ptr", ctx), ("i64", begin), ("i64", end), ("i64", "%worker")])
-            before = f.rmw("add", "i32", "@pool.done", "1", _SEQUENTIAL)
-            complete = f.icmp("eq", f.add(before, "1", "i32"), f.cast("trunc", pieces, "i64", "i32"), "i32")
-            waiting = f.load_atomic("i32", f.at("@pool.done", _WAITING), _SEQUENTIAL)
-            with f.if_(f.and_(complete, f.icmp("ne", waiting, "0", "i32"), "i1")):
-                _futex(f, "@pool.done", _FUTEX_WAKE_PRIVATE, "1")
-            taken.set(f.add(taken.get(), "1"))
+    fn, ctx, count = _field(f, "ptr", _FN), _field(f, "ptr", _CTX), _field(f, "i64", _COUNT)
+    pieces, width = _field(f, "i64", _PIECES), _field(f, "i64", _WIDTH)
+    f.store("i32", _field(f, "i32", _MODES), modes)
+    shares = _shares(f, pieces, width)
+    with f.loop() as others:
+        others.break_unless(f.icmp("slt", turn.get(), shares))
+        owner = f.binary("urem", f.add("%worker", turn.get()), shares)
+        own = f.icmp("eq", owner, "%worker")
+        address = _share(f, owner)
+        with f.loop() as loop:
+            word = f.load_atomic("i64", address)
+            loop.break_unless(f.icmp("eq", f.binary("lshr", word, str(_NUMBER_SHIFT)), _number_bits(f, "%number")))
+            first = f.and_(f.binary("lshr", word, str(_POSITION_BITS)), str(_END_MASK))
+            end = f.and_(word, str(_END_MASK))
+            loop.break_unless(f.icmp("slt", first, end))
+            rest = f.select(own, f.add(word, str(1 << _POSITION_BITS)), f.sub(word, "1"))
+            _, mine = f.cas("i64", address, word, rest)
+            with f.if_(mine):
+                with f.if_(f.icmp("ne", "%worker", "0")):
+                    f.call("void", "@llvm.x86.sse.ldmxcsr", [("ptr", modes)])
+                piece = f.add(_begin(f, pieces, shares, owner), f.select(own, first, f.sub(end, "1")))
+                begin, after = _begin(f, count, pieces, piece), _begin(f, count, pieces, f.add(piece, "1"))
+                f.call("void", fn, [("ptr", ctx), ("i64", begin), ("i64", after), ("i64", "%worker")])
+                before = f.rmw("add", "i32", "@pool.done", "1", _SEQUENTIAL)
+                complete = f.icmp("eq", f.add(before, "1", "i32"), f.cast("trunc", pieces, "i64", "i32"), "i32")
+                waiting = f.load_atomic("i32", f.at("@pool.done", _WAITING), _SEQUENTIAL)
+                with f.if_(f.and_(complete, f.icmp("ne", waiting, "0", "i32"), "i1")):
+                    _futex(f, "@pool.done", _FUTEX_WAKE_PRIVATE, "1")
+                taken.set(f.add(taken.get(), "1"))
+        turn.set(f.add(turn.get(), "1"))
     f.ret("i64", taken.get())
 
 
+def _number_bits(f: FunctionBuilder, number: str) -> str:
+    """The bits of a job's number that a share's word has room for."""
+    return f.and_(number, str((1 << (64 - _NUMBER_SHIFT)) - 1))
+
+
 def _sleep(m: Module) -> None:
-    """Sleep until a job is published, unless there is one already."""
-    f = m.function("pool.sleep", "void", [("i64", "worker")], exported=False)
+    """Sleep until a job is published, unless there is one already behind the one that was ``seen``."""
+    f = m.function("pool.sleep", "void", [("i64", "worker"), ("i64", "seen")], exported=False)
     sleepers = f.at("@pool.wake", _SLEEPERS)
     ticket = f.load_atomic("i32", "@pool.wake")
     f.rmw("add", "i32", sleepers, "1", _SEQUENTIAL)
-    wanted = _wanted(f, f.load_atomic("i64", "@pool.word", _SEQUENTIAL), "%worker")
+    wanted = _wanted(f, f.load_atomic("i64", "@pool.number", _SEQUENTIAL), "%seen", "%worker")
     with f.if_(f.icmp("eq", wanted, "false", "i1")):
         _futex(f, "@pool.wake", _FUTEX_WAIT_PRIVATE, ticket)
     f.rmw("sub", "i32", sleepers, "1", _SEQUENTIAL)
@@ -223,10 +253,15 @@ def _worker(m: Module) -> None:
     register(f, worker)
     avoid(f, _publisher(f), avoided, worker)
     since, polls = f.var("i64", f.call("i64", "@pool.now", [])), f.var("i64", "0")
+    seen = f.var("i64", "0")
     with f.loop():
-        branch = f.if_else(f.icmp("ne", f.call("i64", "@pool.help", [("i64", worker)]), "0"))
+        number = f.load_atomic("i64", "@pool.number")
+        branch = f.if_else(_wanted(f, number, seen.get(), worker))
         with branch.then():
-            since.set(f.call("i64", "@pool.now", []))
+            taken = f.call("i64", "@pool.help", [("i64", worker), ("i64", number)])
+            seen.set(number)  # its pieces are all taken, and there will be no more
+            with f.if_(f.icmp("ne", taken, "0")):
+                since.set(f.call("i64", "@pool.now", []))
         with branch.otherwise():
             f.call("void", "@llvm.x86.sse2.pause", [])
             polls.set(f.add(polls.get(), "1"))
@@ -238,7 +273,7 @@ def _worker(m: Module) -> None:
                 deeper = f.if_else(f.icmp("sge", idle, spin))
                 with deeper.then():
                     avoid(f, _publisher(f), avoided, worker)
-                    f.call("void", "@pool.sleep", [("i64", worker)])
+                    f.call("void", "@pool.sleep", [("i64", worker), ("i64", seen.get())])
                     since.set(f.call("i64", "@pool.now", []))
                 with deeper.otherwise(), f.if_(f.icmp("sgt", idle, str(_EAGER_NS))):
                     f.call("i32", "@sched_yield", [])
@@ -277,9 +312,9 @@ def _recruit(m: Module) -> None:
 
 
 def _publish(m: Module) -> None:
-    """Write a job down, publish it, and wake workers for it."""
+    """Write a job down, publish it, and wake workers for it; gives its number."""
     params = [("ptr", "fn"), ("ptr", "ctx"), ("i64", "count"), ("i64", "pieces"), ("i64", "width")]
-    f = m.function("pool.publish", "void", params, exported=False)
+    f = m.function("pool.publish", "i64", params, exported=False)
     cpu = f.call("i32", "@sched_getcpu", [])
     with f.if_(f.icmp("ne", cpu, _publisher(f), "i32")):
         f.call("void", "@pool.disperse", [("i32", cpu)])
@@ -295,7 +330,13 @@ def _publish(m: Module) -> None:
         f.store_atomic(type, value, f.at("@pool.job", offset))
     f.store_atomic("i32", "0", "@pool.done")
     f.store_atomic("i32", "0", f.at("@pool.done", _WAITING))
-    _set_word(f, "%pieces")
+    number = f.add(f.load_atomic("i64", "@pool.number"), "1")
+    fresh = f.binary("shl", number, str(_NUMBER_SHIFT))
+    shares = _shares(f, "%pieces", "%width")
+    with f.count(shares) as thread:
+        size = f.sub(_begin(f, "%pieces", shares, f.add(thread, "1")), _begin(f, "%pieces", shares, thread))
+        f.store_atomic("i64", f.or_(fresh, size), _share(f, thread))
+    f.rmw("xchg", "i64", "@pool.number", number, _SEQUENTIAL)
     sleepers = f.load_atomic("i32", f.at("@pool.wake", _SLEEPERS), _SEQUENTIAL)
     with f.if_(f.icmp("ne", sleepers, "0", "i32")):
         f.rmw("add", "i32", "@pool.wake", "1", _SEQUENTIAL)
@@ -304,7 +345,7 @@ def _publish(m: Module) -> None:
         helpers = f.sub("%pieces", "1")
         count = f.select(every, f.select(f.icmp("slt", helpers, others), helpers, others), str(MOST_THREADS))
         _futex(f, "@pool.wake", _FUTEX_WAKE_PRIVATE, f.cast("trunc", count, "i64", "i32"))
-    f.ret()
+    f.ret("i64", number)
 
 
 def _finish(m: Module) -> None:

@@ -57,6 +57,32 @@ def test_pieces_are_ranges_in_order_and_workers_have_numbers() -> None:
     assert {worker for *_, worker in pieces} <= {0, 1, 2}
 
 
+@pytest.mark.parametrize("threads", [2, 3, 4])
+def test_threads_begin_with_their_shares_and_help_from_the_back(threads: int) -> None:
+    """Threads meet at their first pieces; then all but the first one wait, which takes what is left."""
+    n, each = 16 * threads, 4
+    order: list[tuple[int, int]] = []
+    begun, rest = threading.Barrier(threads, timeout=30), threading.Event()
+
+    @_TASK
+    def task(_: int, begin: int, end: int, worker: int) -> None:
+        first = worker not in {other for other, _ in order}
+        order.append((worker, begin // 4))
+        if first:
+            begun.wait()
+            if worker:
+                rest.wait(30)
+        if len(order) == each * threads:
+            rest.set()
+
+    parallel_for(threads, ctypes.cast(task, ctypes.c_void_p).value, 0, n, 1)
+    firsts = dict(reversed(order))
+    assert firsts == {worker: each * worker for worker in range(threads)}
+    own = list(range(each))
+    others = [each * worker + at for worker in range(1, threads) for at in reversed(range(1, each))]
+    assert [piece for worker, piece in order if worker == 0] == own + others
+
+
 def test_a_job_inside_a_job_runs_at_once() -> None:
     counts = np.zeros(64, np.int32)
 
