@@ -7,7 +7,7 @@ from html import escape
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of cells that are HTML already; a column of nothing is left out."""
+    """A table of cells that are HTML already; a column of nothing is left out. It scrolls where it is too wide."""
     if not rows:
         return '<p class="dyn-none">None.</p>'
     empty = ("", mono(""))
@@ -15,7 +15,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     heads, rows = [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<table class="dyn-table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    made = f'<table class="dyn-table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'<div class="dyn-wide">{made}</div>'
 
 
 def mono(text: str) -> str:

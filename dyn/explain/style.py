@@ -30,6 +30,7 @@ margin-right:5px;font-size:12px;color:var(--dim)}
 .dyn-explain summary small{font-weight:400;font-size:12.5px;color:var(--dim);margin-left:6px}
 .dyn-explain .dyn-version{border-top:1px solid var(--line);padding-top:8px}
 .dyn-explain .dyn-scroll{overflow:auto;max-height:820px;border:1px solid var(--line);border-radius:8px;margin-top:6px}
+.dyn-explain .dyn-wide{overflow-x:auto}
 .dyn-explain.dyn-explain table.dyn-table{border-collapse:collapse;margin:6px 0 2px;font-size:13px;
 background:none;color:inherit}
 .dyn-explain.dyn-explain table.dyn-table th,
