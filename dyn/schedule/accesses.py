@@ -81,7 +81,9 @@ def operation_counts(loops: Loops, phase: Phase) -> Counter[object]:
     other, or from far apart."""
     last, found = phase.axes[-1], Counter[object]()
     seen: set[int] = set()
-    for stmt in walk_stmts((Loop(phase.inner, last.var, last.extent, phase.body, phase.folds, phase.carries),)):
+    for stmt in walk_stmts(
+        (Loop(phase.inner, last.var, last.extent, phase.body, phase.folds, phase.carries, bound=last.bound),)
+    ):
         found[type(stmt)] += 1
         if isinstance(stmt, Store | Update):
             found[stmt.buffer.dtype, _reach(loops, stmt.index, last)] += 1

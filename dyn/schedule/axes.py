@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 
 from dyn.frozen import record
-from dyn.schedule.kernel import Carry, Fold, Loop, Ref, Role, Stmt
+from dyn.schedule.kernel import Bindings, Carry, Fold, Loop, Ref, Role, Stmt
+from dyn.schedule.kernel_walks import symbols_of_extent
 from dyn.schedule.order import Order
 from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, free_symbols, linear_in, mod, product, substitute
 from dyn.shapes import symbol as new_symbol
@@ -36,10 +38,18 @@ class Axis:
     var: Symbol
     extent: Dim
     kind: AxisKind = AxisKind.PARALLEL
+    #: The symbols of the extent that stand for values which the nest computes: rows of different lengths, read from an
+    #: array. Such an axis is a stage's own, and is never fused with another.
+    bound: Bindings = ()
 
     @property
     def name(self) -> str:
         return self.var.name
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        """What the extent depends on."""
+        return symbols_of_extent(self.extent, self.bound)
 
 
 def axis(name: str, extent: Dim, kind: AxisKind = AxisKind.PARALLEL) -> Axis:
@@ -73,7 +83,11 @@ def collapse(axes: list[Axis], dims: Sequence[Dim]) -> tuple[list[Axis], dict[Sy
     position = len(axes) - 2
     while position >= 0:
         outer, inner = axes[position], axes[position + 1]
-        if outer.kind is inner.kind and all(_one_stride(dim, outer, inner) for dim in dims):
+        if (
+            outer.kind is inner.kind
+            and not (outer.bound or inner.bound)
+            and all(_one_stride(dim, outer, inner) for dim in dims)
+        ):
             merged = axis(f"{outer.name}{inner.name}", outer.extent * inner.extent, inner.kind)
             change: dict[Symbol, Dim] = {outer.var: 0, inner.var: as_dim(merged.var)}
             replaced = {s: substitute(d, change) for s, d in replaced.items()} | change
@@ -132,7 +146,7 @@ def fold_nest(
         role = inner if depth == 0 else outer if outermost else Role.SERIAL
         in_order = order if folds and (role is Role.LANE or (chained and depth == 0)) else None
         lanes = width if role is Role.TEAM else 0
-        body = (Loop(role, a.var, a.extent, body, own, own_carries, lanes, in_order),)
+        body = (Loop(role, a.var, a.extent, body, own, own_carries, lanes, in_order, a.bound),)
         if not outermost:
             folds = tuple(Fold(f.refs, f.monoid, o.refs) for f, o in zip(folds, own, strict=True))
             carries = tuple(
@@ -183,8 +197,9 @@ def split(a: Axis, chunk: Dim, name: str = "c") -> tuple[Axis, Axis, dict[Symbol
         inner = axis(a.name, a.extent, a.kind)
     else:
         # Host programs compute it for extents near 2^63 too, those of empty arrays, to which no chunk can be added.
-        outer = axis(name, floordiv(a.extent - 1, chunk) + 1, a.kind)
+        outer = replace(axis(name, floordiv(a.extent - 1, chunk) + 1, a.kind), bound=a.bound)
         inner = axis(a.name, dim_min(chunk, a.extent - as_dim(outer.var) * chunk), a.kind)
+        inner = replace(inner, bound=a.bound)
     return outer, inner, {a.var: as_dim(outer.var) * chunk + as_dim(inner.var)}
 
 

@@ -16,6 +16,8 @@ from dyn.shapes import Dim, Symbol, floordiv, free_symbols, substitute
 
 #: A gathered element is a line of its own.
 _GATHER = 16
+#: How many iterations a loop is taken to have whose extent is a computed value.
+_COMPUTED_EXTENT = 32
 #: How many multiply-adds of a contraction make a unit.
 _MULTIPLY_ADDS = 4
 
@@ -44,7 +46,7 @@ def traffic(kernel: Kernel) -> tuple[Dim, ...]:
         for stmt in body:
             inside, own = times, times
             if isinstance(stmt, Loop):
-                inside = own = times * first(stmt.extent)
+                inside = own = times * first(expected_extent(stmt))
             elif isinstance(stmt, TileContract):
                 inside = times * first(stmt.row_extent) * first(stmt.col_extent)
                 own = inside * first(stmt.red_extent)
@@ -73,13 +75,18 @@ def _stmt(stmt: Stmt) -> Dim:
     if isinstance(stmt, Update):
         return own + 2 * stmt.buffer.dtype.itemsize + (_GATHER if stmt.bound else 0)
     if isinstance(stmt, Loop):
-        return stmt.extent * _at_zero(_block(stmt.body) + own, frozenset((stmt.var,)))
+        return expected_extent(stmt) * _at_zero(_block(stmt.body) + own, frozenset((stmt.var,)))
     assert isinstance(stmt, TileContract)
     rows, columns, reduced = stmt.row_extent, stmt.col_extent, stmt.red_extent
     inside = frozenset((stmt.row, stmt.col, stmt.red))
     operands = (rows + columns) * reduced * stmt.acc.dtype.itemsize
     arithmetic = floordiv(rows * columns * reduced, _MULTIPLY_ADDS)
     return arithmetic + operands + rows * columns * _at_zero(_block(stmt.epilogue), inside)
+
+
+def expected_extent(loop: Loop) -> Dim:
+    """The extent of a loop, or a number where that is a computed value."""
+    return _COMPUTED_EXTENT if loop.bound else loop.extent
 
 
 def _node(expr: Expr) -> int:

@@ -16,6 +16,7 @@ from dyn.ops.complex_parts import part_dtype
 from dyn.ops.scalar import COMPARISONS, Scalar
 from dyn.schedule.kernel import (
     Apply,
+    Bindings,
     Buffer,
     Carry,
     Const,
@@ -103,10 +104,14 @@ class ExprBuilder:
             dim = self._symbols[id(value)] = as_dim(symbol)
         return dim
 
+    def bindings(self, dim: Dim) -> Bindings:
+        """The symbols of an expression that stand for computed values, and these."""
+        symbols = sorted(free_symbols(dim), key=lambda s: s.uid)
+        return tuple((s, self.bound[s]) for s in symbols if s in self.bound)
+
     def load(self, buffer: Buffer, index: Dim, mask: Expr | None = None, other: Expr | None = None) -> Expr:
         def make() -> Expr:
-            symbols = sorted(free_symbols(index), key=lambda s: s.uid)
-            return Load(buffer, index, tuple((s, self.bound[s]) for s in symbols if s in self.bound), mask, other)
+            return Load(buffer, index, self.bindings(index), mask, other)
 
         return self._node(("load", buffer, index, id(mask), id(other)), make)
 
@@ -120,9 +125,7 @@ class ExprBuilder:
         state: Ref | None = None,
     ) -> Update:
         """An update at an index that may mention bound values."""
-        symbols = sorted(free_symbols(index), key=lambda s: s.uid)
-        bound = tuple((s, self.bound[s]) for s in symbols if s in self.bound)
-        return Update(buffer, index, bound, combine, value, mask, state)
+        return Update(buffer, index, self.bindings(index), combine, value, mask, state)
 
     def apply(self, fn: Scalar, args: Sequence[Expr], dtype: DType) -> Expr:
         if fn is Scalar.CAST:
@@ -293,7 +296,7 @@ class Rewriter:
         if isinstance(stmt, Store):
             return Store(stmt.buffer, self.change(stmt.index), self.expr(stmt.value))
         if isinstance(stmt, Update):
-            bound = tuple((s, self.expr(v)) for s, v in stmt.bound)
+            bound = self.bound(stmt.bound)
             mask = None if stmt.mask is None else self.expr(stmt.mask)
             index, value = self.change(stmt.index), self.expr(stmt.value)
             return Update(stmt.buffer, index, bound, stmt.combine, value, mask, stmt.state)
@@ -301,7 +304,9 @@ class Rewriter:
             extent = self.change(stmt.extent)
             body = self.block(stmt_body(stmt))
             folds, carries = self.folds(stmt.folds), self.carries(stmt.carries)
-            return Loop(stmt.role, stmt.var, extent, body, folds, carries, stmt.width, stmt.order)
+            return Loop(
+                stmt.role, stmt.var, extent, body, folds, carries, stmt.width, stmt.order, self.bound(stmt.bound)
+            )
         rows, cols, red = self.change(stmt.row_extent), self.change(stmt.col_extent), self.change(stmt.red_extent)
         lhs, rhs = self.expr(stmt.lhs), self.expr(stmt.rhs)
         epilogue = self.block(stmt.epilogue)
@@ -311,6 +316,9 @@ class Rewriter:
         return TileContract(
             stmt.row, stmt.col, stmt.red, rows, cols, red, lhs, rhs, stmt.acc, epilogue, stmt.tile, digits
         )
+
+    def bound(self, bound: Bindings) -> Bindings:
+        return tuple((symbol, self.expr(value)) for symbol, value in bound)
 
     def folds(self, folds: Sequence[Fold]) -> tuple[Fold, ...]:
         return tuple(Fold(f.refs, f.monoid, tuple(map(self.expr, f.values))) for f in folds)

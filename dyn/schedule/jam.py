@@ -9,12 +9,13 @@ what it was. (Carr and Kennedy, *Improving the Ratio of Memory Operations to Flo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from dyn.errors import IRError
 from dyn.schedule.axes import Axis, axis, nest
 from dyn.schedule.expressions import Rewriter, expr_dims
 from dyn.schedule.kernel import Carry, Expr, Fold, Loop, Ref, Role, Stmt, Store
-from dyn.schedule.kernel_walks import children, stmt_exprs, walk_exprs
+from dyn.schedule.kernel_walks import children, stmt_exprs, symbols_of_extent, walk_exprs
 from dyn.shapes import Dim, Symbol, as_dim, floordiv, free_symbols, mod, substitute
 
 #: Whether an extent is known to be one or more.
@@ -74,8 +75,11 @@ class _Iteration(Rewriter):
 def _jammed(stmt: Stmt, var: Symbol, copies: Sequence[_Iteration], positive: Positive) -> list[Stmt]:
     if isinstance(stmt, Store):
         return [copy.stmt(stmt) for copy in copies]
-    if not isinstance(stmt, Loop) or stmt.role is not Role.SERIAL or var in free_symbols(stmt.extent):
-        raise IRError(f"several iterations of {var.name} do not go together through what is inside")
+    refused = f"several iterations of {var.name} do not go together through what is inside"
+    if not isinstance(stmt, Loop) or stmt.role is not Role.SERIAL:
+        raise IRError(refused)
+    if var in symbols_of_extent(stmt.extent, stmt.bound):
+        raise IRError(refused)
     for copy in copies:
         for carry in stmt.carries:
             copy.own(carry.state)
@@ -83,7 +87,7 @@ def _jammed(stmt: Stmt, var: Symbol, copies: Sequence[_Iteration], positive: Pos
     kept = _kept(stmt, var, copies) if not stmt.body and stmt.order is None and positive(stmt.extent) else []
     folds = tuple([copy.fold(fold) for copy in copies for fold in stmt.folds])
     carries = tuple([copy.carry(carry) for copy in copies for carry in stmt.carries])
-    return [Loop(stmt.role, stmt.var, stmt.extent, body, folds, (*carries, *kept), stmt.width, stmt.order)]
+    return [replace(stmt, body=body, folds=folds, carries=(*carries, *kept))]
 
 
 def _kept(loop: Loop, var: Symbol, copies: Sequence[_Iteration]) -> list[Carry]:

@@ -3,7 +3,7 @@
 ::
 
     Kernel  = (buffers, dims, scratch, body)
-    stmt    = Loop(role, var, extent, body, folds, carries, order) | Store(buffer, index, value)
+    stmt    = Loop(role, var, extent, body, folds, carries, order, bound) | Store(buffer, index, value)
             | Update(buffer, index, …) | TileContract(...)
     fold    = (refs, monoid, values)              # refs are monoid over the loop's iterations of values
     monoid  = (init, left, right, result)         # a state of several values, and how two are combined
@@ -54,6 +54,8 @@ What every kernel keeps to (``dyn.schedule.kernel_verifier`` says so):
   ``in_place``, what the buffer held before), and counts as a store: the buffer is not loaded. Iterations of a SERIAL
   loop update in their order, those of a LANE loop distinct places.
 * Extents are not negative. Those of GRID loops depend on size parameters alone: together they are one linear space.
+  Those of SERIAL and LANE loops may mention values that are computed in front of the loop, and read no scratch: rows
+  of different lengths, read from an array. An x86 target wants such a value to be uniform.
 * Boolean elements take a byte in memory. Floats of less than 32 bits are loaded, stored and cast, never computed with.
 * There are no complex numbers: a buffer of those is one of their parts, the real one of each element first.
 """
@@ -128,7 +130,7 @@ class Load:
 
     buffer: Buffer
     index: Dim
-    bound: tuple[tuple[Symbol, Expr], ...] = ()
+    bound: Bindings = ()
     mask: Expr | None = None
     other: Expr | None = None
 
@@ -155,6 +157,8 @@ class Ref:
 
 
 Expr = Const | Index | Load | Apply | Ref
+#: The symbols of an index or an extent that stand for computed values.
+Bindings = tuple[tuple[Symbol, Expr], ...]
 
 
 @record(eq=False)
@@ -219,7 +223,7 @@ class Loop:
 
     Statements of ``body`` run before the folds' values are combined and the carries' values taken. The folds of a LANE
     loop combine in ``order``, or where it is None as the target likes; those of a SERIAL one in the order's chains, or
-    one after the other.
+    one after the other. ``bound`` names the symbols of ``extent`` that stand for computed values, each an int64.
     """
 
     role: Role
@@ -231,6 +235,7 @@ class Loop:
     #: Of a TEAM loop, the lanes of a team.
     width: int = 0
     order: Order | None = None
+    bound: Bindings = ()
 
 
 @record(eq=False)
@@ -254,7 +259,7 @@ class Update:
 
     buffer: Buffer
     index: Dim
-    bound: tuple[tuple[Symbol, Expr], ...]
+    bound: Bindings
     combine: Scalar | None
     value: Expr
     mask: Expr | None = None

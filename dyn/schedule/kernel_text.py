@@ -126,12 +126,16 @@ class _KernelPrinter:
 
     def loop(self, loop: Loop, depth: int, lets: dict[int, str]) -> None:
         inits = [self.expr(carry.init, depth, lets) for carry in loop.carries]
+        bindings = ""
+        for symbol, value in loop.bound:
+            self.symbols.setdefault(symbol, self.fresh("v"))
+            bindings += f" with {self.symbols[symbol]} = {self.expr(value, depth, lets)}"
         var = self.symbols[loop.var] = self.fresh(_VARIABLE[loop.role])
         width = f" of {loop.width} lanes" if loop.role is Role.TEAM else ""
         order = "" if loop.order is None else f" in {loop.order.unroll} x {loop.order.lanes}"
         if loop.order is not None and loop.role is Role.SERIAL:
             order = f" in {loop.order.chains} chains"
-        self.line(depth, f"{loop.role.value} {var} < {self.dim(loop.extent)}{width}{order} {{")
+        self.line(depth, f"{loop.role.value} {var} < {self.dim(loop.extent)}{bindings}{width}{order} {{")
         inner = dict(lets)
         for carry, init in zip(loop.carries, inits, strict=True):
             name = self.refs[id(carry.state)] = self.refs[id(carry.ref)] = self.fresh("c")

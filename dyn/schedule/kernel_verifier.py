@@ -24,7 +24,7 @@ from dyn.schedule.kernel import (
     Update,
     most_iterations,
 )
-from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
+from dyn.schedule.kernel_walks import stmt_exprs, symbols_of_extent, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Symbol, free_symbols
 
 
@@ -67,7 +67,7 @@ class _Checker:
     ) -> frozenset[int]:  # fmt: skip
         for stmt in body:
             if isinstance(stmt, Loop):
-                self.scope(stmt.extent, symbols, f"the extent of {stmt.var.name}")
+                self.extent(stmt, symbols, refs)
                 is_grid = stmt.role is Role.GRID
                 if is_grid and (not grid or len(body) != 1 or stmt.folds or stmt.carries):
                     raise self.fail(f"grid loop {stmt.var.name} is not part of a perfect outermost nest without folds")
@@ -102,6 +102,20 @@ class _Checker:
             else:
                 self.tile(stmt, symbols, refs, in_lane=in_lane)
         return refs
+
+    def extent(self, loop: Loop, symbols: frozenset[Symbol], refs: frozenset[int]) -> None:
+        """Raise IRError where an extent mentions what is not known in front of the loop."""
+        name = f"the extent of {loop.var.name}"
+        self.scope(loop.extent, symbols | {symbol for symbol, _ in loop.bound}, name)
+        if loop.bound and loop.role not in (Role.SERIAL, Role.LANE):
+            raise self.fail(f"{name}, a {loop.role.value} loop, mentions computed values")
+        values = tuple(value for _, value in loop.bound)
+        if any(value.dtype is not dtypes.int64 for value in values):
+            raise self.fail(f"{name} is not computed in i64")
+        scratch = {id(buffer) for buffer in self.kernel.scratch}
+        if any(isinstance(e, Load) and id(e.buffer) in scratch for e in walk_exprs(values)):
+            raise self.fail(f"{name} is read from scratch")
+        self.exprs(values, symbols, refs)
 
     def fold(self, fold: Fold) -> None:
         """Raise IRError where a fold's state has several types, or its monoid more in it than two states."""
@@ -153,7 +167,11 @@ class _Checker:
         if width < 1 or width & (width - 1):
             raise self.fail(f"team loop {name} has teams of {width} lanes, which is no power of two")
         for stmt in walk_stmts(loop.body):
-            if not isinstance(stmt, Loop) or stmt.role is Role.LANE or loop.var not in free_symbols(stmt.extent):
+            if (
+                not isinstance(stmt, Loop)
+                or stmt.role is Role.LANE
+                or loop.var not in symbols_of_extent(stmt.extent, stmt.bound)
+            ):
                 continue
             if any(isinstance(s, Loop) and s.role is Role.LANE for s in walk_stmts(stmt.body)):
                 which = f"loop {stmt.var.name}, which is longer in some teams than in others"

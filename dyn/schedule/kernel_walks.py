@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dyn.schedule.kernel import Apply, Expr, Load, Loop, Stmt, Store, TileContract, Update
+from dyn.schedule.kernel import Apply, Bindings, Expr, Index, Load, Loop, Stmt, Store, TileContract, Update
+from dyn.shapes import Dim, Symbol, free_symbols
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -33,13 +34,24 @@ def walk_exprs(roots: tuple[Expr, ...]) -> Iterator[Expr]:
         stack.extend((child, False) for child in reversed(children(expr)) if id(child) not in seen)
 
 
+def symbols_of_extent(extent: Dim, bound: Bindings) -> frozenset[Symbol]:
+    """The symbols that an extent depends on, through computed values too."""
+    indices = [
+        e.index if isinstance(e, Load) else e.expr
+        for e in walk_exprs(tuple(value for _, value in bound))
+        if isinstance(e, Load | Index)
+    ]
+    return frozenset().union(*map(free_symbols, (extent, *indices)))
+
+
 def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions a statement evaluates itself, nested statements left out."""
     if isinstance(stmt, Store):
         return (stmt.value,)
     if isinstance(stmt, Loop):
         folded = [value for fold in stmt.folds for value in fold.values]
-        return (*folded, *[c.init for c in stmt.carries], *[c.value for c in stmt.carries])
+        carried = [*[c.init for c in stmt.carries], *[c.value for c in stmt.carries]]
+        return (*folded, *carried, *[value for _, value in stmt.bound])
     if isinstance(stmt, Update):
         masks = () if stmt.mask is None else (stmt.mask,)
         return (stmt.value, *[value for _, value in stmt.bound], *masks)

@@ -266,6 +266,7 @@ def bind_kernel(
     for stmt in walk_stmts(body):
         if isinstance(stmt, Loop):
             inner.add(stmt.var)
+            inner.update(s for s, _ in stmt.bound)
         elif isinstance(stmt, TileContract):
             inner |= {stmt.row, stmt.col, stmt.red}
             inner.update(part for digits in stmt.digits for part, _ in digits.parts)

@@ -74,7 +74,6 @@ from dyn.shapes import (
     Dim,
     Symbol,
     as_dim,
-    free_symbols,
     product,
     substitute,
 )
@@ -184,7 +183,7 @@ class Loops:
 
     def _dims(self) -> list[Dim]:
         """The dims that the shared axes may occur in: every index, and the extents of the phases' loops."""
-        return [d for p in self.phases for d in (*p.dims(), *[a.extent for a in p.axes])]
+        return [d for p in self.phases for d in (*p.dims(), *[a.extent for a in p.axes], *p.dims_of_extents())]
 
     def split(self, whole: Axis, size: Dim, phase: Phase | None = None, name: str = "c") -> tuple[Axis, Axis]:
         """Cut an axis into chunks of a size: the axis of the chunks, of this name, and that of what lies in one."""
@@ -209,6 +208,8 @@ class Loops:
             raise ScheduleError(f"{_names(axes)}, of kind {axes[0].kind.value}, cannot become one axis by division")
         if len(axes) == 1:
             return axes[0]
+        if any(a.bound for a in axes):
+            raise ScheduleError(f"the extents of {_names(axes)} are values that the kernel computes")
         whole = axis("".join(a.name for a in axes), product(a.extent for a in axes), axes[0].kind)
         changed = onto(whole, axes)
         for other in self.phases if phase is None else [phase]:
@@ -236,7 +237,7 @@ class Loops:
             raise ScheduleError(f"{_names(axes)} are not the axes {_names(own)}")
         for position, a in enumerate(axes):
             inside = {b.var for b in axes[position:]}
-            if not inside.isdisjoint(free_symbols(a.extent)):
+            if not inside.isdisjoint(a.symbols):
                 raise ScheduleError(f"the extent of {a.name}, {a.extent}, is known inside of another axis alone")
         ordered = [a for a in own if a.kind is not AxisKind.PARALLEL]
         if [a for a in axes if a.kind is not AxisKind.PARALLEL] != ordered:
@@ -252,6 +253,8 @@ class Loops:
         """
         if phase.axes[0] is not outer or self.phases != [phase] or phase.carries or phase.axes == [outer]:
             raise ScheduleError(f"{outer.name} is not the outermost of several axes of the only phase")
+        if outer.bound:
+            raise ScheduleError(f"the extent of {outer.name} is a value that the kernel computes")
         phase.axes.pop(0)
         self.steps.append(Step("hoist", (outer.name,)))
         self.shared.append(Axis(outer.var, outer.extent))
@@ -395,7 +398,7 @@ class Loops:
         if self._jammed is not None or roles != [Role.GRID, Role.LANE] or self.shared[-2] is not outer:
             raise ScheduleError(f"{outer.name} is not the axis in front of the lanes")
         inside = [self.shared[-1], *[a for p in self.phases for a in p.axes]]
-        if self.code.scratch or any(outer.var in free_symbols(a.extent) for a in inside):
+        if self.code.scratch or any(outer.var in a.symbols for a in inside):
             raise ScheduleError(f"iterations of {outer.name} have scratch, or loops of different lengths")
         if not self.is_serial():
             raise ScheduleError(f"iterations of {outer.name} do more than fold, carry and store")
@@ -424,7 +427,7 @@ class Loops:
         operands, red = self.operands(row, column), first.axes[0]
         if first.body or len(first.folds) != 1 or len(first.axes) != 1:
             raise ScheduleError(f"{_names(first.axes)} are several axes, or contracted beside something else")
-        if self.shared[-2:] != [row, column] or self._roles or row.var in free_symbols(column.extent):
+        if self.shared[-2:] != [row, column] or self._roles or row.var in column.symbols:
             raise ScheduleError(f"{row.name}, {column.name} are not the last shared axes, or lanes go along them")
         if any(p.axes or p.folds or p.carries for p in others):
             raise ScheduleError("a phase behind the contraction has loops of its own")
@@ -500,7 +503,7 @@ class Loops:
         roles = [self._roles.get(a.var, Role.GRID) for a in self.shared]
         variables = {a.var for a in self.shared}
         for a, role in zip(self.shared, roles, strict=True):
-            if role is Role.GRID and not variables.isdisjoint(free_symbols(a.extent)):
+            if role is Role.GRID and not variables.isdisjoint(a.symbols):
                 raise ScheduleError(f"{a.name}, whose extent is {a.extent}, is no GRID loop: sink it, or bind it")
         scratch = [*self.code.scratch.values(), *self.tiles]
         if self._team is not None and scratch:

@@ -12,7 +12,8 @@ are needed: an element is computed again at each place that reads it, unless the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import field
 
 from dyn.frozen import record
 from dyn.ir.core import Value
@@ -21,7 +22,7 @@ from dyn.schedule.axes import Axis
 from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.kernel import Buffer, Carry, Const, Expr, Fold, Monoid, Ref, Stmt
 from dyn.schedule.order import Order
-from dyn.shapes import Dim
+from dyn.shapes import Dim, Symbol
 from dyn.stitch.groups import Group, Plan
 
 
@@ -113,6 +114,10 @@ class Stage:
 
     ``axes`` are its own, outermost first. ``index`` is where an iteration is in the space that the stage goes through
     (the group's, or a scatter's updates): an expression for each axis of it, over the shared axes and its own.
+
+    The extent of an axis may mention the axes outside of it. Where ``lengths`` has its variable it is computed from
+    elements instead, as rows of different lengths have theirs in an array: a dim of values that the reader's builder
+    has bound, not negative.
     """
 
     axes: tuple[Axis, ...] = ()
@@ -122,6 +127,9 @@ class Stage:
     ordered: tuple[OrderedReduction, ...] = ()
     scans: tuple[Scan, ...] = ()
     contraction: Contraction | None = None
+    lengths: Mapping[Symbol, Callable[[ElementReader], Dim]] = field(
+        default_factory=dict[Symbol, Callable[[ElementReader], Dim]]
+    )
 
 
 @record(eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 
 from dyn.frozen import record
 from dyn.ir.core import Value
@@ -82,16 +83,19 @@ class PhaseBuilder:
         for reduction, fold in zip(stage.reductions, folds[len(contracted) :], strict=True):
             finished = reduction.finish(elements, fold.refs)
             known.update((v, constantly(e)) for v, e in zip(reduction.results, finished, strict=True))
-        axes = [self.sized(a) for a in stage.axes]
+        axes = [self.sized(a, stage.lengths.get(a.var)) for a in stage.axes]
         scan = stage.scans[0] if len(stage.scans) == 1 and not stage.ordered else None
         phase = Phase(axes, tuple(body), folds, tuple(carries), scan=scan, product=operands)
         if phase.folds_floats():
             phase.order = self.nest.order
         return phase
 
-    def sized(self, a: Axis) -> Axis:
-        """An axis, with sizes by those that they are equal to."""
-        return Axis(a.var, substitute(a.extent, self._equal), a.kind)
+    def sized(self, a: Axis, length: Callable[[ElementReader], Dim] | None = None) -> Axis:
+        """An axis, with sizes by those that they are equal to, or as long as its ``length`` is computed to be."""
+        if length is None:
+            return replace(a, extent=substitute(a.extent, self._equal))
+        extent = length(self.elements)
+        return replace(a, extent=extent, bound=self.elements.k.bindings(extent))
 
     def _contracted(self, stage: Stage) -> tuple[tuple[Fold, ...], Product | None]:
         """The sum of products of a stage that contracts, and its operands."""

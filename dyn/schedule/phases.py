@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dyn.schedule.axes import Axis, axis, fold_nest
-from dyn.schedule.expressions import Rewriter, stmt_dims
+from dyn.schedule.expressions import Rewriter, expr_dims, stmt_dims
 from dyn.schedule.kernel import Carry, Fold, Loop, Role, Stmt
 from dyn.schedule.launch import FoldOrder
 from dyn.schedule.nest import Scan
@@ -74,13 +74,19 @@ class Phase:
             return stmt_dims(self.chunks)
         return stmt_dims((self.code(),))
 
+    def dims_of_extents(self) -> list[Dim]:
+        """Every index expression of what the axes' extents are computed from."""
+        return [d for a in self.axes for d in expr_dims(tuple(value for _, value in a.bound))]
+
     def substitute(self, change: Mapping[Symbol, Dim]) -> None:
         """Write the code over other variables."""
         if change:
+            rewriter = Rewriter(lambda dim: substitute(dim, change))
             for number, a in enumerate(self.axes):
                 extent = substitute(a.extent, change)
-                self.axes[number] = a if extent is a.extent or extent == a.extent else replace(a, extent=extent)
-            self.rewrite(Rewriter(lambda dim: substitute(dim, change)))
+                same = not a.bound and (extent is a.extent or extent == a.extent)
+                self.axes[number] = a if same else replace(a, extent=extent, bound=rewriter.bound(a.bound))
+            self.rewrite(rewriter)
 
     def rewrite(self, rewriter: Rewriter) -> None:
         self.body = rewriter.block(self.body)

@@ -28,7 +28,7 @@ from dyn.schedule.kernel import (
     scalar_fold,
 )
 from dyn.schedule.monoids import extreme_and_place, moments, sum_of_exponentials
-from dyn.shapes import Dim, as_dim, dim_min, floordiv, symbol
+from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, symbol
 
 F32, I32, I64, BOOL = dtypes.float32, dtypes.int32, dtypes.int64, dtypes.bool_
 STORED = tuple(d for d in dtypes.ALL if d.kind is not dtypes.Kind.COMPLEX and d not in dtypes.FLOAT8)
@@ -154,6 +154,45 @@ def gather() -> Kernel:
     value = Load(table, as_dim(at) * cols + c, bound=((at, row),))
     body = lane(c, cols, Store(y, r * cols + c, value))
     return kernel("gather", (table, index, y), (rows, cols, entries), grid(r, rows, body))
+
+
+def ragged() -> Kernel:
+    """Sums over rows of different lengths, from ``offsets[r]`` to ``offsets[r + 1]``: of rows of a table, lanes along
+    these; and of weights, lanes along the ragged row."""
+    rows, cols, r, c, e, k = map(var, ("rows", "cols", "r", "c", "e", "k"))
+    offsets, ids, table, weights = (Buffer(n, d) for n, d in zip("oitw", (I64, I32, F32, F32), strict=True))
+    y, s = Buffer("y", F32), Buffer("s", F32)
+    begin, end, row = (symbol(name) for name in ("begin", "end", "row"))
+    bound = ((begin, Load(offsets, r)), (end, Load(offsets, r + 1)))
+    length, first = dim_max(0, as_dim(end) - as_dim(begin)), bound[:1]
+    row_of = call(Scalar.CAST, Load(ids, as_dim(begin) + e, first), to=I64)
+    element = Load(table, as_dim(row) * cols + c, ((row, row_of),))
+    acc, total = Ref("acc", F32), Ref("total", F32)
+    bag = serial(e, length, folds=(scalar_fold(acc, Scalar.ADD, number(0.0), element),))
+    run = scalar_fold(total, Scalar.ADD, number(0.0), Load(weights, as_dim(begin) + k, first))
+    along = lane(k, length, folds=(run,))
+    inside = (lane(c, cols, replace(bag, bound=bound), Store(y, r * cols + c, acc)), replace(along, bound=bound))
+    return kernel(
+        "ragged", (offsets, ids, table, weights, y, s), (rows, cols), grid(r, rows, *inside, Store(s, r, total))
+    )
+
+
+def ragged_lanes() -> Kernel:
+    """Sums over rows of different lengths, a row a lane; what is carried is the product of one and the next."""
+    rows, r, e = map(var, ("rows", "r", "e"))
+    offsets, x, y, z = (Buffer(n, d) for n, d in zip("oxyz", (I64, F32, F32, F32), strict=True))
+    begin, end = symbol("begin"), symbol("end")
+    bound = ((begin, Load(offsets, r)), (end, Load(offsets, r + 1)))
+    element = Load(x, as_dim(begin) + e, bound[:1])
+    acc, last, state = Ref("acc", F32), Ref("last", F32), Ref("state", F32)
+    carry = Carry(last, state, number(1.0), call(Scalar.SUB, element, state))
+    loop = serial(
+        e, dim_max(0, as_dim(end) - as_dim(begin)), folds=(scalar_fold(acc, Scalar.MAX, number(-math.inf), element),)
+    )
+    loops = (replace(loop, bound=bound), replace(loop, bound=bound, folds=(), carries=(carry,)))
+    return kernel(
+        "ragged_lanes", (offsets, x, y, z), (rows,), lane(r, rows, *loops, Store(y, r, acc), Store(z, r, last))
+    )
 
 
 def concat() -> Kernel:
@@ -369,7 +408,8 @@ def bitcasts(source: DType) -> Kernel:
 def all_kernels() -> tuple[Kernel, ...]:
     """Everything above."""
     return (
-        softmax(), bias_gelu("tanh"), bias_gelu("erf"), column_sum(), exchanged(), transposed(), gather(), concat(),
+        softmax(), bias_gelu("tanh"), bias_gelu("erf"), column_sum(), exchanged(), transposed(), gather(), ragged(),
+        ragged_lanes(), concat(),
         turn(), norms(), teams(), counted(), reductions(), tuples(), *[float8(d) for d in dtypes.FLOAT8],
         *[scalars(d)[0] for d in COMPUTED], *[casts(d, half) for d in STORED for half in (0, 1)],
         *[bitcasts(d) for d in STORED if d is not BOOL],

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import ml_dtypes
@@ -171,6 +172,33 @@ def test_gather(machine: Machine, n: int) -> None:
     y = np.empty((7, n), np.float32)
     every_order(machine, "gather", [table, index], [y], [7, n, 6])
     np.testing.assert_array_equal(y, table[np.clip(index, 0, 5)])
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_rows_of_different_lengths(machine: Machine, n: int) -> None:
+    rng = np.random.default_rng(n)
+    for lengths in ([], [0], [1], [3, 0, 70, 1, 33, 0, 0, 129, 2]):
+        offsets = np.cumsum([0, *lengths])
+        ids, table = rng.integers(0, 6, offsets[-1]).astype(np.int32), np.rint(floats(6, n))
+        weights = np.rint(floats(offsets[-1]))
+        y, s = np.empty((len(lengths), n), np.float32), np.empty(len(lengths), np.float32)
+        every_order(machine, "ragged", [offsets, ids, table, weights], [y, s], [len(lengths), n])
+        runs = list(pairwise(offsets))
+        np.testing.assert_array_equal(y, np.reshape([table[ids[a:b]].sum(0) for a, b in runs], y.shape))
+        np.testing.assert_array_equal(s, np.array([weights[a:b].sum() for a, b in runs], np.float32))
+
+
+def test_a_ragged_row_a_lane(machine: Machine) -> None:
+    for rows in SIZES:
+        offsets = np.cumsum([0, *np.random.default_rng(rows).integers(0, 7, rows)])
+        x, y, z = floats(offsets[-1]), np.empty(rows, np.float32), np.empty(rows, np.float32)
+        every_order(machine, "ragged_lanes", [offsets, x], [y, z], [rows])
+        for row, (begin, end) in enumerate(pairwise(offsets)):
+            last = np.float32(1)
+            for element in x[begin:end]:
+                last = element - last
+            assert y[row] == x[begin:end].max(initial=-np.inf)
+            assert z[row] == last
 
 
 @pytest.mark.parametrize("n", SIZES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -101,6 +102,22 @@ def gathered() -> Case:
         return [random(v, n), ids, random(v), RNG.integers(0, v, n).astype(np.int32)]
 
     return Case(kernel, lambda n: (4, n, 11), inputs, lambda t, a, o, b: [t[a] + o[b]])
+
+
+def ragged() -> Case:
+    """Rows of different lengths; small whole numbers, so that no sum rounds."""
+    lengths = np.array([3, 0, 70, 1, 33, 0, 0, 129, 2])
+    offsets = np.cumsum([0, *lengths])
+
+    def inputs(m: int, n: int) -> Arrays:
+        ids = RNG.integers(0, 6, offsets[-1]).astype(np.int32)
+        return [offsets, ids, np.rint(random(6, n)), np.rint(random(int(offsets[-1])))]
+
+    def expected(o: np.ndarray, ids: np.ndarray, table: np.ndarray, w: np.ndarray) -> Arrays:
+        runs = [slice(begin, end) for begin, end in pairwise(o)]
+        return [np.array([table[ids[run]].sum(0) for run in runs]), np.array([w[run].sum() for run in runs])]
+
+    return Case(gpu_kernels.ragged(), lambda n: (len(lengths), n), inputs, expected)
 
 
 def softmax(dtype: DType) -> Case:
@@ -474,7 +491,7 @@ def teams() -> Case:
 
 CASES = [
     bias_relu(), *[transposed(d) for d in (dtypes.bool_, dtypes.int8, dtypes.int16, F32, dtypes.float64)], scattered(),
-    *[flipped(d) for d in (dtypes.bool_, dtypes.uint8, dtypes.float16, F32, dtypes.int64)], gathered(),
+    *[flipped(d) for d in (dtypes.bool_, dtypes.uint8, dtypes.float16, F32, dtypes.int64)], gathered(), ragged(),
     softmax(F32), softmax(dtypes.float64), layer_norm(),
     *[column_folds(d) for d in (F32, dtypes.float64, dtypes.int32, dtypes.uint8, dtypes.int64)],
     total_of_all(), any_and_all(), concatenated(), padded_rows(), opaque_indices(), three_grids(), clipped_blocks(),

@@ -30,7 +30,6 @@ from dyn.schedule.phases import Phase
 from dyn.schedule.sweeps import Sweeps
 from dyn.schedule.target import Target
 from dyn.schedule.x86 import tables
-from dyn.shapes import free_symbols
 from tests.lower.gpu_programs import TARGETS, Compiled, compare_programs, compile_function, drawn
 from tests.nn import test_convolution as convolutions
 from tests.numpy.differential import compare
@@ -86,7 +85,7 @@ def _jam(loops: Loops, rng: Random) -> None:
             loops.carry(phase)
     if len(loops.shared) > 1 and loops.is_serial() and rng.random() < 0.7:
         rows, lanes = loops.shared[-2:]
-        if rows.var not in free_symbols(lanes.extent):
+        if rows.var not in lanes.symbols:
             loops.jam(rows, rng.choice([1, 2, 3, 7]))
 
 
@@ -245,7 +244,7 @@ class _DrawnForGpus:
 def _is_free(phase: Phase) -> bool:
     """Whether no extent depends on another axis of the phase, so that any of them may be the outermost."""
     own = {a.var for a in phase.axes}
-    return all(own.isdisjoint(free_symbols(a.extent)) for a in phase.axes)
+    return all(own.isdisjoint(a.symbols) for a in phase.axes)
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())

@@ -299,6 +299,8 @@ class Emitter:
             name = self.refs[id(carry.state)] = self.refs[id(carry.ref)] = self.fresh("c")
             self.line(f"{c_type(carry.ref.dtype)} {name} = {init};")
         var = self.symbols[loop.var] = self.fresh("i" if lane else "j")
+        for symbol, value in [(symbol, self.eval(value)) for symbol, value in loop.bound]:
+            self.symbols[symbol] = value
         extent, first, step = self.dim(loop.extent), "0", f"++{var}"
         if lane and self.team is not None:
             first, step = f"{self.active} ? {self.lane} : {extent}", f"{var} += {self.team.width}"

@@ -24,7 +24,7 @@ from dyn.frozen import record
 from dyn.lower.gpu.contract import Cores, blocking_of
 from dyn.lower.gpu.emit import GpuKernelText
 from dyn.lower.gpu.scalars import TABLE
-from dyn.schedule.cost import traffic
+from dyn.schedule.cost import expected_extent, traffic
 from dyn.schedule.gpu.contractions import ThreadBlocking
 from dyn.schedule.kernel import (
     Apply,
@@ -213,7 +213,7 @@ class _Work:
         if isinstance(stmt, Store | Update):
             return own + (1 + _ADDRESS) / together
         assert isinstance(stmt, Loop)
-        rounds = self.value(stmt.extent)
+        rounds = self.value(expected_extent(stmt))
         if stmt.role is Role.TEAM:
             rounds, lanes = -(-rounds // (self.threads // stmt.width)), stmt.width
         elif stmt.role is Role.LANE:

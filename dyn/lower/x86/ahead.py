@@ -38,7 +38,7 @@ def first_sweeps(kernel: Kernel) -> dict[Symbol, list[Load]]:
     for loop, around in _lane_loops(kernel.body, frozenset(kernel.dims)):
         for load in _loads(loop):
             symbols = free_symbols(load.index)
-            if load.mask is not None or load.bound or loop.var not in symbols or rows.isdisjoint(symbols):
+            if load.mask is not None or load.bound or loop.bound or loop.var not in symbols or rows.isdisjoint(symbols):
                 continue
             found = first.get(id(load.buffer))
             if found is not None and found[0] is not loop.var:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dyn.errors import NotYetError
+from dyn.lower.x86 import memory
 from dyn.lower.x86.ahead import Ahead
 from dyn.lower.x86.folds import Accumulator
 from dyn.lower.x86.guards import LoopGuard, multiple
@@ -65,13 +66,21 @@ def grid_loops(em: KernelEmitter) -> None:
         fn.start(done)
 
 
-def serial_loop(em: KernelEmitter, loop: Loop) -> None:
-    """A loop in each lane, or a scalar one. Its folds are vectors where their values are varying."""
+def extent_of(em: KernelEmitter, loop: Loop) -> LaneValue:
+    """How many iterations a loop has, the same in all lanes around it."""
+    memory.bind(em, loop.bound)
     if em.indices.varies(loop.extent):
         raise NotYetError(
             f"kernel {em.kernel.name}: a serial loop whose extent differs between lanes is not generated for x86 yet."
         )
     size = em.indices.uniform(loop.extent)
+    memory.unbind(em, loop.bound)
+    return size
+
+
+def serial_loop(em: KernelEmitter, loop: Loop) -> None:
+    """A loop in each lane, or a scalar one. Its folds are vectors where their values are varying."""
+    size = extent_of(em, loop)
     extent = size.parts[0]
     lanes = em.scopes.top.lanes
     chains = 1 if loop.order is None else loop.order.chains
@@ -168,7 +177,7 @@ def lane_loop(em: KernelEmitter, loop: Loop) -> None:
     if found is not None:
         emit_search(em, loop, found)
         return
-    size = em.indices.uniform(loop.extent)
+    size = extent_of(em, loop)
     extent = size.parts[0]
     plan = lane_plan(em, loop)
     width, count = plan.width, plan.unroll

@@ -28,24 +28,24 @@ def load(em: KernelEmitter, expr: Load) -> LaneValue:
     if em.squares is not None and expr in em.squares:
         vector = from_memory(em.fn, expr.dtype, em.memory(expr.dtype, em.lanes.width), em.squares.load(expr))
         return LaneValue(em.register(expr.dtype, em.lanes.width), (vector,), em.scopes.top.depth, True)
-    _bind(em, expr.bound)
+    bind(em, expr.bound)
     volatile = em.is_scratch(expr.buffer) or any(em.eval(bound).volatile for _, bound in expr.bound)
     mask = em.eval(expr.mask) if expr.mask is not None else None
     if em.indices.varies(expr.index) or (mask is not None and mask.varying):
         result = _varying(em, expr, mask, volatile)
     else:
         result = _uniform(em, expr, mask, volatile)
-    _unbind(em, expr.bound)
+    unbind(em, expr.bound)
     return result
 
 
-def _bind(em: KernelEmitter, bound: tuple[tuple[Symbol, Expr], ...]) -> None:
-    """Let the symbols of an index stand for the values that they are bound to."""
+def bind(em: KernelEmitter, bound: tuple[tuple[Symbol, Expr], ...]) -> None:
+    """Let the symbols of an index or an extent stand for the values that they are bound to."""
     for symbol, expr in bound:
         em.indices.bind(symbol, em.eval(expr))
 
 
-def _unbind(em: KernelEmitter, bound: tuple[tuple[Symbol, Expr], ...]) -> None:
+def unbind(em: KernelEmitter, bound: tuple[tuple[Symbol, Expr], ...]) -> None:
     em.indices.unbind([symbol for symbol, _ in bound])
 
 
@@ -166,7 +166,7 @@ def update(em: KernelEmitter, stmt: Update) -> None:
             some, skip = fn.label("inside"), fn.label("outside")
             fn.branch_if(mask.parts[0], some, skip)
             fn.start(some)
-        _bind(em, stmt.bound)
+        bind(em, stmt.bound)
         lanes = em.scopes.top.lanes
         varies = em.indices.varies(stmt.index) or (mask is not None and mask.varying)
         if value is not None:
@@ -176,7 +176,7 @@ def update(em: KernelEmitter, stmt: Update) -> None:
         else:
             masks = mask.parts if mask is not None and not branch else None
             _update_lanes(em, stmt, value if value is None else em.spread(value), masks)
-        _unbind(em, stmt.bound)
+        unbind(em, stmt.bound)
         if branch:
             fn.branch(skip)
             fn.start(skip)

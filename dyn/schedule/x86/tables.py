@@ -309,7 +309,7 @@ def _jam(loops: Loops) -> None:
     if not products or not loops.is_serial() or loops.lanes is None:
         return
     *outer, lanes = loops.shared
-    several = [a for a in outer if a.var not in free_symbols(lanes.extent)]
+    several = [a for a in outer if a.var not in lanes.symbols]
     several = [a for a in several if not isinstance(a.extent, int) or a.extent >= _JAMMED]
     reused = {a: invariant_loads(loops, a) for a in several}
     if any(reused.values()):
