@@ -268,13 +268,15 @@ class WindowFold:
 
     ``extents(op)`` are the numbers of taps, ``at(k, op, index, taps, get, wide)`` is what a tap of the window of the
     result element at ``index`` contributes, in the dtype ``wide`` that is computed with. ``identity(attrs, dtype)``
-    changes nothing under ``combine(attrs)``.
+    changes nothing under ``combine(attrs)``. Windows of different sizes have one axis of taps, of as many as
+    ``length(k, op, index, get)`` finds for each, a dim of bound values that is not negative.
     """
 
     combine: Callable[[Attrs], Any]
     identity: Callable[[Attrs, DType], bool | int | float]
     extents: Callable[[Op], tuple[Dim, ...]]
     at: Callable[..., Any]
+    length: Callable[..., Dim] | None = None
 
 
 @record()

@@ -149,26 +149,27 @@ from dyn.lax._shapes import (
     transpose,
 )
 from dyn.lax._sorting import sort, sort_by, sort_key_val, top_k
+from dyn.lax._sparse import csr_matmul
 from dyn.transforms import stop_gradient
 
 __all__ = [
     "FftType", "GatherDimensionNumbers", "GatherScatterMode", "RandomAlgorithm", "RoundingMethod",
     "ScatterDimensionNumbers", "abs", "acos", "acosh", "add", "argmax", "argmin", "as_dim", "asin", "asinh",
     "associative_scan", "atan", "atan2", "atanh", "batch_matmul", "batch_norm_grad", "batch_norm_inference",
-    "batch_norm_training", "bessel_i0e", "bessel_i1e", "betainc", "bitcast_convert_type", "bitwise_and",
-    "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast", "broadcast_in_dim", "broadcasted_iota", "cbrt", "ceil",
-    "clamp", "clz", "collapse", "complex", "composite", "concatenate", "cond", "conj", "convert_element_type",
-    "cos", "cosh", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "custom_call", "digamma", "div", "dot",
+    "batch_norm_training", "bessel_i0e", "bessel_i1e", "betainc", "bitcast_convert_type", "bitwise_and", "bitwise_not",
+    "bitwise_or", "bitwise_xor", "broadcast", "broadcast_in_dim", "broadcasted_iota", "cbrt", "ceil", "clamp", "clz",
+    "collapse", "complex", "composite", "concatenate", "cond", "conj", "convert_element_type", "cos", "cosh",
+    "csr_matmul", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "custom_call", "digamma", "div", "dot",
     "dot_general", "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_index_in_dim",
-    "dynamic_update_slice", "dynamic_update_slice_in_dim", "eq", "erf", "erf_inv", "erfc", "exp", "exp2",
-    "expand_dims", "expm1", "fft", "floor", "fori_loop", "full", "full_like", "gather", "ge", "gt", "igamma",
-    "igammac", "imag", "index_in_dim", "integer_pow", "iota", "is_finite", "le", "lgamma", "linalg", "log", "log1p",
-    "logistic", "lt", "map", "max", "min", "mul", "ne", "neg", "nextafter", "optimization_barrier", "pad",
-    "polygamma", "population_count", "pow", "real", "reciprocal", "reduce", "reduce_and", "reduce_max",
-    "reduce_min", "reduce_or", "reduce_precision", "reduce_prod", "reduce_sum", "reduce_window", "reduce_xor",
-    "register_custom_call", "rem", "reshape", "rev", "rng_bit_generator", "rng_uniform", "round", "rsqrt", "scan",
-    "scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub", "select",
-    "select_and_scatter", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin",
-    "sinh", "slice", "slice_in_dim", "sort", "sort_by", "sort_key_val", "split", "sqrt", "square", "squeeze",
-    "stop_gradient", "sub", "switch", "tan", "tanh", "tile", "top_k", "transpose", "while_loop", "zeta",
+    "dynamic_update_slice", "dynamic_update_slice_in_dim", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expand_dims",
+    "expm1", "fft", "floor", "fori_loop", "full", "full_like", "gather", "ge", "gt", "igamma", "igammac", "imag",
+    "index_in_dim", "integer_pow", "iota", "is_finite", "le", "lgamma", "linalg", "log", "log1p", "logistic", "lt",
+    "map", "max", "min", "mul", "ne", "neg", "nextafter", "optimization_barrier", "pad", "polygamma",
+    "population_count", "pow", "real", "reciprocal", "reduce", "reduce_and", "reduce_max", "reduce_min", "reduce_or",
+    "reduce_precision", "reduce_prod", "reduce_sum", "reduce_window", "reduce_xor", "register_custom_call", "rem",
+    "reshape", "rev", "rng_bit_generator", "rng_uniform", "round", "rsqrt", "scan", "scatter", "scatter_add",
+    "scatter_max", "scatter_min", "scatter_mul", "scatter_sub", "select", "select_and_scatter", "select_n",
+    "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "slice", "slice_in_dim",
+    "sort", "sort_by", "sort_key_val", "split", "sqrt", "square", "squeeze", "stop_gradient", "sub", "switch", "tan",
+    "tanh", "tile", "top_k", "transpose", "while_loop", "zeta",
 ]  # fmt: skip

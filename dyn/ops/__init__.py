@@ -11,6 +11,7 @@ from dyn.ops import (
     composite,
     contract,
     control,
+    csr_matmul,
     cumulative,
     custom_call,
     custom_derivatives,
@@ -39,9 +40,9 @@ OWN_OPS = frozenset(REGISTRY.values())
 
 __all__ = [
     "OWN_OPS", "Scalar", "barrier", "batch_norm", "bitcasts", "bits", "checkpoint", "complex", "composite",
-    "contract", "control", "convolution", "cumulative", "custom_call", "custom_derivatives", "data_dependent",
-    "dynamic_slices", "elementwise", "erf_inverse", "factorizations", "fft", "gather", "map", "reduce",
-    "reduce_precision", "reduce_window", "rejection", "rng_bit_generator", "scatter", "select_and_scatter", "shape",
-    "solving", "sort", "sort_by", "special", "spectral", "threefry", "top_k", "triangular", "variadic_reduce",
+    "contract", "control", "convolution", "csr_matmul", "cumulative", "custom_call", "custom_derivatives",
+    "data_dependent", "dynamic_slices", "elementwise", "erf_inverse", "factorizations", "fft", "gather", "map",
+    "reduce", "reduce_precision", "reduce_window", "rejection", "rng_bit_generator", "scatter", "select_and_scatter",
+    "shape", "solving", "sort", "sort_by", "special", "spectral", "threefry", "top_k", "triangular", "variadic_reduce",
     "variadic_reduce_window", "variadic_scatter", "window_choice",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from dyn.schedule.nest import Nest, OrderedReduction, Reduction, Stage, Write, c
 from dyn.schedule.order import Order
 from dyn.schedule.regions import ordered_carries
 from dyn.schedule.sweeps import Sweeps
-from dyn.shapes import Dim
+from dyn.shapes import Dim, Symbol
 from dyn.stitch.access import Views, as_index, axis_symbols
 from dyn.stitch.groups import Group, Plan
 from dyn.stitch.ordered_reductions import choice, is_ordered
@@ -180,11 +180,23 @@ def window_nest(plan: Plan, group: Group, op: Op, windows: WindowFold | OrderedW
     taps = [loop(f"t{a}", extent, kind) for a, extent in enumerate(windows.extents(op))]
     own = present(taps) or (axis("t", 1, kind),)
     if isinstance(windows, WindowFold):
-        fold = Stage(own, reductions=(_window(op, windows, index, index_of(taps)),))
+        folded = _window(op, windows, index, index_of(taps))
+        fold = Stage(own, reductions=(folded,), lengths=_lengths(op, windows, index, own))
     else:
         fold = Stage(own, ordered=(_ordered_window(op, windows, index, index_of(taps)),))
     store = Stage(index=index, writes=tuple(write_at(v, index) for v in group.outputs))
     return Nest(plan, group, present(axes), (fold, store))
+
+
+def _lengths(
+    op: Op, windows: WindowFold, index: Index, taps: tuple[Axis, ...]
+) -> dict[Symbol, Callable[[ElementReader], Dim]]:
+    """How many taps windows of different sizes have."""
+    length = windows.length
+    if length is None:
+        return {}
+    (axis,) = taps
+    return {axis.var: lambda elements: length(elements.k, op, index, _operand(elements, op))}
 
 
 def _operand(elements: ElementReader, op: Op) -> Callable[..., Expr]:

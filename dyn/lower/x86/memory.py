@@ -99,7 +99,7 @@ def _varying(em: KernelEmitter, expr: Load, mask: LaneValue | None, volatile: bo
     where = chosen
     if mask is None and where is None and not volatile and not expr.bound:
         where = _stretched(em, expr)
-    where = where or LanePlaces(em, expr.buffer.dtype, em.pointer(expr.buffer), expr.index, steps)
+    where = where or LanePlaces(em, expr.buffer.dtype, em.pointer(expr.buffer), expr.index, steps, not expr.bound)
     depth = max(depth, where.depth)
     # A load whose mask belongs to the lanes reads nothing that an iteration would not read; like any load it stays
     # behind the tests that it stands behind.

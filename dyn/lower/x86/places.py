@@ -19,12 +19,18 @@ _AHEAD, AHEAD_OF_RUNS = 1024, 2048
 
 class LanePlaces:
     """Places of an access's lanes: ``step`` 1 is one vector, -1 one that is reversed, one of ``steps`` every
-    so-manieth element, None is anywhere. Plain vectors are asked for so many bytes ``ahead``."""
+    so-manieth element, None is anywhere. Plain vectors are asked for so many bytes ``ahead``. ``in_order`` says that
+    later iterations read what lies behind."""
 
     ahead = 0
+    in_order = True
 
-    def __init__(self, em: KernelEmitter, dtype: DType, pointer: str, index: Dim, steps: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, em: KernelEmitter, dtype: DType, pointer: str, index: Dim, steps: tuple[int, ...] = (),
+        in_order: bool = True,
+    ) -> None:  # fmt: skip
         lanes, indices = em.lanes, em.indices
+        self.in_order = in_order
         self.fn, self.lanes, self.size = em.fn, lanes, dtype.itemsize
         elem = em.memory(dtype).elem
         linear = None
@@ -80,6 +86,8 @@ class LanePlaces:
 
     def _ask_ahead(self, part: str) -> None:
         """Ask for what a masked load some vectors further on will read: prefetchers follow no masked loads."""
+        if not self.in_order:
+            return
         self.fn.prefetch(self.fn.gep("i8", part, str(_AHEAD if self.step != -1 else -_AHEAD)))
 
     def _picked(self, u: int, ty: VType, mask: str | None, other: str | None) -> str:

@@ -69,7 +69,7 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
         if isinstance(stmt, Loop):
             weight += sum(map(_monoid_weight, stmt.folds)) + len(stmt.carries)
             if stmt is not loop:
-                columns |= bool(stmt.folds)
+                columns |= bool(stmt.folds) and not stmt.bound  # rows that are picked are no run for prefetchers
                 states = max(states, sum(len(fold.refs) for fold in stmt.folds) + len(stmt.carries))
                 if stmt.order is not None:
                     chains = max(chains, stmt.order.chains * len(stmt.folds))

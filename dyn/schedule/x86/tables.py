@@ -289,6 +289,8 @@ def folds(target: Target) -> Schedule:
     def schedule(loops: Loops) -> None:
         if not loops.shared:
             loops.shared.append(axis("i", 1))
+        if any(loops.shared[-1].var in a.symbols for phase in loops.phases for a in phase.axes):
+            return  # folds of neighbours are of different lengths: one after the other
         elementwise(SIZES)(loops)
         _jam(loops)
 

@@ -69,6 +69,7 @@ CODECS: dict[str, Codec] = {
     "window_choice": folds.window_choice,
     # Products, linear algebra, Fourier transforms, normalisation.
     "convolution": contract.convolution,
+    "csr_matmul": elementwise.custom("csr_matmul"),
     "dot_general": contract.dot_general,
     "cholesky": linalg.cholesky,
     "fft": linalg.fft,

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import dyn.numpy as dnp
+from dyn import lax
 from dyn.errors import NotYetError
 from dyn.interop.torch.aten.ranges import require_in_range
 from dyn.interop.torch.aten.scatters import least
@@ -25,16 +26,18 @@ def embedding_bag(
 ) -> tuple[Tracer, Tracer, Tracer, Tracer]:  # fmt: skip
     """The sum, mean or maximum of the rows of each bag; the bag of each row, the sizes of bags, and rows of maxima."""
     count = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
+    starts = offsets if include_last_offset else _with_end(offsets, at.shape[0])
     bag = dnp.searchsorted(offsets[:count], dnp.arange(at.shape[0]), side="right") - 1
     require_in_range(at, weight.shape[0], "embedding_bag(): index {} is out of range for a table of {} rows")
-    rows = dnp.take(weight, at, axis=0)
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights[:, None]
     taken = _is_taken(at, weight.shape[0], padding_idx)
-    places = dnp.where(taken, bag, count)  # what is padding goes to a bag of its own, at the end
-    sizes = dnp.zeros((count + 1,), dtype="int64").at[places].add(dnp.ones_like(places))[:count]
-    none, shape = dnp.zeros((count, rows.shape[1]), dtype="int64"), (count + 1, rows.shape[1])
+    if padding_idx == -1:  # there is no padding
+        sizes: Any = (starts[1:] - starts[:-1]).astype("int64")
+    else:
+        sizes = _sum_of_segments(dnp.where(taken, dnp.ones_like(at), dnp.zeros_like(at)).astype("int64"), starts)
+    none, shape = dnp.zeros((count, weight.shape[1]), dtype="int64"), (count + 1, weight.shape[1])
     if mode == _MAX:
+        rows = dnp.take(weight, at, axis=0)
+        places = dnp.where(taken, bag, count)  # what is padding goes to a bag of its own, at the end
         greatest = dnp.full(shape, least(rows.dtype), dtype=rows.dtype).at[places].max(rows)
         number = dnp.where(rows == dnp.take(greatest, places, axis=0), dnp.arange(at.shape[0])[:, None], at.shape[0])
         first = dnp.broadcast_to(dnp.asarray(at.shape[0]), shape).at[places].min(number)[:count]
@@ -42,10 +45,27 @@ def embedding_bag(
         empty = (sizes == 0)[:, None]
         made = dnp.where(empty, dnp.zeros_like(greatest[:count]), greatest[:count])
         return made, bag, sizes, dnp.where(empty, none, dnp.take(known, first))
-    made = dnp.zeros(shape, dtype=rows.dtype).at[places].add(rows)[:count]
+    factors = dnp.ones((at.shape[0],), dtype=weight.dtype) if per_sample_weights is None else per_sample_weights
+    made = lax.csr_matmul(factors, dnp.where(taken, at, -dnp.ones_like(at)), starts, weight)
     if mode == _MEAN:
         made = made / dnp.maximum(sizes, 1).astype(made.dtype)[:, None]
     return made, bag, sizes, none
+
+
+def _with_end(offsets: Tracer, end: Any) -> Tracer:
+    """Where segments begin, with the end of the last one."""
+    return dnp.concatenate([offsets, dnp.full((1,), end, dtype=offsets.dtype)])
+
+
+def _with_begin(ends: Tracer) -> Tracer:
+    """Where segments begin, from where each ends."""
+    return dnp.concatenate([dnp.zeros((1,), dtype=ends.dtype), ends])
+
+
+def _sum_of_segments(data: Tracer, starts: Tracer) -> Any:
+    """Sums over the first axis from each start to the next."""
+    places = dnp.arange(data.shape[0], dtype="int64")
+    return lax.csr_matmul(dnp.ones((data.shape[0],), dtype=data.dtype), places, starts, data)
 
 
 def _is_taken(at: Any, count: Any, padding_idx: int) -> Tracer:
@@ -108,6 +128,11 @@ def segment_reduce(
         starts = ends - lengths
     else:
         starts, ends = offsets[..., :-1], offsets[..., 1:]
+    number = dnp.reshape((ends - starts).astype(data.dtype), (*starts.shape, *[1] * (data.ndim - axis - 1)))
+    if reduce in ("sum", "mean") and axis == 0:
+        made = _sum_of_segments(data, _with_begin(ends) if offsets is None else offsets)
+        made = made if initial is None else made + dnp.asarray(initial, dtype=data.dtype)
+        return made if reduce == "sum" else _mean(made, number, initial)
     place = dnp.arange(data.shape[axis])
     inside = (place >= starts[..., None]) & (place < ends[..., None])
     inside = dnp.reshape(inside, (*inside.shape, *[1] * (data.ndim - axis - 1)))
@@ -116,12 +141,13 @@ def segment_reduce(
     identity = {"sum": 0, "mean": 0, "prod": 1, "max": -math.inf, "min": math.inf}[reduce]
     values = dnp.where(inside, dnp.expand_dims(data, axis), dnp.asarray(identity, dtype=data.dtype))
     made = method(values, axis=axis + 1, initial=dnp.asarray(start, dtype=data.dtype))
-    if reduce != "mean":
-        return made
-    number = dnp.reshape((ends - starts).astype(data.dtype), (*starts.shape, *[1] * (data.ndim - axis - 1)))
-    # Of nothing the mean is NaN, unless it has something to begin with.
-    nothing = dnp.asarray(math.nan, dtype=data.dtype) if initial is None else made
-    return dnp.where(number == 0, nothing, made / number)
+    return made if reduce != "mean" else _mean(made, number, initial)
+
+
+def _mean(total: Any, number: Any, initial: Any) -> Tracer:
+    """Of nothing the mean is NaN, unless it has something to begin with."""
+    nothing = dnp.asarray(math.nan, dtype=total.dtype) if initial is None else total
+    return dnp.where(number == 0, nothing, total / number)
 
 
 @converts("_segment_reduce_backward.default")
