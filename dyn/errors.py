@@ -153,8 +153,22 @@ class ExternalError(DynError, RuntimeError):
     """Native function that a program calls answered that it failed. It is a RuntimeError."""
 
 
+#: What drivers of either vendor answer for a stream, an event or a module that is no more.
+INVALID_HANDLE = 400
+
+
 class DeviceError(DynError, RuntimeError):
     """GPU's driver answered that something failed, perhaps a kernel that ran before. It is a RuntimeError."""
+
+
+def device_remedy(answer: str) -> str:
+    """What to do about an answer of a GPU's driver, a name and a number in parentheses."""
+    if answer.endswith(f"({INVALID_HANDLE})"):
+        return (
+            "an array's stream may have been destroyed: keep a stream while there are arrays that were made on it, "
+            "or read them before."
+        )
+    return "an error of an earlier kernel shows late; where it is one that the process does not survive, start another."
 
 
 class NotFiniteError(DynError, FloatingPointError):

@@ -79,6 +79,13 @@ class CudaBackend:
         if reason is not None:
             raise BackendUnavailableError(f"{self.target} cannot be compiled for: {reason}.", remedy=_INSTALL)
         nvrtc = importlib.import_module("cuda.bindings.nvrtc")
+        known: list[int] = _nvrtc(nvrtc.nvrtcGetSupportedArchs())
+        if not any(re.fullmatch(rf"(sm|compute)_{number}[a-z]?", self.target.arch) for number in known):
+            raise CompileError(
+                f"NVRTC {nvrtc_version()} does not compile for {self.target}.",
+                remedy=f"use one that it knows, {', '.join(f'sm_{number}' for number in known)}; a newer GPU runs "
+                f"compute_{known[-1]}, whose PTX its driver assembles.",
+            )
         program = _nvrtc(nvrtc.nvrtcCreateProgram(source.text.encode(), b"dyn.cu", 0, [], []))
         try:
             options = [option.encode() for option in self._options()]

@@ -58,6 +58,13 @@ class RocmBackend:
                     f"hipcc has not compiled {', '.join(source.symbols)} for {self.target} in {_TIME_LIMIT:.0f} s.",
                     remedy="see whether hipcc works by itself; if it does, report the program.",
                 ) from None
+            if "invalid target ID" in done.stderr or "unsupported HIP gpu architecture" in done.stderr:
+                raise CompileError(
+                    f"hipcc does not compile for {self.target}.",
+                    notes=tuple(done.stderr.splitlines()[:1]),
+                    remedy="see that the name is right; for an architecture that is newer than this hipcc install a "
+                    "newer ROCm.",
+                )
             if done.returncode or not result.exists():
                 raise CompileError(
                     f"hipcc refused the text of {', '.join(source.symbols)} for {self.target}.",

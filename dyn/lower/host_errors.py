@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from dyn.errors import DeviceError, DomainError, OverrunError, ShapeError
+from dyn.errors import DeviceError, DomainError, OverrunError, ShapeError, device_remedy
 from dyn.integers import sized
 from dyn.ir.binding import AxisCheck, axis_error
 from dyn.ir.core import Op
@@ -95,7 +95,7 @@ def device_failure(program: HostProgram, device: str, answer: str, number: int) 
     if number < 0:
         return DeviceError(
             f"{name}: {device} failed: its driver answers {answer}.",
-            remedy="a kernel that ran before may be the cause: errors of kernels show late.",
+            remedy=device_remedy(answer),
         )
     group = dispatches(program.launches)[number].launch.group
     lines = dict.fromkeys([op.loc.describe() for op in group.ops])
@@ -103,7 +103,7 @@ def device_failure(program: HostProgram, device: str, answer: str, number: int) 
         f"{name}: {device} did not launch {group.name}: its driver answers {answer}.",
         loc=group.ops[-1].loc,
         notes=tuple([f"it computes {line}" for line in lines]),
-        remedy="a kernel that ran before may be the cause: errors of kernels show late.",
+        remedy=device_remedy(answer),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
-from dyn.errors import ArgumentError, UnsupportedOpError
+from dyn.errors import ArgumentError, DeviceError, UnsupportedOpError
 from dyn.runtime.dlpack import DeviceTensor, export_capsule, import_capsule
 from dyn.runtime.driver import Context, context_of
 from dyn.runtime.staging import staging
@@ -53,9 +53,13 @@ class DeviceBlock:
         if is_finalizing():  # the process gives all of it back, and this module may be empty already
             return
         try:
-            context = self.context
+            context, address = self.context, ctypes.c_void_p(self.address)
             with context.current():
-                context.driver.call("free", ctypes.c_void_p(self.address), ctypes.c_void_p(self.stream))
+                try:
+                    context.driver.call("free", address, ctypes.c_void_p(self.stream))
+                except DeviceError:  # its stream was destroyed: what is still to run there may read it
+                    context.driver.call("synchronize_all")
+                    context.driver.call("free", address, ctypes.c_void_p(DEFAULT_STREAM))
         except Exception:  # a device that failed, or a forked child's: there is nobody to tell
             return
 

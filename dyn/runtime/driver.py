@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from dyn.errors import BackendUnavailableError, DeviceError
+from dyn.errors import BackendUnavailableError, DeviceError, device_remedy
 from dyn.fork_safety import lock
 from dyn.frozen import record
 from dyn.runtime.vendors import CUDA, ROCM, VENDORS, Vendor
@@ -33,6 +33,8 @@ _NAMES_OF_ANSWERS = {
     100: "CUDA_ERROR_NO_DEVICE", 803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
     804: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", 999: "CUDA_ERROR_UNKNOWN",
 }  # fmt: skip
+#: What drivers answer where a binary, or PTX, is of another architecture or of a newer compiler.
+_REFUSED_IMAGES = (200, 209, 218, 222, 223)
 #: NVIDIA's attributes of the compute capability.
 _MAJOR, _MINOR = 75, 76
 #: Of functions: the dynamic shared memory that a launch may ask for. Of pools: the bytes that stay with the process.
@@ -139,14 +141,10 @@ class Driver:
 
     def failure(self, status: int, what: str) -> Exception:
         """The error for an answer of the driver to ``what``."""
-        told = f"{what} answers {self.error_name(status)} ({status})"
+        answer = f"{self.error_name(status)} ({status})"
         if status == OUT_OF_MEMORY:
-            return MemoryError(f"no memory on the GPU: {told}")
-        return DeviceError(
-            f"{told}.",
-            remedy="an error of an earlier kernel shows late; where it is one that the process does not survive, start "
-            "another.",
-        )
+            return MemoryError(f"no memory on the GPU: {what} answers {answer}")
+        return DeviceError(f"{what} answers {answer}.", remedy=device_remedy(answer))
 
     def context(self, ordinal: int) -> Context:
         """What is needed to use a device, made once; BackendUnavailableError where there is no such device."""
@@ -248,9 +246,20 @@ class Context:
 
     def load_module(self, image: bytes) -> int:
         """Load a module's binary or PTX. It is never unloaded."""
-        module = ctypes.c_void_p()
-        with self.current():
-            self.driver.call("load_module", ctypes.byref(module), ctypes.c_char_p(image))
+        module, driver = ctypes.c_void_p(), self.driver
+        try:
+            with self.current():
+                driver.call("load_module", ctypes.byref(module), ctypes.c_char_p(image))
+        except DeviceError as error:
+            if not error.problem.endswith(tuple(f"({answer})." for answer in _REFUSED_IMAGES)):
+                raise
+            title = driver.vendor.title
+            raise DeviceError(
+                f"{title}, which runs programs of {driver.vendor.toolkit} {driver.version} and older, does not load "
+                f"the kernels: {error.problem}",
+                remedy=f"where the kernels were compiled by a newer {driver.vendor.toolkit}, install a newer driver, "
+                "or a compiler of the driver's version.",
+            ) from None
         return module.value or 0
 
     def kernel(self, module: int, symbol: str, threads: int) -> tuple[int, int]:

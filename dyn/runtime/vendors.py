@@ -28,6 +28,7 @@ class Vendor:
     pinned: int
     default_stream: int
     remedy: str
+    toolkit: str
 
 
 _CUDA_NAMES = {
@@ -54,6 +55,7 @@ _CUDA_NAMES = {
     "pinned": "cuMemHostAlloc",
     "free_pinned": "cuMemFreeHost",
     "synchronize": "cuStreamSynchronize",
+    "synchronize_all": "cuCtxSynchronize",
     "create_event": "cuEventCreate",
     "record_event": "cuEventRecord",
     "wait_for_event": "cuEventSynchronize",
@@ -88,6 +90,7 @@ _HIP_NAMES = {
     "pinned": "hipHostMalloc",
     "free_pinned": "hipHostFree",
     "synchronize": "hipStreamSynchronize",
+    "synchronize_all": "hipDeviceSynchronize",
     "create_event": "hipEventCreateWithFlags",
     "record_event": "hipEventRecord",
     "wait_for_event": "hipEventSynchronize",
@@ -103,11 +106,13 @@ CUDA = Vendor(
     family="cuda", title="NVIDIA's driver", libraries=("libcuda.so.1",), names=_CUDA_NAMES, multiprocessors=16, grid=5,
     shared=97, dlpack=2, pinned=3, default_stream=1,
     remedy="install NVIDIA's driver (libcuda.so.1), or run on a machine with a GPU; compiling needs neither.",
+    toolkit="CUDA",
 )  # fmt: skip
 ROCM = Vendor(
     family="rocm", title="AMD's HIP runtime", libraries=(*[f"libamdhip64.so.{n}" for n in (7, 6, 5)], "libamdhip64.so"),
     names=_HIP_NAMES, multiprocessors=63, grid=29, shared=None, dlpack=10, pinned=11, default_stream=0,
     remedy="install ROCm (libamdhip64.so), or run on a machine with an AMD GPU; compiling needs neither.",
+    toolkit="HIP",
 )  # fmt: skip
 
 #: By the family of targets.

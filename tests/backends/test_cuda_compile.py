@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -81,6 +82,16 @@ def test_a_refused_text() -> None:
         '  1 error detected in the compilation of "dyn.cu".\n'
         "  help: this is a bug in dyn; please report it with the text above."
     )
+
+
+@pytest.mark.parametrize("arch", ["sm_30", "sm_200", "compute_20", "sm_9"])
+def test_an_architecture_that_nvrtc_does_not_know(arch: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        CudaBackend(gpu_target("cuda", arch)).compile(Source('extern "C" __global__ void k() {}', ("k",)))
+    told = str(caught.value)
+    assert re.match(rf"NVRTC 1\d\.\d+ does not compile for cuda:{arch}\.\n", told)
+    assert "help: use one that it knows, sm_75, sm_80, " in told
+    assert "a newer GPU runs compute_121, whose PTX its driver assembles." in told
 
 
 def test_what_ptxas_says() -> None:

@@ -63,6 +63,14 @@ def test_a_refused_text(require_tool: Callable[..., str]) -> None:
     )
 
 
+def test_an_architecture_that_hipcc_does_not_know(require_tool: Callable[..., str]) -> None:
+    require_tool("hipcc")
+    with pytest.raises(CompileError) as caught:
+        RocmBackend(gpu_target("rocm", "gfx9999")).compile(Source("int x;\n", ("k",)))
+    assert str(caught.value).startswith("hipcc does not compile for rocm:gfx9999.\n  clang: error: invalid target ID")
+    assert "help: see that the name is right; for an architecture that is newer" in str(caught.value)
+
+
 def test_static_shared_memory_shows(require_tool: Callable[..., str]) -> None:
     require_tool("hipcc")
     text = """#include <hip/hip_runtime.h>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -15,11 +16,12 @@ import dyn
 import dyn.numpy as dnp
 from dyn import config
 from dyn.backends import gpu as gpu_backend
+from dyn.backends.archive import unpack
 from dyn.backends.binaries import Origin
 from dyn.errors import CompileError, DeviceError
-from dyn.runtime.device_memory import context_of
+from dyn.runtime.device_memory import context_of, put
 from dyn.specialize.shared_code import CODES
-from tests.gpu.programs import Compiler, Device
+from tests.gpu.programs import Compiler, Device, new_stream
 
 
 def forget() -> None:
@@ -145,6 +147,48 @@ def test_without_a_driver_the_error_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("cuda programs cannot be run here: ")
     assert "help: install NVIDIA's driver (libcuda.so.1)" in done.stdout
+
+
+def test_a_destroyed_stream(device: Device) -> None:
+    """Arrays whose stream is no more: each use is an error that says so, their memory goes back, others go on."""
+    add = dyn.jit(lambda x, y: x + y)
+    context = context_of(device.name)
+    with new_stream(device) as stream:
+        x: Any = dyn.device_put(put(context, np.arange(4, dtype="f4"), stream), device.name)
+        there: Any = add(x, x)
+    here: Any = dyn.device_put(np.ones(4, "f4"), device.name)
+    uses = (
+        there.to_numpy, there.block_until_ready, lambda: add(there, there), lambda: add(here, there),
+        lambda: add(there, here), lambda: there + 1, lambda: np.from_dlpack(there.to_device("cpu")),
+    )  # fmt: skip
+    for use in uses:
+        with pytest.raises(DeviceError, match=r"INVALID_HANDLE|InvalidHandle") as error:
+            use()
+        assert "help: an array's stream may have been destroyed: keep a stream" in str(error.value)
+    x = there = use = uses = None
+    gc.collect()
+    assert device.gpu.problems() == []
+    np.testing.assert_array_equal(add(here, here).to_numpy(), np.full(4, 2, "f4"))
+
+
+@pytest.mark.parametrize("answer", [209, 218])
+def test_a_driver_that_is_too_old_for_the_kernels(device: Device, answer: int) -> None:
+    load = {"cuda": "cuModuleLoadData", "rocm": "hipModuleLoadData"}[device.name]
+    x = np.ones(3, "f4")
+    with config.override(cache_dir="", variants="none"):
+        forget()
+        made = dyn.jit(lambda x: dnp.sinh(x) * answer, device=device.name)
+        with pytest.MonkeyPatch.context() as patch:  # as if there were no PTX for a newer GPU
+            patch.setattr(gpu_backend, "unpack", lambda data: {**unpack(data), gpu_backend._ASSEMBLY: b""})
+            device.gpu.fail(answer, 1, load)
+            with pytest.raises(DeviceError) as error:
+                made(x)
+        device.gpu.fail(0, 0)
+        toolkit = {"cuda": "CUDA", "rocm": "HIP"}[device.name]
+        assert f", which runs programs of {toolkit} " in str(error.value)
+        assert " and older, does not load the kernels: " in str(error.value)
+        assert f"compiled by a newer {toolkit}, install a newer driver" in str(error.value)
+        np.testing.assert_allclose(made(x).to_numpy(), np.sinh(x) * answer, rtol=1e-6)
 
 
 #: In a process of its own: after such a fault the device is lost to it.

@@ -157,24 +157,29 @@ def gather() -> Kernel:
 
 
 def ragged() -> Kernel:
-    """Sums over rows of different lengths, from ``offsets[r]`` to ``offsets[r + 1]``: of rows of a table, lanes along
-    these; and of weights, lanes along the ragged row."""
-    rows, cols, r, c, e, k = map(var, ("rows", "cols", "r", "c", "e", "k"))
-    offsets, ids, table, weights = (Buffer(n, d) for n, d in zip("oitw", (I64, I32, F32, F32), strict=True))
-    y, s = Buffer("y", F32), Buffer("s", F32)
+    """Sums over bags of a table's rows, from ``offsets[r]`` to ``offsets[r + 1]``: lanes along the rows."""
+    rows, cols, r, c, e = map(var, ("rows", "cols", "r", "c", "e"))
+    offsets, ids, table, y = (Buffer(n, d) for n, d in zip("oity", (I64, I32, F32, F32), strict=True))
     begin, end, row = (symbol(name) for name in ("begin", "end", "row"))
     bound = ((begin, Load(offsets, r)), (end, Load(offsets, r + 1)))
-    length, first = dim_max(0, as_dim(end) - as_dim(begin)), bound[:1]
-    row_of = call(Scalar.CAST, Load(ids, as_dim(begin) + e, first), to=I64)
-    element = Load(table, as_dim(row) * cols + c, ((row, row_of),))
-    acc, total = Ref("acc", F32), Ref("total", F32)
-    bag = serial(e, length, folds=(scalar_fold(acc, Scalar.ADD, number(0.0), element),))
-    run = scalar_fold(total, Scalar.ADD, number(0.0), Load(weights, as_dim(begin) + k, first))
-    along = lane(k, length, folds=(run,))
-    inside = (lane(c, cols, replace(bag, bound=bound), Store(y, r * cols + c, acc)), replace(along, bound=bound))
-    return kernel(
-        "ragged", (offsets, ids, table, weights, y, s), (rows, cols), grid(r, rows, *inside, Store(s, r, total))
+    row_of = call(Scalar.CAST, Load(ids, as_dim(begin) + e, bound[:1]), to=I64)
+    acc, element = Ref("acc", F32), Load(table, as_dim(row) * cols + c, ((row, row_of),))
+    bag = serial(
+        e, dim_max(0, as_dim(end) - as_dim(begin)), folds=(scalar_fold(acc, Scalar.ADD, number(0.0), element),)
     )
+    body = lane(c, cols, replace(bag, bound=bound), Store(y, r * cols + c, acc))
+    return kernel("ragged", (offsets, ids, table, y), (rows, cols), grid(r, rows, body))
+
+
+def ragged_sums() -> Kernel:
+    """Sums over rows of different lengths: lanes along each."""
+    rows, r, k = map(var, ("rows", "r", "k"))
+    offsets, x, y = Buffer("o", I64), Buffer("x", F32), Buffer("y", F32)
+    begin, end, total = symbol("begin"), symbol("end"), Ref("total", F32)
+    bound = ((begin, Load(offsets, r)), (end, Load(offsets, r + 1)))
+    fold = scalar_fold(total, Scalar.ADD, number(0.0), Load(x, as_dim(begin) + k, bound[:1]))
+    along = replace(lane(k, dim_max(0, as_dim(end) - as_dim(begin)), folds=(fold,)), bound=bound)
+    return kernel("ragged_sums", (offsets, x, y), (rows,), grid(r, rows, along, Store(y, r, total)))
 
 
 def ragged_lanes() -> Kernel:
@@ -409,7 +414,7 @@ def all_kernels() -> tuple[Kernel, ...]:
     """Everything above."""
     return (
         softmax(), bias_gelu("tanh"), bias_gelu("erf"), column_sum(), exchanged(), transposed(), gather(), ragged(),
-        ragged_lanes(), concat(),
+        ragged_sums(), ragged_lanes(), concat(),
         turn(), norms(), teams(), counted(), reductions(), tuples(), *[float8(d) for d in dtypes.FLOAT8],
         *[scalars(d)[0] for d in COMPUTED], *[casts(d, half) for d in STORED for half in (0, 1)],
         *[bitcasts(d) for d in STORED if d is not BOOL],

@@ -180,12 +180,13 @@ def test_rows_of_different_lengths(machine: Machine, n: int) -> None:
     for lengths in ([], [0], [1], [3, 0, 70, 1, 33, 0, 0, 129, 2]):
         offsets = np.cumsum([0, *lengths])
         ids, table = rng.integers(0, 6, offsets[-1]).astype(np.int32), np.rint(floats(6, n))
-        weights = np.rint(floats(offsets[-1]))
+        x = np.rint(floats(offsets[-1]))
         y, s = np.empty((len(lengths), n), np.float32), np.empty(len(lengths), np.float32)
-        every_order(machine, "ragged", [offsets, ids, table, weights], [y, s], [len(lengths), n])
+        every_order(machine, "ragged", [offsets, ids, table], [y], [len(lengths), n])
+        every_order(machine, "ragged_sums", [offsets, x], [s], [len(lengths)])
         runs = list(pairwise(offsets))
         np.testing.assert_array_equal(y, np.reshape([table[ids[a:b]].sum(0) for a, b in runs], y.shape))
-        np.testing.assert_array_equal(s, np.array([weights[a:b].sum() for a, b in runs], np.float32))
+        np.testing.assert_array_equal(s, np.array([x[a:b].sum() for a, b in runs], np.float32))
 
 
 def test_a_ragged_row_a_lane(machine: Machine) -> None:

@@ -104,20 +104,33 @@ def gathered() -> Case:
     return Case(kernel, lambda n: (4, n, 11), inputs, lambda t, a, o, b: [t[a] + o[b]])
 
 
+_LENGTHS = np.array([3, 0, 70, 1, 33, 0, 0, 129, 2])
+_OFFSETS = np.cumsum([0, *_LENGTHS])
+_RUNS = [slice(begin, end) for begin, end in pairwise(_OFFSETS)]
+
+
 def ragged() -> Case:
-    """Rows of different lengths; small whole numbers, so that no sum rounds."""
-    lengths = np.array([3, 0, 70, 1, 33, 0, 0, 129, 2])
-    offsets = np.cumsum([0, *lengths])
+    """Bags of rows, of different lengths; small whole numbers, so that no sum rounds."""
 
     def inputs(m: int, n: int) -> Arrays:
-        ids = RNG.integers(0, 6, offsets[-1]).astype(np.int32)
-        return [offsets, ids, np.rint(random(6, n)), np.rint(random(int(offsets[-1])))]
+        return [_OFFSETS, RNG.integers(0, 6, _OFFSETS[-1]).astype(np.int32), np.rint(random(6, n))]
 
-    def expected(o: np.ndarray, ids: np.ndarray, table: np.ndarray, w: np.ndarray) -> Arrays:
-        runs = [slice(begin, end) for begin, end in pairwise(o)]
-        return [np.array([table[ids[run]].sum(0) for run in runs]), np.array([w[run].sum() for run in runs])]
+    def expected(_: np.ndarray, ids: np.ndarray, table: np.ndarray) -> Arrays:
+        return [np.array([table[ids[run]].sum(0) for run in _RUNS])]
 
-    return Case(gpu_kernels.ragged(), lambda n: (len(lengths), n), inputs, expected)
+    return Case(gpu_kernels.ragged(), lambda n: (len(_RUNS), n), inputs, expected)
+
+
+def ragged_sums() -> Case:
+    """Rows of different lengths, lanes along each."""
+
+    def inputs(m: int) -> Arrays:
+        return [_OFFSETS, np.rint(random(int(_OFFSETS[-1])))]
+
+    def expected(_: np.ndarray, x: np.ndarray) -> Arrays:
+        return [np.array([x[run].sum() for run in _RUNS])]
+
+    return Case(gpu_kernels.ragged_sums(), lambda n: (len(_RUNS),), inputs, expected)
 
 
 def softmax(dtype: DType) -> Case:
@@ -491,8 +504,8 @@ def teams() -> Case:
 
 CASES = [
     bias_relu(), *[transposed(d) for d in (dtypes.bool_, dtypes.int8, dtypes.int16, F32, dtypes.float64)], scattered(),
-    *[flipped(d) for d in (dtypes.bool_, dtypes.uint8, dtypes.float16, F32, dtypes.int64)], gathered(), ragged(),
-    softmax(F32), softmax(dtypes.float64), layer_norm(),
+    *[flipped(d) for d in (dtypes.bool_, dtypes.uint8, dtypes.float16, F32, dtypes.int64)], gathered(),
+    ragged(), ragged_sums(), softmax(F32), softmax(dtypes.float64), layer_norm(),
     *[column_folds(d) for d in (F32, dtypes.float64, dtypes.int32, dtypes.uint8, dtypes.int64)],
     total_of_all(), any_and_all(), concatenated(), padded_rows(), opaque_indices(), three_grids(), clipped_blocks(),
     *[extreme_places(d, nan_wins=w) for d in (F32, dtypes.float64) for w in (True, False)],
