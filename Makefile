@@ -14,7 +14,7 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train jax torch tensorflow test test-gpu tensorflow-operations test-gpu-grid docs docs-links wheel random harnesses test-opinfo bench golden clean
+.PHONY: help demo train jax torch tensorflow test test-gpu tensorflow-operations tensorflow-applications test-gpu-grid docs docs-links wheel random harnesses test-opinfo bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
@@ -31,6 +31,7 @@ help:
 	@echo 'make harnesses run all examples that JAX has of its primitives, and write docs/harnesses.md'
 	@echo 'make test-opinfo run all samples that PyTorch has of its operators, and write docs/torch.md; goes on where it was ended'
 	@echo 'make tensorflow-operations  each operation of TensorFlow that has a converter, in a program of its own'
+	@echo 'make tensorflow-applications  four applications of Keras, whole, by inference and by fit, beside TensorFlow'
 	@echo 'make bench    check and time dyn against PyTorch, JAX and ONNX Runtime on a stream of shapes'
 	@echo 'make golden   run the tests and rewrite the golden files; review the diff'
 	@echo 'make clean    remove .venv and everything generated'
@@ -59,6 +60,10 @@ tensorflow:
 tensorflow-operations:
 	$(SETUP) test
 	$(BIN)/python -m tests.interop.tf.grid $(ARGS)
+
+tensorflow-applications:
+	$(SETUP) test
+	$(BIN)/python -m tests.interop.tf.applications $(ARGS)
 
 torch:
 	$(SETUP) torch

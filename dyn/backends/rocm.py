@@ -5,7 +5,9 @@ Compiling needs hipcc and no GPU. Debian's hipcc 5.2 compiles for gfx90a, gfx940
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from functools import lru_cache
@@ -33,6 +35,22 @@ class RocmBinary(Binary):
     log: str = ""
 
 
+def _run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+    """Run hipcc, which starts clang and a linker; None, and all of them ended, where the time is over."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=_TIME_LIMIT)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return None
+        except BaseException:  # an interrupt: hipcc does not see it, being in a session of its own
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
 class RocmBackend:
     """Compiles for one architecture, such as ``gfx90a``."""
 
@@ -51,13 +69,19 @@ class RocmBackend:
             text, result = Path(folder, "dyn.hip.cpp"), Path(folder, "dyn.hsaco")
             text.write_text(source.text, encoding="utf-8")
             command = self.command(text, result)
-            try:
-                done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIME_LIMIT)
-            except subprocess.TimeoutExpired:
+            done = _run(command)
+            if done is None:
                 raise CompileError(
-                    f"hipcc has not compiled {', '.join(source.symbols)} for {self.target} in {_TIME_LIMIT:.0f} s.",
+                    f"hipcc has not compiled {', '.join(source.symbols)} for {self.target} in {_TIME_LIMIT:g} s.",
                     remedy="see whether hipcc works by itself; if it does, report the program.",
-                ) from None
+                )
+            if done.returncode < 0:
+                raise CompileError(
+                    f"hipcc was ended by signal {-done.returncode} while it compiled {', '.join(source.symbols)} for "
+                    f"{self.target}.",
+                    notes=tuple(done.stderr.splitlines()),
+                    remedy="see whether there is memory for it, and whether hipcc works by itself.",
+                )
             if "invalid target ID" in done.stderr or "unsupported HIP gpu architecture" in done.stderr:
                 raise CompileError(
                     f"hipcc does not compile for {self.target}.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -147,14 +148,35 @@ def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_compiler_that_hangs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    hipcc = tmp_path / "hipcc"
-    hipcc.write_text("#!/bin/sh\nexec sleep 60\n")
-    hipcc.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(rocm, "_TIME_LIMIT", 0.2)
+    """It starts a compiler of its own, which ends with it."""
+    _stand_in(monkeypatch, tmp_path, f"sleep 60 & echo $! > {tmp_path}/child; wait")
+    monkeypatch.setattr(rocm, "_TIME_LIMIT", 0.5)
     with pytest.raises(CompileError) as caught:
         RocmBackend(gpu_target("rocm", "gfx90a")).compile(Source("int x;", ("k",)))
     assert str(caught.value) == (
-        "hipcc has not compiled k for rocm:gfx90a in 0 s.\n"
+        "hipcc has not compiled k for rocm:gfx90a in 0.5 s.\n"
         "  help: see whether hipcc works by itself; if it does, report the program."
     )
+    child = Path("/proc", (tmp_path / "child").read_text().strip(), "status")
+    deadline = time.monotonic() + 10
+    while child.exists() and "zombie" not in child.read_text() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert time.monotonic() < deadline
+
+
+def test_a_compiler_that_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _stand_in(monkeypatch, tmp_path, "echo no memory >&2; kill -9 $$")
+    with pytest.raises(CompileError) as caught:
+        RocmBackend(gpu_target("rocm", "gfx90a")).compile(Source("int x;", ("k",)))
+    assert str(caught.value) == (
+        "hipcc was ended by signal 9 while it compiled k for rocm:gfx90a.\n  no memory\n"
+        "  help: see whether there is memory for it, and whether hipcc works by itself."
+    )
+
+
+def _stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
+    """A script in place of hipcc."""
+    hipcc = folder / "hipcc"
+    hipcc.write_text(f"#!/bin/sh\n{script}\n")
+    hipcc.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")

@@ -181,6 +181,8 @@ def _folds(c: Chooser, x: str) -> list[str]:
         f"dyn.lax.reduce_{c.one('max', 'min', 'prod', 'sum', 'xor', 'or')}({x}, ({axis},))",
         f"dyn.lax.arg{c.one('max', 'min')}({x}, {axis}, 'int32')", f"dnp.average({x}, axis={axis}, weights=dnp.exp({least}))",  # noqa: E501
         f"dnp.gradient(dnp.concatenate([{x}, {x}, {x}], axis={axis}), axis={axis})", f"dnp.trapezoid({x}, axis={axis})",
+        f"dyn.lax.csr_matmul(dnp.ravel({x})[:9], dnp.arange(dnp.ravel({x})[:9].shape[0]) * {c.one(3, 7)} % 5 - 1, "
+        f"dnp.asarray({c.one([0, 2, 2, 5, 99], [1, 3], [0])}), {x})",
         f"dnp.convolve(dnp.ravel({x})[:30], dnp.asarray([1, 2, 1]), mode='{c.one('full', 'same')}')",
     ]  # fmt: skip
 

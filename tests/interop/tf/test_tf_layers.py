@@ -1,9 +1,8 @@
-"""Keras's layers and applications over symbolic inputs, for every size by one program each."""
+"""Keras's layers over symbolic inputs, for every size by one program each."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 import dyn.interop.tf as dtf
 from tests.interop.tf import layers as table
 from tests.interop.tf.comparing import alike, check, tf
-from tests.interop.tf.models import convnext_tiny, resnet50
 
 keras, layers = tf.keras, tf.keras.layers
 _rng = np.random.default_rng(0)
@@ -40,13 +38,6 @@ def test_each_class_of_layers_is_somewhere() -> None:
         if isinstance(getattr(own, name), type):
             classes.setdefault(getattr(own, name), set()).add(name)
     assert [names for names in classes.values() if not names & {*known, *table.OTHERS}] == []
-
-
-@pytest.mark.parametrize("made", [resnet50, convnext_tiny], ids=lambda made: made.__name__)
-def test_narrow_applications(made: Callable[[int], Any]) -> None:
-    model = made(4)
-    images = [tf.constant(_rng.normal(size=(*one, 3)).astype("f4")) for one in ((2, 64, 64), (1, 96, 64), (3, 65, 71))]
-    check(lambda x: model(x, training=False), [(image,) for image in images], tolerance=1e-4)
 
 
 def test_a_recommender_whose_strings_are_looked_up_outside() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dyn.interop.tf as dtf
+from tests.interop.tf import applications
 from tests.interop.tf.comparing import check, tf
 
 keras = tf.keras
@@ -23,14 +24,18 @@ def words(*shape: int) -> Any:
     return tf.constant(_rng.integers(0, 50, shape).astype(np.int32))
 
 
-@pytest.mark.parametrize("name", ["MobileNetV2", "EfficientNetB0"])
+@pytest.mark.parametrize("name", applications.NAMES)
 def test_applications(name: str) -> None:
-    options = {"alpha": 0.35} if name == "MobileNetV2" else {}
-    model = getattr(keras.applications, name)(
-        weights=None, input_shape=(None, None, 3), include_top=False, pooling="avg", **options
-    )
-    sizes = ((2, 64, 64), (1, 96, 64), (3, 65, 71))
-    check(lambda x: model(x, training=False), [(normal(*size, 3),) for size in sizes], tolerance=1e-4)
+    error, compiles = applications.inference(applications.made(name, narrow=True))
+    assert compiles == 1
+    assert error < applications.TOLERANCE
+
+
+def test_fit_of_an_application() -> None:
+    with applications.floats("float64"):
+        own, theirs, compiles = applications.training("MobileNetV2", narrow=True)
+    np.testing.assert_allclose(own, theirs, rtol=applications.LOSS_TOLERANCE)
+    assert compiles == 1
 
 
 def test_text() -> None:
