@@ -206,6 +206,13 @@ def test_arrays_in_two_places(cuda: Device) -> None:
             f"{name}(): {first} is on cuda, and {second} is in this machine's memory.\n"
             f'  help: put it there with dyn.device_put({second}, "cuda"), or use jit(device="cuda"), which does.'
         )
+    other = dyn.device_put(np.ones(3), "cuda:1")
+    for name, call in (("<lambda>", lambda: dyn.jit(lambda x, y: x + y)(there, other)), ("add", lambda: there + other)):
+        with pytest.raises(ArgumentError) as caught:
+            call()
+        assert str(caught.value) == (
+            f'{name}(): x is on cuda, and y is on cuda:1.\n  help: put it there with dyn.device_put(y, "cuda").'
+        )
     with pytest.raises(ArgumentError) as caught:
         dyn.jit(lambda x: x + 1, device="cpu")(there)
     assert str(caught.value) == (
