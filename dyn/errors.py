@@ -162,7 +162,7 @@ class DeviceError(DynError, RuntimeError):
 
 
 def device_remedy(answer: str) -> str:
-    """What to do about an answer of a GPU's driver, a name and a number in parentheses."""
+    """Remedy for an answer of a GPU's driver: a name, and a number in parentheses."""
     if answer.endswith(f"({INVALID_HANDLE})"):
         return (
             "an array's stream may have been destroyed: keep a stream while there are arrays that were made on it, "

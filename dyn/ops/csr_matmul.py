@@ -19,11 +19,11 @@ from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.complex_parts import Real
 from dyn.ops.indexing.along import add_along
-from dyn.ops.indexing.dimension_numbers import Windows, clamped
+from dyn.ops.indexing.dimension_numbers import Windows, as_int64, clamped
 from dyn.ops.indexing.gather import take_attrs
 from dyn.ops.indexing.places import clipped, counted, scatter_numbers, sized
 from dyn.ops.scalar import Scalar
-from dyn.ops.transform_rules import again
+from dyn.ops.transform_rules import again, bilinear
 from dyn.shapes import Dim, RelKind, dim_max
 
 Array = np.ndarray[Any, Any]
@@ -43,16 +43,9 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
     return (TensorType(dense.dtype, (row_starts.shape[0] - 1, *dense.shape[1:]), values.weak and dense.weak),)
 
 
-def _counted(k: ScalarBuilder, value: Any, dtype: DType) -> Any:
-    """An index as an int64; what int64 does not have is outside of any axis."""
-    if dtype is dtypes.uint64:
-        value = k.apply(Scalar.MIN, [value, k.const(dtype, 2**63 - 1)], dtype)
-    return value if dtype is dtypes.int64 else k.apply(Scalar.CAST, [value], dtypes.int64)
-
-
 def _row_start(k: ScalarBuilder, op: Op, row: Dim, get: Get) -> Dim:
     values, _, row_starts, _ = op.operands
-    return k.bind(clamped(k, _counted(k, get(2, (row,)), row_starts.dtype), values.shape[0]))
+    return k.bind(clamped(k, as_int64(k, get(2, (row,)), row_starts.dtype), values.shape[0]))
 
 
 def _length(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Dim:
@@ -62,7 +55,7 @@ def _length(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Dim:
 def _at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], taps: tuple[Dim, ...], get: Get, wide: DType) -> Any:
     _, indices, _, dense = op.operands
     place = _row_start(k, op, index[0], get) + taps[0]
-    at = _counted(k, get(1, (place,)), indices.dtype)
+    at = as_int64(k, get(1, (place,)), indices.dtype)
     above = k.apply(Scalar.GE, [at, k.const(dtypes.int64, 0)], dtypes.bool_)
     below = k.apply(Scalar.LT, [at, k.index(dtypes.int64, dense.shape[0])], dtypes.bool_)
     inside = k.apply(Scalar.AND, [above, below], dtypes.bool_)
@@ -147,15 +140,6 @@ def _vjp(b: Builder, op: Op, cts: tuple[Value]) -> tuple[Value | None, ...]:
     return summed, None, None, made
 
 
-def _jvp(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
-    parts = [
-        again(b, op, [*op.operands[:i], tangent, *op.operands[i + 1 :]])[0]
-        for i in (0, 3)
-        if (tangent := tangents[i]) is not None
-    ]
-    return (parts[0] if len(parts) == 1 else b.op("add", *parts) if parts else None,)
-
-
 def _batch(b: Builder, op: Op, operands: tuple[Value, ...], batched: tuple[bool, ...], size: Dim) -> tuple[Value, ...]:
     """One matrix: the examples are columns. Several: their rows follow one another, each example's with a row more
     between its end and the next one's beginning, which is left out."""
@@ -214,6 +198,6 @@ csr_matmul = OpDef(
     ),
     reference=_reference,
     samples=_samples,
-    vjp=_vjp, jvp=_jvp, batch=_batch,
+    vjp=_vjp, jvp=bilinear, batch=_batch,
     parts=_parts,
 )  # fmt: skip

@@ -49,9 +49,10 @@ def linear(*places: int) -> JvpRule:
 
 
 def bilinear(b: Builder, op: Op, tangents: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
-    """The tangent of a product of the two operands."""
-    lhs, rhs = op.operands
-    parts = [again(b, op, (t, rhs) if i == 0 else (lhs, t))[0] for i, t in enumerate(tangents) if t is not None]
+    """The tangent of a product of two operands; others, such as indices, have no tangents."""
+    parts = [
+        again(b, op, (*op.operands[:i], t, *op.operands[i + 1 :]))[0] for i, t in enumerate(tangents) if t is not None
+    ]
     return (parts[0] if len(parts) == 1 else b.op("add", *parts),)
 
 

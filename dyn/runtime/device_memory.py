@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
-from dyn.errors import ArgumentError, DeviceError, UnsupportedOpError
+from dyn.errors import INVALID_HANDLE, ArgumentError, UnsupportedOpError
 from dyn.runtime.dlpack import DeviceTensor, export_capsule, import_capsule
 from dyn.runtime.driver import Context, context_of
 from dyn.runtime.staging import staging
@@ -55,9 +55,8 @@ class DeviceBlock:
         try:
             context, address = self.context, ctypes.c_void_p(self.address)
             with context.current():
-                try:
-                    context.driver.call("free", address, ctypes.c_void_p(self.stream))
-                except DeviceError:  # its stream was destroyed: what is still to run there may read it
+                if context.driver.answer("free", address, ctypes.c_void_p(self.stream)) == INVALID_HANDLE:
+                    # Its stream was destroyed: what is still to run there may read it.
                     context.driver.call("synchronize_all")
                     context.driver.call("free", address, ctypes.c_void_p(DEFAULT_STREAM))
         except Exception:  # a device that failed, or a forked child's: there is nobody to tell

@@ -130,14 +130,18 @@ class Driver:
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function; DeviceError, or MemoryError, for what it answers but 0."""
+        status = self.answer(name, *arguments)
+        if status:
+            raise self.failure(status, self.vendor.names[name])
+
+    def answer(self, name: str, *arguments: Any) -> int:
+        """Answer of a function, 0 where all is well; DeviceError in a forked child."""
         if not self.alive:
             raise DeviceError(
                 f"{self.vendor.title} was initialised before this process was forked, and does not work in the child.",
                 remedy="start processes with multiprocessing's 'spawn', or fork before the first use of a GPU.",
             )
-        status = self.function(name)(*arguments)
-        if status:
-            raise self.failure(status, self.vendor.names[name])
+        return self._status(name, *arguments)
 
     def failure(self, status: int, what: str) -> Exception:
         """The error for an answer of the driver to ``what``."""
@@ -247,19 +251,18 @@ class Context:
     def load_module(self, image: bytes) -> int:
         """Load a module's binary or PTX. It is never unloaded."""
         module, driver = ctypes.c_void_p(), self.driver
-        try:
-            with self.current():
-                driver.call("load_module", ctypes.byref(module), ctypes.c_char_p(image))
-        except DeviceError as error:
-            if not error.problem.endswith(tuple(f"({answer})." for answer in _REFUSED_IMAGES)):
-                raise
-            title = driver.vendor.title
+        with self.current():
+            status = driver.answer("load_module", ctypes.byref(module), ctypes.c_char_p(image))
+        name, toolkit = driver.vendor.names["load_module"], driver.vendor.toolkit
+        if status in _REFUSED_IMAGES:
             raise DeviceError(
-                f"{title}, which runs programs of {driver.vendor.toolkit} {driver.version} and older, does not load "
-                f"the kernels: {error.problem}",
-                remedy=f"where the kernels were compiled by a newer {driver.vendor.toolkit}, install a newer driver, "
-                "or a compiler of the driver's version.",
-            ) from None
+                f"{driver.vendor.title}, which runs programs of {toolkit} {driver.version} and older, does not load "
+                f"the kernels: {name} answers {driver.error_name(status)} ({status}).",
+                remedy=f"where the kernels were compiled by a newer {toolkit}, install a newer driver, or a compiler "
+                "of the driver's version.",
+            )
+        if status:
+            raise driver.failure(status, name)
         return module.value or 0
 
     def kernel(self, module: int, symbol: str, threads: int) -> tuple[int, int]:

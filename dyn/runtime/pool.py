@@ -178,13 +178,13 @@ def _share(f: FunctionBuilder, thread: str) -> str:
 
 
 def _shares(f: FunctionBuilder, pieces: str, width: str) -> str:
-    """How many shares a job's pieces are dealt to."""
+    """Number of shares that a job's pieces are dealt to."""
     shares = f.select(f.icmp("slt", pieces, width), pieces, width)
     return f.select(f.icmp("slt", shares, str(MOST_THREADS)), shares, str(MOST_THREADS))
 
 
 def _begin(f: FunctionBuilder, count: str, parts: str, part: str) -> str:
-    """Where a part of a range begins, the first parts being one longer where the range does not divide."""
+    """First element of a part of a range; the first parts are one longer where the range does not divide."""
     size, more = f.binary("udiv", count, parts), f.binary("urem", count, parts)
     return f.add(f.mul(part, size), f.select(f.icmp("slt", part, more), part, more))
 

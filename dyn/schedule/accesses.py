@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from dyn.frozen import record
 from dyn.ops.shape import is_stretch_factor
 from dyn.schedule.axes import Axis
-from dyn.schedule.expressions import expr_dims
 from dyn.schedule.kernel import Buffer, Load, Loop, Store, Update
-from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
+from dyn.schedule.kernel_walks import expr_dims, stmt_exprs, walk_exprs, walk_stmts
 from dyn.schedule.phases import Phase
 from dyn.shapes import Dim, free_symbols, linear_in
 

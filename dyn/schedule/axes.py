@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from enum import Enum
 
 from dyn.frozen import record
@@ -48,12 +47,12 @@ class Axis:
 
     @property
     def symbols(self) -> frozenset[Symbol]:
-        """What the extent depends on."""
+        """Symbols that the extent depends on, through computed values too."""
         return symbols_of_extent(self.extent, self.bound)
 
 
-def axis(name: str, extent: Dim, kind: AxisKind = AxisKind.PARALLEL) -> Axis:
-    return Axis(new_symbol(name, "a loop variable"), extent, kind)
+def axis(name: str, extent: Dim, kind: AxisKind = AxisKind.PARALLEL, bound: Bindings = ()) -> Axis:
+    return Axis(new_symbol(name, "a loop variable"), extent, kind, bound)
 
 
 def index_of(axes: Sequence[Axis | None]) -> tuple[Dim, ...]:
@@ -197,9 +196,8 @@ def split(a: Axis, chunk: Dim, name: str = "c") -> tuple[Axis, Axis, dict[Symbol
         inner = axis(a.name, a.extent, a.kind)
     else:
         # Host programs compute it for extents near 2^63 too, those of empty arrays, to which no chunk can be added.
-        outer = replace(axis(name, floordiv(a.extent - 1, chunk) + 1, a.kind), bound=a.bound)
-        inner = axis(a.name, dim_min(chunk, a.extent - as_dim(outer.var) * chunk), a.kind)
-        inner = replace(inner, bound=a.bound)
+        outer = axis(name, floordiv(a.extent - 1, chunk) + 1, a.kind, a.bound)
+        inner = axis(a.name, dim_min(chunk, a.extent - as_dim(outer.var) * chunk), a.kind, a.bound)
     return outer, inner, {a.var: as_dim(outer.var) * chunk + as_dim(inner.var)}
 
 

@@ -32,7 +32,7 @@ from dyn.schedule.kernel import (
     TileContract,
     Update,
 )
-from dyn.schedule.kernel_walks import children, stmt_body, stmt_exprs, walk_exprs, walk_stmts
+from dyn.schedule.kernel_walks import children, expr_dims, stmt_body, stmt_exprs, walk_stmts
 from dyn.shapes import Dim, Monomial, Opaque, OpaqueKind, Symbol, SymExpr, as_dim, dim_sum, free_symbols
 from dyn.shapes import symbol as new_symbol
 from dyn.shapes.expr import atom_dim, polynomial
@@ -260,15 +260,6 @@ def stmt_dims(body: tuple[Stmt, ...]) -> list[Dim]:
             found.append(stmt.index)
         found.extend(expr_dims(stmt_exprs(stmt)))
     return found
-
-
-def expr_dims(roots: tuple[Expr, ...]) -> list[Dim]:
-    """The index expressions in some values."""
-    return [
-        expr.index if isinstance(expr, Load) else expr.expr
-        for expr in walk_exprs(roots)
-        if isinstance(expr, Load | Index)
-    ]
 
 
 class Rewriter:

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from dyn.errors import IRError
 from dyn.schedule.axes import Axis, axis, nest
-from dyn.schedule.expressions import Rewriter, expr_dims
+from dyn.schedule.expressions import Rewriter
 from dyn.schedule.kernel import Carry, Expr, Fold, Loop, Ref, Role, Stmt, Store
-from dyn.schedule.kernel_walks import children, stmt_exprs, symbols_of_extent, walk_exprs
+from dyn.schedule.kernel_walks import children, expr_dims, stmt_exprs, symbols_of_extent, walk_exprs
 from dyn.shapes import Dim, Symbol, as_dim, floordiv, free_symbols, mod, substitute
 
 #: Whether an extent is known to be one or more.

@@ -34,14 +34,18 @@ def walk_exprs(roots: tuple[Expr, ...]) -> Iterator[Expr]:
         stack.extend((child, False) for child in reversed(children(expr)) if id(child) not in seen)
 
 
+def expr_dims(roots: tuple[Expr, ...]) -> list[Dim]:
+    """The index expressions in some values."""
+    return [
+        expr.index if isinstance(expr, Load) else expr.expr
+        for expr in walk_exprs(roots)
+        if isinstance(expr, Load | Index)
+    ]
+
+
 def symbols_of_extent(extent: Dim, bound: Bindings) -> frozenset[Symbol]:
     """The symbols that an extent depends on, through computed values too."""
-    indices = [
-        e.index if isinstance(e, Load) else e.expr
-        for e in walk_exprs(tuple(value for _, value in bound))
-        if isinstance(e, Load | Index)
-    ]
-    return frozenset().union(*map(free_symbols, (extent, *indices)))
+    return frozenset().union(*map(free_symbols, (extent, *expr_dims(tuple(value for _, value in bound)))))
 
 
 def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:

@@ -191,12 +191,12 @@ def window_nest(plan: Plan, group: Group, op: Op, windows: WindowFold | OrderedW
 def _lengths(
     op: Op, windows: WindowFold, index: Index, taps: tuple[Axis, ...]
 ) -> dict[Symbol, Callable[[ElementReader], Dim]]:
-    """How many taps windows of different sizes have."""
+    """Lengths of the axis of taps, where windows are of different sizes."""
     length = windows.length
     if length is None:
         return {}
-    (axis,) = taps
-    return {axis.var: lambda elements: length(elements.k, op, index, _operand(elements, op))}
+    (tap,) = taps
+    return {tap.var: lambda elements: length(elements.k, op, index, _operand(elements, op))}
 
 
 def _operand(elements: ElementReader, op: Op) -> Callable[..., Expr]:

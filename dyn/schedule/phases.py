@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dyn.schedule.axes import Axis, axis, fold_nest
-from dyn.schedule.expressions import Rewriter, expr_dims, stmt_dims
+from dyn.schedule.expressions import Rewriter, stmt_dims
 from dyn.schedule.kernel import Carry, Fold, Loop, Role, Stmt
+from dyn.schedule.kernel_walks import expr_dims
 from dyn.schedule.launch import FoldOrder
 from dyn.schedule.nest import Scan
 from dyn.schedule.order import Order

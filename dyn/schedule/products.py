@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from dyn.frozen import record
 from dyn.schedule.axes import Axis, axis, collapse, onto
-from dyn.schedule.expressions import Rewriter, expr_dims
+from dyn.schedule.expressions import Rewriter
 from dyn.schedule.kernel import Digits, Expr
+from dyn.schedule.kernel_walks import expr_dims
 from dyn.shapes import Dim, Symbol, as_dim, free_symbols, substitute
 
 

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING
 from dyn.dtypes import DType
 from dyn.lower.gpu.scalars import c_type, cast, memory_type
 from dyn.ops.scalar import Scalar
-from dyn.schedule.expressions import expr_dims
 from dyn.schedule.kernel import Apply, Digits, Expr, Load
-from dyn.schedule.kernel_walks import walk_exprs
+from dyn.schedule.kernel_walks import expr_dims, walk_exprs
 from dyn.shapes import Symbol, free_symbols, linear_in
 
 if TYPE_CHECKING:

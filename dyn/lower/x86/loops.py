@@ -67,7 +67,7 @@ def grid_loops(em: KernelEmitter) -> None:
 
 
 def extent_of(em: KernelEmitter, loop: Loop) -> LaneValue:
-    """How many iterations a loop has, the same in all lanes around it."""
+    """Number of a loop's iterations, the same in all lanes around it."""
     memory.bind(em, loop.bound)
     if em.indices.varies(loop.extent):
         raise NotYetError(

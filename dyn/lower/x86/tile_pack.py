@@ -24,9 +24,8 @@ from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.scopes import Lanes
 from dyn.lower.x86.tile_ints import Ints
 from dyn.lower.x86.tile_kernels import can_transpose, gather_leaf, transpose_leaf
-from dyn.schedule.expressions import expr_dims
 from dyn.schedule.kernel import Buffer, Digits, Expr, Load
-from dyn.schedule.kernel_walks import walk_exprs
+from dyn.schedule.kernel_walks import expr_dims, walk_exprs
 from dyn.shapes import Dim, Symbol, SymExpr, free_symbols, linear_in
 
 if TYPE_CHECKING:

@@ -135,9 +135,7 @@ class Windows:
 
     def counted(self, k: ScalarBuilder, value: Any, dtype: DType, size: Dim) -> Any:
         """A component as an int64 counted from the front of an axis of that size; it may lie outside."""
-        if dtype is dtypes.uint64:  # what int64 does not have is outside of any axis, on the same side
-            value = k.apply(Scalar.MIN, [value, k.const(dtype, _GREATEST)], dtype)
-        value = value if dtype is dtypes.int64 else k.apply(Scalar.CAST, [value], dtypes.int64)
+        value = as_int64(k, value, dtype)
         if not self.wrap or dtype.kind is dtypes.Kind.UINT:
             return value
         from_end = k.apply(Scalar.ADD, [value, k.index(dtypes.int64, size)], dtypes.int64)
@@ -172,6 +170,13 @@ class Windows:
                 [1 if a in self.window_dims else n for a, n in enumerate(windows)]
             )
         return tuple(np.broadcast_to(place, windows) for place in places)
+
+
+def as_int64(k: ScalarBuilder, value: Any, dtype: DType) -> Any:
+    """An index of any integer dtype as an int64: what that does not have is outside of any axis, on the same side."""
+    if dtype is dtypes.uint64:
+        value = k.apply(Scalar.MIN, [value, k.const(dtype, _GREATEST)], dtype)
+    return value if dtype is dtypes.int64 else k.apply(Scalar.CAST, [value], dtypes.int64)
 
 
 def clamped(k: ScalarBuilder, value: Any, last: Dim) -> Any:

@@ -53,12 +53,12 @@ def embedding_bag(
 
 
 def _with_end(offsets: Tracer, end: Any) -> Tracer:
-    """Where segments begin, with the end of the last one."""
+    """Offsets of segments, with the end of the last one."""
     return dnp.concatenate([offsets, dnp.full((1,), end, dtype=offsets.dtype)])
 
 
 def _with_begin(ends: Tracer) -> Tracer:
-    """Where segments begin, from where each ends."""
+    """Offsets of segments, and the end of the last one, from the ends of all."""
     return dnp.concatenate([dnp.zeros((1,), dtype=ends.dtype), ends])
 
 
