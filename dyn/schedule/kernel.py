@@ -278,15 +278,17 @@ class Tile:
     """The accumulators of a contraction that are in registers at once: ``rows`` × ``columns`` elements.
 
     Operands that are ``staged`` are copied to memory on the chip, dense, before they are multiplied. The others are
-    read where they lie, if the target can.
+    read where they lie, if the target can. On GPUs ``threads`` of a block have such a tile each.
     """
 
     rows: int
     columns: int
     staged: tuple[Operand, ...] = (Operand.RHS,)
+    threads: int = 1
 
     def __str__(self) -> str:
-        return f"{self.rows}x{self.columns}" + "".join(f", {operand.value} staged" for operand in self.staged)
+        size = f"{self.rows}x{self.columns}" + (f", {self.threads} threads" if self.threads > 1 else "")
+        return size + "".join(f", {operand.value} staged" for operand in self.staged)
 
 
 @record(eq=False)

@@ -120,9 +120,10 @@ class Loops:
     def __post_init__(self) -> None:
         elements = ElementReader(self.nest.plan, self.nest.group, aligned=self.aligned, ones=self.ones)
         self.code = PhaseBuilder(self.nest, elements, self.equal, self.loaded, self.folded)
-        #: Scratch that schedules stage loads in; and the lanes of a team, and whose scratch each team has of its own.
+        #: Scratch that schedules stage loads in.
         self.tiles: list[Buffer] = []
-        self._width = 0
+        #: The lanes of a team, where shared loops are dealt to teams, and the loop that has scratch for each of them.
+        self.team_lanes = 0
         self._team: Axis | None = None
         self.steps: list[Step] = []
         self.shared = [self.code.sized(a) for a in self.nest.shared]
@@ -317,7 +318,7 @@ class Loops:
         if Role.TEAM in roles:
             if self.code.scratch and most_iterations(bound[0].extent) is None:
                 raise ScheduleError(f"{bound[0].name} has no number of teams, for which there would be scratch")
-            self._width, self._team = width, bound[0]
+            self.team_lanes, self._team = width, bound[0]
         self._roles = {a.var: role for a, role in zip(bound, roles, strict=True)}
         self.steps.append(Step("bind", tuple(a.name for a in bound), "to " + ", ".join(role.value for role in roles)))
 
@@ -354,6 +355,7 @@ class Loops:
         (step,), (carry,) = self._scanned(phase), phase.carries
         assert phase.scan is not None
         phase.chunks, scratch = scan_in_chunks(step, phase.body, carry, phase.scan, lanes, each)
+        phase.pieces = (lanes, each)
         self.tiles += scratch
         self.steps.append(Step("scan", (step.name,), f"in chunks of {lanes} lanes by {each}"))
 
@@ -363,6 +365,7 @@ class Loops:
         (step,), (carry,) = self._scanned(phase), phase.carries
         assert phase.scan is not None
         phase.chunks = (scan_in_parts(step, phase.body, carry, phase.scan, part, self.nest.order),)
+        phase.pieces = (part,)
         self.steps.append(Step("scan", (step.name,), f"in parts of {part}"))
 
     def _scanned(self, phase: Phase) -> list[Axis]:
@@ -512,7 +515,7 @@ class Loops:
         if self._jammed is not None:
             *outer, rows, lanes = self.shared
             body = unroll_and_jam(rows, self._jammed[1], [lanes], roles[-1:], body, self._is_positive)
-        body = nest(outer, roles[: len(outer)], body, self._width)
+        body = nest(outer, roles[: len(outer)], body, self.team_lanes)
         found = self.code.buffers()
         buffers = tuple([found[value] for value in (found if order is None else order)])
         made = bind_kernel(body, buffers, tuple(scratch), name=self.nest.group.name, condition=condition, note=note)
@@ -526,7 +529,7 @@ class Loops:
         """The orders in which phases fold floats: their extents over places of the shared axes, counted from the last,
         since those may have been fused."""
         places = {a.var: loop_place(number) for number, a in enumerate(reversed(self.shared))}
-        return tuple([phase.fold_order(places) for phase in self.phases if phase.folds_floats()])
+        return tuple([phase.fold_order(places, self.team_lanes) for phase in self.phases if phase.folds_floats()])
 
     def launch(self, note: str, *, temporaries: tuple[Value, ...] = (), when: Condition | None = None) -> Launch:
         """A launch of the kernel alone."""

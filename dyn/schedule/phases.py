@@ -32,9 +32,11 @@ class Phase:
     inner: Role = Role.SERIAL
     outer: Role = Role.SERIAL
     width: int = 0
-    #: What the carry is, where it is one of a running reduction; and the code that a step has made of that.
+    #: What the carry is, where it is one of a running reduction; and the code that a step has made of that, with the
+    #: sizes of the pieces that it goes in.
     scan: Scan | None = None
     chunks: tuple[Stmt, ...] = ()
+    pieces: tuple[int, ...] = ()
     #: Of a phase whose first fold is a contraction.
     product: Product | None = None
     #: The order in which lanes fold floats; and whether each lane folds those of its own in chains.
@@ -59,15 +61,16 @@ class Phase:
         """Whether the order counts in which its folds combine."""
         return any(init.dtype.is_float for fold in self.folds for init in fold.monoid.init)
 
-    def fold_order(self, places: Mapping[Symbol, Dim]) -> FoldOrder:
-        """The order in which its folds combine, for comparisons; ``places`` stand for the loops around."""
+    def fold_order(self, places: Mapping[Symbol, Dim], team: int) -> FoldOrder:
+        """The order in which its folds combine, for comparisons; ``places`` stand for the loops around, which are
+        dealt to teams of ``team`` lanes, if any."""
         serial = self.inner is self.outer is Role.SERIAL and not self.chained
         # Where lanes have no order of their own, it follows from all of the code: that is like itself alone.
         lanes = None if serial else object() if self.order is None else self.order
         own = {a.var: loop_place(-1 - number) for number, a in enumerate(self.axes)}
         extents = tuple([substitute(a.extent, {**places, **own}) for a in self.axes])
         states = tuple([tuple([init.dtype for init in fold.monoid.init]) for fold in self.folds])
-        return FoldOrder(extents, (self.inner, self.outer, self.width), lanes, states)
+        return FoldOrder(extents, (self.inner, self.outer, self.width or team), lanes, states)
 
     def dims(self) -> list[Dim]:
         """Every index expression of the code."""

@@ -79,7 +79,7 @@ class ContractVariant:
 
     One GRID iteration should take ``row_chunk`` rows and ``col_panel`` columns: whole tiles. One that ``adds_alike``
     adds up in the order of the last variant, which is right for any number of rows. One for at most ``max_cols``
-    columns stands in front of another one for the same rows.
+    columns, or ``max_results`` of all batches together, stands in front of another one for the same rows.
     """
 
     tile: Tile
@@ -90,6 +90,7 @@ class ContractVariant:
     note: str
     adds_alike: bool = False
     max_cols: int | None = None
+    max_results: int | None = None
 
 
 @record()

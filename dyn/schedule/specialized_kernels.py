@@ -72,9 +72,10 @@ def launch_nest(
 def _same_order(general: Loops, loops: Loops) -> bool:
     """Whether what one kernel folds it folds in the order of the other, for the sizes that both are for.
 
-    The order follows from the loops around a fold and their roles; and where lanes go along one of them, from the
-    nest's ``Order``, or where it has none from what is done for each element. Elements that are carried keep their
-    order, and so do updates of a place. Tiles of a contraction add up in orders of their own.
+    The order follows from the loops around a fold and their roles, and from how many lanes a team has; and where lanes
+    go along one of them, from the nest's ``Order``, or where it has none from what is done for each element. Elements
+    that are carried keep their order, unless a running reduction goes in pieces; and so do updates of a place. Tiles of
+    a contraction add up in orders of their own.
     """
     if any(op.opdef.kind is OpKind.CONTRACT for op in general.nest.group.ops):
         return False
@@ -85,10 +86,12 @@ def _same_order(general: Loops, loops: Loops) -> bool:
     def order(of: Loops) -> list[object]:
         found: list[object] = []
         for phase in of.phases:
+            if phase.pieces and phase.carries[0].ref.dtype.is_float:
+                found.append(phase.pieces)
             if phase.folds:
                 named = {a.var: variable for a, variable in zip(phase.axes, variables, strict=False)}
                 extents = [substitute(substitute(a.extent, equal), named) for a in phase.axes]
-                found.append((extents, phase.inner, phase.outer, phase.width, lanes(of, phase)))
+                found.append((extents, phase.inner, phase.outer, phase.width or of.team_lanes, lanes(of, phase)))
         return found
 
     def lanes(of: Loops, phase: Phase) -> object:

@@ -11,7 +11,7 @@ from dyn.schedule.nest import Contraction, Nest
 from dyn.schedule.products import Product
 from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel
 from dyn.schedule.target import Target
-from dyn.shapes import free_symbols, linear_in
+from dyn.shapes import dim_min, free_symbols, linear_in, product
 
 
 def contraction_of(nest: Nest) -> Contraction:
@@ -86,6 +86,9 @@ def tile_forms(sides: Sides, target: Target) -> list[SpecializedKernel]:
             if same or not direct or condition.decided(facts) is False:
                 continue
             condition = Condition(sides.column.extent, 0, variant.max_cols)
+        elif variant.max_results is not None:
+            results = product(a.extent for a in loops.shared)
+            condition = Condition(dim_min(sides.row.extent - variant.min_rows, variant.max_results - results), 0, None)
         decided = condition.decided(facts)
         if decided is not False:
             schedule = in_tiles(variant, sides.row, sides.column)

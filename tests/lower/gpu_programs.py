@@ -58,9 +58,18 @@ def compile_function(function: Function, target: Target, prefix: str) -> Compile
 
 
 def run(
-    module: ShimModule, compiled: Compiled, arrays: Sequence[Array], grid: int = 3, seed: int = 1
+    module: ShimModule,
+    compiled: Compiled,
+    arrays: Sequence[Array],
+    grid: int = 3,
+    seed: int = 1,
+    *,
+    deferred: bool = True,
 ) -> list[Array | None]:
-    """The function's results; None for one that is another value's memory under another shape."""
+    """The function's results; None for one that is another value's memory under another shape.
+
+    Without ``deferred`` variants launches are those of a first call.
+    """
     function = compiled.program.function
     env = bind_symbols(function, arrays)
     memory: dict[Value, Array] = {v: np.array(a, order="C") for v, a in zip(function.params, arrays, strict=True)}
@@ -76,7 +85,7 @@ def run(
                 guards += [raw[:_GUARD], raw[len(raw) - _GUARD :]]
                 inside = raw[_GUARD : len(raw) - _GUARD].view(value.dtype.np)
                 memory[value] = inside.reshape([evaluate(d, env) for d in value.shape])
-        variant = _chosen(launch, env)
+        variant = _chosen(launch, env, deferred=deferred)
         text, dims = compiled.texts[variant], [evaluate(dim, env) for dim in variant.dims]
         shared = evaluate(text.scratch_bytes, dict(zip(variant.kernel.dims, dims, strict=True)))
         assert shared <= (schedules_of(compiled.program.target).limits(compiled.program.target).scratch_bytes or 0)
@@ -87,8 +96,10 @@ def run(
     return [memory.get(value) for value in function.results]
 
 
-def _chosen(launch: Launch, env: Mapping[Symbol, int]) -> Variant:
+def _chosen(launch: Launch, env: Mapping[Symbol, int], *, deferred: bool) -> Variant:
     for variant in launch.variants:
+        if variant.deferred and not deferred:
+            continue
         if variant.condition is None or _holds(variant.condition, env):
             return variant
     raise AssertionError(f"no variant of {launch.group.name} fits {env}")

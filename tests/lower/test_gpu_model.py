@@ -71,8 +71,9 @@ def test_products_are_counted() -> None:
     assert 0.5 < found.share < product(4096).share < 1
 
 
-def test_registers_bound_the_blocks_of_a_multiprocessor() -> None:
-    assert [product(4096, registers=n).resident for n in (64, 128, 168, 255)] == [8, 4, 3, 2]
+def test_registers_and_shared_memory_bound_the_blocks_of_a_multiprocessor() -> None:
+    assert [product(4096, registers=n).resident for n in (128, 168, 255)] == [4, 3, 2]
+    assert product(4096, registers=64).resident == 5  # three slices of both operands are 38 KiB
     assert added(10**6, registers=255).occupancy < added(10**6).occupancy == 1
 
 

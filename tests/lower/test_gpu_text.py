@@ -159,7 +159,7 @@ def contraction(shape: Tile) -> Kernel:
 def test_tiles_that_no_block_has() -> None:
     with pytest.raises(ValueError, match="f32 has no blocks of threads with tiles of 6x64, rhs staged"):
         emit_kernel(contraction(Tile(6, 64)), TARGETS["cuda"])
-    high = Tile(8, 8, (Operand.LHS, Operand.RHS))
+    high = Tile(8, 8, (Operand.LHS, Operand.RHS), threads=128)
     with pytest.raises(ValueError, match="m results do not fit into a tile of 128x64"):
         emit_kernel(contraction(high), TARGETS["cuda"])
 

@@ -105,7 +105,8 @@ class Suite:
         return Source("\n".join(t.text for t in texts), tuple(t.symbol for t in texts))
 
     def check(self, name: str, target: Target, *, races: bool = False) -> None:
-        """Compare a program with the reference at all of its sizes, and with itself in other grids and orders."""
+        """Compare a program with the reference at all of its sizes, and with itself in other grids and orders, and by
+        the kernels of a first call."""
         module, case, compiled = self.machine(target, races=races), self.cases[name], self.programs(target)[name]
         for sizes in case.sizes:
             arrays = case.arrays(sizes)
@@ -118,12 +119,12 @@ class Suite:
                 a, b = (np.asarray(v).astype(wide) for v in (result, value))
                 most = tolerance * (1 + np.abs(b[np.isfinite(b)]).max(initial=0))
                 np.testing.assert_allclose(a, b, rtol=tolerance, atol=most, err_msg=f"{name} at {sizes}")
-            for grid, seed in ((1, 2), (7, 3)):
-                again = run(module, compiled, arrays, grid, seed)
+            for grid, seed, deferred in ((1, 2, True), (7, 3, False)):
+                again = run(module, compiled, arrays, grid, seed, deferred=deferred)
                 assert all(
                     a is not None and b is not None and a.tobytes() == b.tobytes()
                     for a, b in zip(results, again, strict=True)
-                ), f"{name} at {sizes} has other bits in {grid} blocks"
+                ), f"{name} at {sizes} has other bits in {grid} blocks{'' if deferred else ' of a first call'}"
 
 
 __all__ = ["TARGETS", "Case", "Suite", "at", "both", "edges", "gpu_target"]

@@ -58,6 +58,7 @@ shim_switch:
 
 namespace shim {
 constexpr size_t max_shared = 256 << 10, guard = 64, stack_bytes = 64 << 10;
+constexpr unsigned max_copies = 256; // of a thread at a time
 enum class Waits { nothing, warp, shuffle, block, ended };
 #ifdef SHIM_RACES
 constexpr bool one_worker = true; // blocks run one after the other
@@ -65,6 +66,12 @@ constexpr bool one_worker = true; // blocks run one after the other
 constexpr bool one_worker = false;
 #endif
 struct Index { unsigned x, y, z; };
+struct Copy { // to shared memory, which goes on by itself
+    void* to;
+    const void* from;
+    int size, bytes;
+    unsigned group;
+};
 struct Fiber {
     Index index;
     unsigned number; // in the block
@@ -73,6 +80,9 @@ struct Fiber {
     int line;           // where it waits
     bool fenced;        // since it last waited
     unsigned exchanges; // its shuffles so far: the parity picks the buffer, so that one may start before all have read
+    Copy copies[max_copies]; // asked for, of which those from `made` on have not been made yet: a ring
+    unsigned asked, made;
+    unsigned groups; // of copies that it has ended
 };
 struct Launch {
     void (*kernel)(const void* const*);
@@ -88,6 +98,7 @@ static thread_local Index block_index, block_size, grid_size;
 static thread_local Launch* launch;
 static thread_local void* scheduler;
 static thread_local uint64_t slots[2][1024];
+static thread_local std::string fault; // what a thread of the block has done wrong
 } // namespace shim
 
 alignas(16) static thread_local unsigned char dyn_shared[shim::max_shared + shim::guard];
@@ -114,6 +125,44 @@ template <class T> SHIM_PLAIN T exchange(T value, int mask, int line) {
     wait(Waits::shuffle, line);
     std::memcpy(&value, &buffer[me->number ^ mask], sizeof(T));
     return value;
+}
+
+// Copies to shared memory are made when they are waited for, or at once: a place may change as soon as a copy to it is
+// asked for, and may not have changed before it has been awaited.
+SHIM_PLAIN inline void make(const Copy& copy) {
+    std::memset(copy.to, 0, copy.size);
+    std::memcpy(copy.to, copy.from, copy.bytes);
+}
+
+SHIM_PLAIN inline void touch([[maybe_unused]] const Copy& copy, [[maybe_unused]] bool made) {
+#ifdef SHIM_RACES
+    access(copy.to, copy.size, true, false, __builtin_return_address(0));
+    if (made && copy.bytes) access(copy.from, copy.bytes, false, false, __builtin_return_address(0));
+#endif
+}
+
+template <int N> SHIM_PLAIN void copy_async(void* to, const void* from, int bytes) {
+    static_assert(N == 4 || N == 8 || N == 16, "sizes of asynchronous copies");
+    const Copy copy{to, from, N, bytes, me->groups};
+    const uintptr_t place = (uintptr_t)to - (uintptr_t)dyn_shared;
+    if (place >= max_shared || place % N != 0 || (bytes != 0 && (uintptr_t)from % N != 0) || bytes < 0 || bytes > N) {
+        char text[128];
+        std::snprintf(text, sizeof text, "an asynchronous copy of %d of %d bytes from %p to byte %zu of shared memory", bytes,
+                      N, from, (size_t)place);
+        fault = text;
+        return;
+    }
+    touch(copy, false);
+    if (launch->given.seed % 2 == 1 && (me->number + me->asked) % 2) make(copy), touch(copy, true);
+    else if (me->asked - me->made == max_copies) fault = "a thread waits for none of " + std::to_string(max_copies) + " copies";
+    else me->copies[me->asked++ % max_copies] = copy;
+}
+
+template <int N> SHIM_PLAIN void await_copies() {
+    for (; me->made != me->asked && me->copies[me->made % max_copies].group + N < me->groups; ++me->made) {
+        const Copy& copy = me->copies[me->made % max_copies];
+        make(copy), touch(copy, true);
+    }
 }
 
 SHIM_PLAIN inline void enter() {
@@ -153,7 +202,7 @@ inline std::string run_block(std::vector<Fiber>& fibers, char* stacks, uint64_t&
     for (unsigned i = 0; i < fibers.size(); ++i) {
         void** top = (void**)(((uintptr_t)(stacks + (i + 1) * stack_bytes) & ~uintptr_t(15)) - 8);
         *--top = (void*)enter; // the address that the first switch returns to, below it six registers
-        fibers[i] = {unravel(i, block_size), i, top - 6, Waits::nothing, 0, false, 0};
+        fibers[i] = {unravel(i, block_size), i, top - 6, Waits::nothing, 0, false, 0, {}, 0, 0, 0};
         order[i] = i;
         if (i % SHIM_WARP == 0) warps.push_back(i);
     }
@@ -200,7 +249,9 @@ inline void work(Launch& all) {
         seen.block = b + 1, seen.barriers = 0;
         seen.syncs.assign((threads + SHIM_WARP - 1) / SHIM_WARP, 0);
 #endif
+        fault.clear();
         std::string error = run_block(fibers, stacks.get(), random);
+        if (error.empty()) error = fault;
 #ifdef SHIM_RACES
         if (error.empty()) error = seen.error;
 #endif
@@ -260,6 +311,14 @@ struct half {
     extern "C" const ShimKernel shim_kernel_##symbol;                                                             \
     const ShimKernel shim_kernel_##symbol = {shim_run_##symbol, Arguments_##symbol::count, SHIM_WARP,             \
                                              Arguments_##symbol::sizes, Arguments_##symbol::are_pointers};
+
+// Generated text has these for the vendor's compiler, unless they are defined.
+#define DYN_COPY_ASYNC
+template <int N> inline void dyn_copy_async(void* to, const void* from, int bytes) { shim::copy_async<N>(to, from, bytes); }
+#define DYN_COMMIT_COPIES
+SHIM_PLAIN inline void dyn_commit_copies() { shim::me->groups += 1; }
+#define DYN_AWAIT_COPIES
+template <int N> inline void dyn_await_copies() { shim::await_copies<N>(); }
 
 // The built-in functions that generated text calls beside <cmath>'s.
 using std::signbit;

@@ -3,10 +3,11 @@
 ::
 
     the digits of rows and columns, where an operand is written in those        # operands.py
-    for each slice of the contracted axis, and once before:
-        the next slice of both operands -> registers
+    for each slice of the contracted axis, and some times before:
+        what is copied by itself: wait for this slice, and ask for the next but one
+        what is not: the next slice -> registers
         this slice: multiply and add                                             # Cores
-        registers -> the other half of shared memory
+        registers -> the next slice's place in shared memory
     for a part of the rows at a time:
         accumulators -> shared memory -> the epilogue, lanes along the columns
 
@@ -28,6 +29,7 @@ from dyn.frozen import record
 from dyn.lower.gpu.memory import SHARED, aligned
 from dyn.lower.gpu.operands import Digested, StagedOperand, sum_type, word_bytes
 from dyn.lower.gpu.scalars import c_type
+from dyn.lower.gpu.slices import ACCESS, SliceLayout
 from dyn.schedule.gpu.contractions import ThreadBlocking, blocking
 from dyn.schedule.kernel import Kernel, Loop, Role, TileContract, most_iterations
 from dyn.schedule.kernel_walks import walk_stmts
@@ -35,13 +37,10 @@ from dyn.schedule.kernel_walks import walk_stmts
 if TYPE_CHECKING:
     from dyn.lower.gpu.emit import Emitter
 
-#: Bytes that a thread takes from shared memory at a time.
-_ACCESS = 16
 
-
-def blocking_of(kernel: Kernel) -> ThreadBlocking | None:
-    """The block's tile of a kernel that contracts; None for others."""
-    return next((_blocking(s) for s in walk_stmts(kernel.body) if isinstance(s, TileContract)), None)
+def blocking_of(kernel: Kernel, warp: int) -> ThreadBlocking | None:
+    """The block's tile of a kernel that contracts, on a device with warps of so many lanes; None for others."""
+    return next((_blocking(s, warp) for s in walk_stmts(kernel.body) if isinstance(s, TileContract)), None)
 
 
 def emit_contraction(em: Emitter, tile: TileContract) -> None:
@@ -50,9 +49,9 @@ def emit_contraction(em: Emitter, tile: TileContract) -> None:
         _Contraction(em, tile).emit()
 
 
-def _blocking(tile: TileContract) -> ThreadBlocking:
+def _blocking(tile: TileContract, warp: int) -> ThreadBlocking:
     """The block's tile, which has room for all results of a GRID iteration."""
-    found = blocking(tile.acc.dtype, tile.tile)
+    found = blocking(tile.acc.dtype, tile.tile, warp)
     if found is None:
         raise ValueError(f"{tile.acc.dtype} has no blocks of threads with tiles of {tile.tile}")
     for extent, most in ((tile.row_extent, found.rows), (tile.col_extent, found.columns)):
@@ -76,11 +75,11 @@ class Cores:
 
     @property
     def rows_together(self) -> int:
-        return min(_ACCESS // word_bytes(self.dtype), self.of.tile.rows)
+        return min(ACCESS // word_bytes(self.dtype), self.of.tile.rows)
 
     @property
     def columns_together(self) -> int:
-        return min(_ACCESS // word_bytes(self.dtype), self.of.tile.columns)
+        return min(ACCESS // word_bytes(self.dtype), self.of.tile.columns)
 
     @property
     def row_groups(self) -> int:
@@ -103,28 +102,36 @@ class Cores:
         em.line(f"const int part = {thread} / {across * down};")
         em.line(f"{of} acc[{self.of.tile.rows}][{self.of.tile.columns}] = {{}};")
 
-    def multiply(self, em: Emitter, lhs: str, rhs: str, lhs_step: int, rhs_step: int) -> None:
-        """Add the products of a slice: ``lhs`` and ``rhs`` point to its steps, which lie so many elements apart."""
-        tile, steps, of = self.of.tile, self.of.depth // self.of.parts, sum_type(self.dtype)
-        across = self.of.columns // self.column_groups
+    def multiply(self, em: Emitter, lhs: StagedOperand, rhs: StagedOperand, slices: tuple[str, str]) -> None:
+        """Add the products of a slice of each operand, which begin at these addresses."""
+        tile, of = self.of.tile, sum_type(self.dtype)
+        x = _OwnElements("x", lhs.layout, slices[0], tile.rows, self.rows_at_once, "ty")
+        y = _OwnElements("y", rhs.layout, slices[1], tile.columns, self.of.columns // self.column_groups, "tx")
+        steps, together = self.of.depth // self.of.parts, max(x.steps, y.steps)
+        assert steps % together == 0, (steps, together)
         em.line(em.dialect.unroll_steps)
-        with em.braces(f"for (int q = 0; q < {steps}; ++q)"):
+        with em.braces(f"for (int q = 0; q < {steps}; q += {together})"):
             em.line(f"const int k = part * {steps} + q;" if self.of.parts > 1 else "const int k = q;")
-            for name, source, step, at, together, groups, apart in (
-                ("x", lhs, lhs_step, "ty", self.rows_together, self.row_groups, self.rows_at_once),
-                ("y", rhs, rhs_step, "tx", self.columns_together, self.column_groups, across),
-            ):  # fmt: skip
-                pack = f"dyn_pack<{of}, {together}>"
-                em.line(f"{pack} {name}[{groups}];")
-                em.line("#pragma unroll")
-                place = f"{source} + k * {step} + u * {apart} + {at} * {together}"
-                em.line(f"for (int u = 0; u < {groups}; ++u) {name}[u] = *(const {pack}*)({place});")
+            for side in (x, y):
+                if side.steps == together:
+                    side.read(em, of, "k")
+            if together == 1:
+                self._add_all(em, x, y)
+                return
             em.line("#pragma unroll")
-            with em.braces(f"for (int i = 0; i < {tile.rows}; ++i)"):
-                em.line("#pragma unroll")
-                x = f"x[i / {self.rows_together}].v[i % {self.rows_together}]"
-                y = f"y[j / {self.columns_together}].v[j % {self.columns_together}]"
-                em.line(f"for (int j = 0; j < {tile.columns}; ++j) {self._add('acc[i][j]', x, y)};")
+            with em.braces(f"for (int s = 0; s < {together}; ++s)"):
+                for side in (x, y):
+                    if side.steps == 1:
+                        side.read(em, of, "k + s")
+                self._add_all(em, x, y)
+
+    def _add_all(self, em: Emitter, x: _OwnElements, y: _OwnElements) -> None:
+        """Add the products of a step."""
+        em.line("#pragma unroll")
+        with em.braces(f"for (int i = 0; i < {self.of.tile.rows}; ++i)"):
+            em.line("#pragma unroll")
+            add = self._add("acc[i][j]", x.value("i"), y.value("j"))
+            em.line(f"for (int j = 0; j < {self.of.tile.columns}; ++j) {add};")
 
     def _add(self, acc: str, x: str, y: str) -> str:
         if self.dtype.is_float:
@@ -150,22 +157,65 @@ class Cores:
                 em.line(f"*({pack}*)({place}) = sums;")
 
 
+@record()
+class _OwnElements:
+    """The elements of an operand that a thread multiplies, in an array of packs with a ``name``: ``count`` of them, in
+    groups that are ``apart`` elements from one another. ``thread`` is the thread's number along the operand's axis."""
+
+    name: str
+    layout: SliceLayout
+    address: str
+    count: int
+    apart: int
+    thread: str
+
+    @property
+    def steps(self) -> int:
+        """Steps of an element that are read together."""
+        return self.layout.access if self.layout.along_steps else 1
+
+    def read(self, em: Emitter, of: str, step: str) -> None:
+        """Read those of a step, or of some from it on."""
+        side = self.layout.side_by_side
+        if self.layout.along_steps:
+            pack, packs, thread, which = f"dyn_pack<{of}, {self.steps}>", self.count, f"u / {side}", f"u % {side}"
+        else:
+            pack, packs, thread, which = f"dyn_pack<{of}, {side}>", self.count // side, "u", "0"
+        place = self.layout.own_place(f"{thread} * {self.apart // side} + {self.thread}", which, step)
+        em.line(f"{pack} {self.name}[{packs}];")
+        em.line("#pragma unroll")
+        em.line(f"for (int u = 0; u < {packs}; ++u) {self.name}[u] = *(const {pack}*)({self.address} + {place});")
+
+    def value(self, which: str) -> str:
+        """One of them, of step ``s``."""
+        if self.layout.along_steps:
+            return f"{self.name}[{which}].v[s]"
+        side = self.layout.side_by_side
+        return f"{self.name}[{which} / {side}].v[{which} % {side}]"
+
+
 class _Contraction:
     """One contraction in the making."""
 
     def __init__(self, em: Emitter, tile: TileContract) -> None:
-        self.em, self.tile, self.of = em, tile, _blocking(tile)
+        self.em, self.tile, self.of = em, tile, _blocking(tile, em.warp)
         self.dtype = tile.acc.dtype
         self.cores = Cores(self.of, self.dtype)
         self.word = sum_type(self.dtype)
         self.bytes = word_bytes(self.dtype)
         of, digits = self.of, tile.digits
         self.rows, self.columns, self.steps = (em.fresh("n") for _ in range(3))
-        sides = (("a", tile.lhs, tile.row, of.rows, self.rows), ("b", tile.rhs, tile.col, of.columns, self.columns))
+        together = self.cores.rows_together, self.cores.columns_together
+        sides = (
+            ("a", tile.lhs, tile.row, of.rows, together[0], self.rows),
+            ("b", tile.rhs, tile.col, of.columns, together[1], self.columns),
+        )
         self.sides = [
-            StagedOperand(em, name, expr, outer, tile.red, most, of.depth, extent, self.steps, self.dtype, digits)
-            for name, expr, outer, most, extent in sides
+            StagedOperand(em, name, expr, outer, tile.red, most, own, of, extent, self.steps, self.dtype, digits)
+            for name, expr, outer, most, own, extent in sides
         ]
+        #: How many slices there are at a time of what has most.
+        self.stages = max(side.stages for side in self.sides)
 
     def emit(self) -> None:
         em, tile = self.em, self.tile
@@ -179,12 +229,9 @@ class _Contraction:
         self.cores.declare(em)
         for side in self.sides:
             side.point()
-        em.line(em.dialect.barrier)  # what the iteration before left in shared memory has been read
         tables = [table for side in self.sides for table in side.tables]
         for table in tables:
             table.fill("0", "0")
-        if tables:
-            em.line(em.dialect.barrier)
         self.slices([table for table in tables if table.steps])
         self.epilogue()
 
@@ -193,7 +240,7 @@ class _Contraction:
         em, size = self.em, 0
         for side in self.sides:
             side.place = size
-            size += side.bytes(self.bytes)
+            size += side.bytes
         results = self.of.parts * self.cores.rows_at_once * self.of.columns * self.bytes
         size = max(size, results)
         for table in [table for side in self.sides for table in side.tables]:
@@ -211,27 +258,52 @@ class _Contraction:
         em.line(f"{self.word}* const z = ({self.word}*){base};")
 
     def slices(self, tables: list[Digested]) -> None:
-        """A loop in whose first round there is nothing to multiply yet."""
-        em, of, (a, b) = self.em, self.of, self.sides
-        with em.braces(f"for (long long k0 = -{of.depth}; k0 < {self.steps}; k0 += {of.depth})"):
-            em.line(f"const long long ahead = k0 + {of.depth};")
-            em.line(f"const int next = (int)(ahead / {of.depth} % 2);")
-            em.line(f"const bool more = ahead < {self.steps};")
-            held = [side for side in self.sides if side.in_registers]
+        """A loop in whose first rounds there is nothing to multiply yet.
+
+        One barrier a round is enough: behind it every thread sees the slice that is multiplied, and none reads any more
+        the slice before, in whose place what this round asks for, or the next one multiplies, is stored.
+        """
+        em, depth, ahead = self.em, self.of.depth, self.stages - 1
+        copied, held = [s for s in self.sides if s.copied], [s for s in self.sides if s.in_registers]
+        fetched = [side for side in self.sides if not side.copied]
+        # Numbers of the slices that are asked for, that are multiplied, and that are multiplied next of what has two.
+        if copied:
+            em.line(f"int last = 0, stage = {1 % self.stages};")
+        if fetched:
+            em.line(f"int next = {self.stages % 2};")
+        with em.braces(f"for (long long k0 = -{ahead * depth}; k0 < {self.steps}; k0 += {depth})"):
+            if copied:
+                em.line(f"dyn_await_copies<{ahead - 1}>();")
+            em.line(em.dialect.barrier)
+            if copied:
+                with em.braces(f"if (k0 + {ahead * depth} < {self.steps})"):
+                    for side in copied:
+                        side.copy(f"(k0 + {ahead * depth})", "last")
+                em.line("dyn_commit_copies();")
+            if fetched:
+                em.line(f"const long long ahead = k0 + {depth};")
+                em.line(f"const bool more = ahead >= 0 && ahead < {self.steps};")
             for side in held:
                 side.declare()
-            with em.braces("if (more)"):
-                for side in self.sides:
-                    side.fetch("ahead", "next")
-            lhs, rhs = (f"{side.name} + (1 - next) * {side.slice}" for side in (a, b))
+            if fetched:
+                with em.braces("if (more)"):
+                    for side in fetched:
+                        side.fetch("ahead", "next")
             with em.braces("if (k0 >= 0)"):
-                self.cores.multiply(em, lhs, rhs, a.step, b.step)
-            with em.braces("if (more)"):
-                for side in held:
-                    side.put("next")
-                for table in tables:
-                    table.fill(f"ahead + {of.depth}", "1 - next")
-            em.line(em.dialect.barrier)
+                lhs, rhs = self.sides
+                a, b = [side.slice("stage" if side.copied else "1 - next") for side in (lhs, rhs)]
+                self.cores.multiply(em, lhs, rhs, (a, b))
+            if held or tables:
+                with em.braces("if (more)"):
+                    for side in held:
+                        side.put("next")
+                    for table in tables:
+                        table.fill(f"ahead + {depth}", "1 - next")
+            if copied:
+                em.line(f"last = stage, stage = stage == {ahead} ? 0 : stage + 1;")
+            if fetched:
+                em.line("next = 1 - next;")
+        em.line(em.dialect.barrier)  # what comes next is stored in the slices' place
 
     def epilogue(self) -> None:
         """What is done with each result, some rows at a time."""

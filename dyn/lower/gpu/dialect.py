@@ -6,6 +6,8 @@ share the iterations of a LANE loop. A third vendor is a third record here.
 
 from __future__ import annotations
 
+import re
+
 from dyn.errors import UnsupportedOpError
 from dyn.frozen import record
 from dyn.schedule.target import Target
@@ -31,6 +33,13 @@ class Dialect:
     resident_bounds: str
     #: In front of the loop over the steps of a slice that are multiplied.
     unroll_steps: str
+    #: Copies of ``N`` bytes to shared memory that go on by themselves, from architectures with this number on; None
+    #: where there are none. Statements that ask for one, of which only the first ``bytes`` bytes are read and the rest
+    #: is 0; that end a group of those asked for; and that wait for all groups of this thread but the last ``N``.
+    copies_since: int | None = None
+    copy_async: str = ""
+    commit_copies: str = ""
+    await_copies: str = ""
     #: The head of a kernel whose launches are bounded by ``{bounds}``, and of a function that kernels call.
     kernel: str = 'extern "C" __global__ void __launch_bounds__({bounds}) {symbol}'
     function: str = "static __device__ __forceinline__"
@@ -41,6 +50,11 @@ class Dialect:
     thread: str = "threadIdx.x"
     block: str = "blockIdx.x"
     blocks: str = "gridDim.x"
+
+    def copies(self, target: Target) -> bool:
+        """Whether the devices of a target copy to shared memory by themselves."""
+        number = re.search(r"\d+", target.arch)
+        return self.copies_since is not None and number is not None and int(number[0]) >= self.copies_since
 
 
 CUDA = Dialect(
@@ -53,6 +67,17 @@ CUDA = Dialect(
     team_barrier="__syncwarp();",
     resident_bounds="{block}, {resident}",
     unroll_steps="#pragma unroll",
+    copies_since=80,  # PTX ISA, "Data Movement and Conversion Instructions: cp.async"
+    copy_async="""\
+    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
+    if constexpr (N == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from), "n"(N), "r"(bytes)
+                     : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from), "n"(N), "r"(bytes)
+                     : "memory");""",
+    commit_copies='asm volatile("cp.async.commit_group;" ::: "memory");',
+    await_copies='asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");',
 )
 
 HIP = Dialect(

@@ -78,7 +78,7 @@ def emit_kernel(kernel: Kernel, target: Target, *, block: int | None = None) -> 
     Unless given, a block has as many as its loops keep busy: a single warp where there is no LANE loop. A contraction's
     block has as many threads as its tiles. Complex numbers are their parts by now: there is no type for them.
     """
-    tiles = blocking_of(kernel)
+    tiles = blocking_of(kernel, target.warp)
     if tiles is not None:  # which are for a number of threads
         block = tiles.threads
     else:
@@ -89,7 +89,8 @@ def emit_kernel(kernel: Kernel, target: Target, *, block: int | None = None) -> 
     widest = max((loop.width for loop in walk_stmts(kernel.body) if isinstance(loop, Loop)), default=0)
     if widest > target.warp:
         raise ValueError(f"a team of {widest} lanes does not fit into a warp of {target.warp}")
-    return Emitter(kernel, dialect_of(target), target.warp, block).emit()
+    dialect = dialect_of(target)
+    return Emitter(kernel, dialect, target.warp, block, copies=dialect.copies(target)).emit()
 
 
 def _busy(kernel: Kernel, warp: int) -> int:
@@ -105,7 +106,9 @@ def _busy(kernel: Kernel, warp: int) -> int:
 class Emitter:
     """Writes one kernel. Names go by position, as in ``dyn.schedule.kernel_text``: equal kernels have equal texts."""
 
-    def __init__(self, kernel: Kernel, dialect: Dialect, warp: int, block: int) -> None:
+    def __init__(self, kernel: Kernel, dialect: Dialect, warp: int, block: int, *, copies: bool) -> None:
+        #: Whether the device copies to shared memory by itself.
+        self.copies = copies
         self.kernel, self.dialect, self.warp, self.block = kernel, dialect, warp, block
         self.symbols: dict[Atom, str] = {s: f"d{i}" for i, s in enumerate(kernel.dims)}
         self.buffers = {id(b): f"b{i}" for i, b in enumerate(kernel.buffers)}
@@ -181,7 +184,7 @@ class Emitter:
 
     def bounds(self) -> str:
         """What launches are bounded by."""
-        tiles = blocking_of(self.kernel)
+        tiles = blocking_of(self.kernel, self.warp)
         if tiles is None:
             return str(self.block)
         resident = tiles.resident

@@ -23,6 +23,7 @@ from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.lower.gpu.contract import Cores, blocking_of
 from dyn.lower.gpu.emit import GpuKernelText
+from dyn.lower.gpu.operands import can_be_copied
 from dyn.lower.gpu.scalars import TABLE
 from dyn.schedule.cost import expected_extent, traffic
 from dyn.schedule.gpu.contractions import ThreadBlocking
@@ -49,7 +50,8 @@ class GpuModel:
     """A GPU by its vendor's figures: per multiprocessor, unless it says otherwise.
 
     ``clock`` is in Hz, ``memory`` in bytes a second, ``latency`` in seconds from a load to its value. ``lanes`` are
-    multiply-adds a cycle in float32 and in float64; ``warps`` of instructions are issued a cycle.
+    multiply-adds a cycle in float32 and in float64; ``warps`` of instructions are issued a cycle, if there are four:
+    each is of one of four schedulers. ``copies`` tells whether it copies to shared memory by itself.
     """
 
     name: str
@@ -64,6 +66,7 @@ class GpuModel:
     shared_bytes: int
     threads: int
     blocks: int
+    copies: bool
 
     def multiply_adds(self, dtype: DType) -> float:
         """Multiply-adds a second, on all multiprocessors."""
@@ -73,15 +76,18 @@ class GpuModel:
 #: Vendors' figures; latencies are those of published microbenchmarks. An MI300X has 163 TFLOP/s in float32 where two
 #: multiply-adds are one instruction; counted here is one.
 DEVICES = {
-    "H100": GpuModel("H100 SXM", 132, 1.98e9, 3.35e12, 600e-9, 32, (128, 64), 4, 65536, 227 << 10, 2048, 32),
-    "MI300X": GpuModel("MI300X", 304, 2.1e9, 5.3e12, 800e-9, 64, (64, 64), 1, 131072, 64 << 10, 2048, 32),
-    "RTX 5090": GpuModel("RTX 5090", 170, 2.41e9, 1.79e12, 550e-9, 32, (128, 2), 4, 65536, 100 << 10, 1536, 24),
+    "H100": GpuModel("H100 SXM", 132, 1.98e9, 3.35e12, 600e-9, 32, (128, 64), 4, 65536, 227 << 10, 2048, 32, True),
+    "MI300X": GpuModel("MI300X", 304, 2.1e9, 5.3e12, 800e-9, 64, (64, 64), 1, 131072, 64 << 10, 2048, 32, False),
+    "RTX 5090": GpuModel("RTX 5090", 170, 2.41e9, 1.79e12, 550e-9, 32, (128, 2), 4, 65536, 100 << 10, 1536, 24, True),
 }
 
 #: Instructions of an access beside itself, for its address; and of an iteration, for its loop.
 _ADDRESS, _ITERATION = 3, 4
-#: Of a slice of a contraction: those that move some elements through registers, and all others; counted in PTX.
-_MOVE, _SLICE = 16, 60
+#: Of a slice of a contraction: those that move some elements through registers, that have 16 bytes copied, and all
+#: others; counted in PTX.
+_MOVE, _COPY, _SLICE = 16, 4, 60
+#: Schedulers of a multiprocessor: a warp belongs to one.
+_SCHEDULERS = 4
 #: Iterations of a loop that compilers unroll.
 _UNROLLED = 4
 #: Cycles in which a lone block waits at the end of a slice.
@@ -125,14 +131,15 @@ def estimate(
         asked, products, rate = _asked(kernel), 0, 1.0
         cycles = work.instructions(body) * text.threads / device.warp / device.warps
     else:
-        of = _blocking(kernel)
-        asked = (of.rows + of.columns) * of.depth * _narrowest(tile) / of.threads
+        of = _blocking(kernel, device.warp)
+        asked = (of.rows + of.columns) * of.depth * _narrowest(tile) / of.threads * (_stages(of, tile, device) - 1)
         extents = (tile.row_extent, tile.col_extent, tile.red_extent)
         products, rate = blocks * math.prod([work.value(d) for d in extents]), device.multiply_adds(tile.acc.dtype)
         cycles = _tile_cycles(of, tile, work, device, alone=min(most, resident) == 1)
     on_their_way = min(blocks, device.multiprocessors * resident) * text.threads * asked
     pace = min(device.memory, on_their_way / device.latency)
-    seconds = device.latency + max(bytes_ / pace, most * cycles / device.clock)
+    busy = min(min(most, resident) * -(-text.threads // device.warp) / _SCHEDULERS, 1)
+    seconds = device.latency + max(bytes_ / pace, most * cycles / busy / device.clock)
     least = {"memory": bytes_ / device.memory, "arithmetic": products / rate}
     limit = max(least, key=lambda name: least[name])
     return LaunchEstimate(
@@ -148,10 +155,22 @@ def _resident(device: GpuModel, threads: int, registers: int, shared: int) -> in
     return max(min(by_registers, by_shared, device.threads // threads, device.blocks), 1)
 
 
-def _blocking(kernel: Kernel) -> ThreadBlocking:
-    found = blocking_of(kernel)
+def _blocking(kernel: Kernel, warp: int) -> ThreadBlocking:
+    found = blocking_of(kernel, warp)
     assert found is not None
     return found
+
+
+def _copied(tile: TileContract, device: GpuModel) -> tuple[bool, bool]:
+    """Whether the device copies each operand to shared memory by itself."""
+    sides = ((tile.lhs, tile.row), (tile.rhs, tile.col))
+    lhs, rhs = [device.copies and can_be_copied(expr, own, tile.red, tile.digits) for expr, own in sides]
+    return lhs, rhs
+
+
+def _stages(of: ThreadBlocking, tile: TileContract, device: GpuModel) -> int:
+    """Slices that are in shared memory at a time, of both operands."""
+    return of.stages if all(_copied(tile, device)) else 2
 
 
 def _narrowest(tile: TileContract) -> int:
@@ -165,8 +184,12 @@ def _tile_cycles(of: ThreadBlocking, tile: TileContract, work: _Work, device: Gp
     cores, steps, warps = Cores(of, dtype), of.depth // of.parts, of.threads / device.warp
     products = of.tile.rows * of.tile.columns * steps
     loads = (cores.row_groups + cores.column_groups) * steps
-    elements = (of.rows + of.columns) * of.depth / of.threads
-    issued = products + loads + elements * (1 + _MOVE / (16 // max(dtype.itemsize, 4))) + _SLICE
+    together = 16 // max(dtype.itemsize, 4)
+    moved = sum(
+        size * of.depth / of.threads * (_COPY / together if copied else 1 + _MOVE / together)
+        for size, copied in zip((of.rows, of.columns), _copied(tile, device), strict=True)
+    )
+    issued = products + loads + moved + _SLICE
     arithmetic = products * device.warp / device.lanes[dtype.itemsize == 8]
     shared = 2 * loads * device.warp / 32  # 16 bytes a lane, many of them the same: two cycles for 32 lanes
     slices = -(-work.value(tile.red_extent) // of.depth)

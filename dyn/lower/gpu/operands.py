@@ -1,12 +1,12 @@
 """Operands of a contraction on their way through shared memory, a slice of the contracted axis at a time.
 
-In shared memory the steps of a slice lie one after the other, and in each the elements along the operand's own axis, a
-few elements further apart than these are many, so that a warp which goes along the steps meets different banks.
+Threads go along the axis that an operand's loads are contiguous in. There are three ways:
 
-Threads go along the axis that an operand's loads are contiguous in. What is a plain load, and contiguous, is moved up
-to 16 bytes at a time; anything else is computed for each element. Elements wait in registers while the slice before
-them is multiplied, unless computing one is dear: then there are few copies of the code, whose results go to shared
-memory at once.
+* a plain load, contiguous and of the dtype that sums are in, is copied as it lies, 16 bytes at a time, where the device
+  has copies that go on by themselves: two slices are on their way while one is multiplied;
+* otherwise elements wait in registers while the slice before them is multiplied; plain, contiguous loads are moved up
+  to 16 bytes at a time, anything else is computed for each element;
+* where computing one is dear there are few copies of the code, whose results go to shared memory at once.
 
 Where an operand is written in digits of an axis, as a convolution's image is, tables in shared memory have these
 digits: each is a division, and needed for many elements.
@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING
 
 from dyn.dtypes import DType
 from dyn.lower.gpu.scalars import c_type, cast, memory_type
+from dyn.lower.gpu.slices import ACCESS, SliceLayout
 from dyn.ops.scalar import Scalar
+from dyn.schedule.gpu.contractions import ThreadBlocking
 from dyn.schedule.kernel import Apply, Digits, Expr, Load
 from dyn.schedule.kernel_walks import expr_dims, walk_exprs
 from dyn.shapes import Symbol, free_symbols, linear_in
@@ -29,8 +31,6 @@ from dyn.shapes import Symbol, free_symbols, linear_in
 if TYPE_CHECKING:
     from dyn.lower.gpu.emit import Emitter
 
-#: Bytes that a thread moves at a time, and by which lines of shared memory are longer than what is in them.
-_ACCESS = 16
 #: The most elements that a thread moves at a time.
 _MOST_TOGETHER = 8
 #: Up to so many operations an element is computed in as many copies of the code as a thread has elements.
@@ -97,16 +97,18 @@ class Digested:
 
 
 class StagedOperand:
-    """An operand, and its two slices in shared memory.
+    """An operand, and its slices in shared memory.
 
-    ``outer`` is its own axis, of which a block has ``most`` elements, and this one as many as the variable ``extent``
-    says. A slice is ``depth`` steps of ``red``, of which there are as many in all as the variable ``steps`` says.
+    ``outer`` is its own axis, of which a block has ``most`` elements, ``side_by_side`` of them each thread, and this
+    block as many as the variable ``extent`` says. A slice is ``depth`` steps of ``red``, of which there are as many in
+    all as the variable ``steps`` says.
     """
 
     def __init__(
-        self, em: Emitter, name: str, expr: Expr, outer: Symbol, red: Symbol, most: int, depth: int, extent: str,
-        steps: str, dtype: DType, digits: tuple[Digits, ...],
+        self, em: Emitter, name: str, expr: Expr, outer: Symbol, red: Symbol, most: int, side_by_side: int,
+        of: ThreadBlocking, extent: str, steps: str, dtype: DType, digits: tuple[Digits, ...],
     ) -> None:  # fmt: skip
+        depth = of.depth
         self.em, self.name, self.expr, self.outer, self.red = em, name, expr, outer, red
         self.most, self.depth, self.extent, self.steps = most, depth, extent, steps
         self.word = sum_type(dtype)
@@ -117,27 +119,34 @@ class StagedOperand:
             for symbol, count, limit in ((outer, most, extent), (red, depth, steps))
             if (found := _own_digits(expr, symbol, digits)) is not None
         ]
-        fast = {table.symbol: table.digits.parts[-1][0] for table in self.tables}
         #: Whether threads go along the contracted axis.
-        self.along_red = not _contiguous(expr, fast.get(outer, outer)) and _contiguous(expr, fast.get(red, red))
+        self.along_red = _is_along(expr, outer, red, digits)
         #: What is moved some elements at a time.
-        self.load = None if self.tables else _plain_load(expr, outer, red, red if self.along_red else outer)
+        self.load = _plain_load(expr, outer, red, digits)
+        #: Whether the device copies it by itself.
+        self.copied = em.copies and can_be_copied(expr, outer, red, digits)
         #: Elements that a thread moves at a time.
-        self.together = 1 if self.load is None else min(_ACCESS // self.load.dtype.itemsize, _MOST_TOGETHER)
-        self.step = most + _ACCESS // word_bytes(dtype)
-        self.slice = depth * self.step
+        self.together = 1 if self.load is None else min(ACCESS // self.load.dtype.itemsize, _MOST_TOGETHER)
+        self.layout = SliceLayout(most, depth, word_bytes(dtype), side_by_side, self.along_red and self.copied)
+        #: How many slices are in shared memory at a time.
+        self.stages = of.stages if self.copied else 2
         #: Where the slices are in the block's memory.
         self.place = 0
-        self.in_registers = _is_cheap(expr) and not self.tables
+        self.in_registers = _is_cheap(expr) and not self.tables and not self.copied
         #: Elements that are computed at a time, where they do not wait in registers.
         self.at_once = 4 if _is_cheap(expr) else 1
         self.total = most * depth // self.together
         self.rounds = -(-self.total // em.block)
         self.across = (depth if self.along_red else most) // self.together
 
-    def bytes(self, itemsize: int) -> int:
-        """Bytes of both slices."""
-        return 2 * self.slice * itemsize
+    @property
+    def bytes(self) -> int:
+        """Bytes of all slices."""
+        return self.stages * self.layout.size * self.layout.word
+
+    def slice(self, stage: str) -> str:
+        """The address of the slice with a number."""
+        return f"{self.name} + ({stage}) * {self.layout.size}"
 
     # --- code --------------------------------------------------------------------------------------------------
 
@@ -185,6 +194,28 @@ class StagedOperand:
         """Registers for a thread's elements of a slice."""
         self.em.line(f"{self.word} {self._held}[{self.rounds * self.together}];")
 
+    def copy(self, first: str, stage: str) -> None:
+        """Have the slice that begins with step ``first`` copied; what lies beyond the edges is 0.
+
+        Where not all of it is there, or accesses of 16 bytes have no address for it, elements are copied one by one.
+        """
+        em, n, size = self.em, self.together, self.layout.word
+        slice_, at = em.fresh("t"), f"{self._pointers}[w]"
+        to = f"{slice_} + {self.layout.place('o', 'k')}"
+        em.line(f"{self.word}* const {slice_} = {self.slice(stage)};")
+        inside = f"{self.extent} >= {self.most} && {self.steps} - {first} >= {self.depth}"
+        with em.braces(f"if ({self._aligned} && {inside})"), self._each_round():
+            em.line(f"dyn_copy_async<{n * size}>({to}, {at}, {n * size});")
+            em.line(f"{at} += {self._stride};")
+        with em.braces("else"), self._each_round():
+            left, there = em.fresh("n"), self._bind(first)
+            end, along = (self.steps, self.red) if self.along_red else (self.extent, self.outer)
+            em.line(f"const long long {left} = {there} ? {end} - {em.symbols[along]} : 0;")
+            em.line("#pragma unroll")
+            one = f"dyn_copy_async<{size}>({to} + j, {at} + j, j < {left} ? {size} : 0);"
+            em.line(f"for (int j = 0; j < {n}; ++j) {one}")
+            em.line(f"{at} += {self._stride};")
+
     def fetch(self, first: str, half: str) -> None:
         """Compute the slice that begins with step ``first`` for a half of shared memory: into registers, or to its
         place at once. Its digits are those of the same half."""
@@ -206,7 +237,7 @@ class StagedOperand:
         with self._each_round():
             if self.along_red or n == 1:
                 em.line("#pragma unroll")
-                em.line(f"for (int j = 0; j < {n}; ++j) {place}[j * {self.step}] = {self._held}[w * {n} + j];")
+                em.line(f"for (int j = 0; j < {n}; ++j) {place}[j * {self.layout.line}] = {self._held}[w * {n} + j];")
                 return
             pack, values = f"dyn_pack<{self.word}, {n}>", em.fresh("p")
             em.line(f"{pack} {values};")
@@ -216,7 +247,7 @@ class StagedOperand:
 
     def _place(self, half: str) -> str:
         """The address of an element of a slice."""
-        return f"({self.name} + ({half}) * {self.slice} + k * {self.step} + o)"
+        return f"({self.slice(half)} + {self.layout.place('o', 'k')})"
 
     @contextmanager
     def _each_round(self, unroll: str = "") -> Iterator[None]:
@@ -298,9 +329,28 @@ def _contiguous(expr: Expr, along: Symbol) -> bool:
     return any(linear is not None and linear[0] == 1 for linear in strides)
 
 
-def _plain_load(expr: Expr, outer: Symbol, red: Symbol, along: Symbol) -> Load | None:
-    """The load that an operand is, where it lies in memory in the order of a symbol, and steps are equally far apart
-    from one another; converted, perhaps."""
+def _is_along(expr: Expr, outer: Symbol, red: Symbol, digits: tuple[Digits, ...]) -> bool:
+    """Whether neighbours along the contracted axis lie next to each other, and those along the operand's own do not."""
+
+    def fastest(symbol: Symbol) -> Symbol:
+        found = _own_digits(expr, symbol, digits)
+        return symbol if found is None else found.parts[-1][0]
+
+    return not _contiguous(expr, fastest(outer)) and _contiguous(expr, fastest(red))
+
+
+def can_be_copied(expr: Expr, outer: Symbol, red: Symbol, digits: tuple[Digits, ...]) -> bool:
+    """Whether an operand goes to shared memory as it lies, in words of the dtype that sums are computed in."""
+    load = _plain_load(expr, outer, red, digits)
+    return load is expr and expr.dtype.itemsize == word_bytes(expr.dtype)
+
+
+def _plain_load(expr: Expr, outer: Symbol, red: Symbol, digits: tuple[Digits, ...]) -> Load | None:
+    """The load that an operand is, where it lies in memory in the order of one of its axes, and steps are equally far
+    apart from one another; converted, perhaps."""
+    if any(_own_digits(expr, symbol, digits) is not None for symbol in (outer, red)):
+        return None
+    along = red if _is_along(expr, outer, red, digits) else outer
     load = expr.args[0] if isinstance(expr, Apply) and expr.fn is Scalar.CAST else expr
     if not isinstance(load, Load) or load.bound or load.mask is not None:
         return None

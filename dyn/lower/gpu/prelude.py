@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dyn.lower.gpu import float8
 from dyn.lower.gpu.dialect import Dialect
 
-#: Name to definition, a definition after those it uses. ``FN`` is the head of a device function; ``HALF_TO_FLOAT`` and
-#: ``FLOAT_TO_HALF`` are the dialect's.
+#: Name to definition, a definition after those it uses. ``FN`` is the head of a device function; other names in
+#: capitals are the dialect's.
 _HELPERS = {
     "dyn_f16": "struct dyn_f16 { unsigned short bits; };",
     "dyn_bf16": "struct dyn_bf16 { unsigned short bits; };",
@@ -29,6 +29,12 @@ FN dyn_bf16 dyn_float_to_bf16(float x) {  // to nearest even; NaN stays NaN
     **float8.HELPERS,
     "dyn_pack": """\
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) dyn_pack { T v[N]; };""",
+    "dyn_copy_async": """\
+template <int N> FN void dyn_copy_async(void* to, const void* from, int bytes) {  // what is not copied of N bytes is 0
+COPY_ASYNC
+}""",
+    "dyn_commit_copies": "FN void dyn_commit_copies() { COMMIT_COPIES }",
+    "dyn_await_copies": "template <int N> FN void dyn_await_copies() { AWAIT_COPIES }",
     "dyn_read": """\
 template <class T, int N> FN void dyn_read(dyn_pack<T, N>& to, const T* from) {
     if ((unsigned long long)from % alignof(dyn_pack<T, N>) == 0) to = *(const dyn_pack<T, N>*)from;
@@ -137,6 +143,15 @@ def _includes(headers: Iterable[str]) -> list[str]:
 
 
 def _define(dialect: Dialect, name: str) -> str:
-    body = _HELPERS[name].replace("FN ", f"{dialect.function} ")
-    body = body.replace("HALF_TO_FLOAT", dialect.half_to_float).replace("FLOAT_TO_HALF", dialect.float_to_half)
+    words = {
+        "FN ": f"{dialect.function} ",
+        "HALF_TO_FLOAT": dialect.half_to_float,
+        "FLOAT_TO_HALF": dialect.float_to_half,
+        "COPY_ASYNC": dialect.copy_async,
+        "COMMIT_COPIES": dialect.commit_copies,
+        "AWAIT_COPIES": dialect.await_copies,
+    }
+    body = _HELPERS[name]
+    for word, text in words.items():
+        body = body.replace(word, text)
     return f"#ifndef {name.upper()}\n#define {name.upper()}\n{body}\n#endif\n"

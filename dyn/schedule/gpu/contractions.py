@@ -1,18 +1,24 @@
 """Tiles of contractions on the ordinary cores of GPUs.
 
 A block of threads has a tile of results, each of its threads a smaller one in registers. Slices of both operands go
-through shared memory, two of them at a time: while one is multiplied, the next one is on its way. A thread's tile is
-what decides: 8 × 8 accumulators take 16 elements from shared memory for 64 multiply-adds, as many as a multiprocessor
-can read meanwhile, and leave room for two or three blocks beside one another in 65,536 registers.
+through shared memory: while one is multiplied, the next one is on its way, or the next two where the device copies by
+itself. A thread's tile is what decides: 8 × 8 accumulators take 16 elements from shared memory for 64 multiply-adds, as
+many as a multiprocessor can read meanwhile, and leave room for two or three blocks beside one another in 65,536
+registers.
 
 Where there are few rows the right operand's bytes are all that counts. A block then has a narrow panel of columns, and
 its threads share the steps of each slice, so that 16 KiB are on their way to every multiprocessor.
 
-There are three kernels for any number of rows. The two high ones add up in the order of the contracted axis, so that
+Where there are few results, tiles are smaller, so that there are blocks for all multiprocessors. NVIDIA's have work for
+four warps at a time in two such blocks of two; AMD's, whose warps are twice as wide, want them from one block.
+
+There are four kernels for any number of rows. All but the low one add up in the order of the contracted axis, so that
 which of them runs cannot be seen; the low one has as many partial sums as there are parts of a slice.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from dyn.dtypes import DType
 from dyn.frozen import record
@@ -28,7 +34,8 @@ class ThreadBlocking:
 
     ``depth`` steps of the contracted axis are in shared memory together, and ``parts`` threads share them for one tile,
     each with partial sums of its own. The registers of a thread are limited to what leaves room for ``resident`` blocks
-    on a multiprocessor, whose threads hide one another's waiting.
+    on a multiprocessor, whose threads hide one another's waiting. ``stages`` slices are there at a time of an operand
+    that the device copies by itself; of others there are two.
     """
 
     rows: int
@@ -37,41 +44,60 @@ class ThreadBlocking:
     depth: int
     parts: int = 1
     resident: int = 2
+    stages: int = 3
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return self.rows // self.tile.rows * (self.columns // self.tile.columns) * self.parts
+        return self.tile.threads
 
 
-def _staged(rows: int, columns: int) -> Tile:
-    return Tile(rows, columns, (Operand.LHS, Operand.RHS))
+def _blocking(
+    rows: int, columns: int, tile: tuple[int, int], depth: int, parts: int = 1, resident: int = 2
+) -> ThreadBlocking:
+    threads = rows // tile[0] * (columns // tile[1]) * parts
+    return ThreadBlocking(rows, columns, Tile(*tile, (Operand.LHS, Operand.RHS), threads), depth, parts, resident)
 
 
-_LOW, _MIDDLE = _staged(8, 1), _staged(4, 4)
-#: By bytes of an accumulator: for few rows, for some, and for many.
+#: By bytes of an accumulator and lanes of a warp: for few rows, for some, for few results, and for many.
 _BLOCKINGS = {
-    4: (
-        ThreadBlocking(8, 32, _LOW, depth=64, parts=8),
-        ThreadBlocking(32, 64, _MIDDLE, depth=16),
-        ThreadBlocking(128, 64, _staged(8, 8), depth=16),
+    (4, 32): (
+        _blocking(8, 32, (8, 1), depth=64, parts=8),
+        _blocking(32, 64, (4, 4), depth=16),
+        _blocking(64, 64, (8, 8), depth=16, resident=6),
+        _blocking(128, 64, (8, 8), depth=16, resident=3),
     ),
-    8: (
-        ThreadBlocking(8, 32, _LOW, depth=32, parts=8),
-        ThreadBlocking(32, 64, _MIDDLE, depth=16),
-        ThreadBlocking(64, 64, _staged(8, 4), depth=8),
+    (4, 64): (
+        _blocking(8, 32, (8, 1), depth=64, parts=8),
+        _blocking(32, 64, (4, 4), depth=16),
+        _blocking(64, 64, (4, 4), depth=16),
+        _blocking(128, 64, (8, 8), depth=16),
+    ),
+    (8, 32): (
+        _blocking(8, 32, (8, 1), depth=32, parts=8),
+        _blocking(32, 64, (4, 4), depth=16),
+        _blocking(64, 64, (8, 4), depth=8),
+    ),
+    (8, 64): (
+        _blocking(8, 32, (8, 1), depth=32, parts=8),
+        _blocking(32, 64, (4, 4), depth=16),
+        _blocking(64, 64, (4, 4), depth=8),
+        _blocking(64, 64, (8, 4), depth=8),
     ),
 }
+#: Up to how many results tiles are small, by lanes of a warp: those of two large tiles for each multiprocessor that a
+#: device may have.
+_FEW_RESULTS = {32: 256 * 128 * 64, 64: 512 * 128 * 64}
 
 
-def blocking(dtype: DType, tile: Tile) -> ThreadBlocking | None:
+def blocking(dtype: DType, tile: Tile, warp: int) -> ThreadBlocking | None:
     """The blocking that has a tile of accumulators; None where the table has no such tile."""
-    return next((found for found in _of(dtype) if found.tile == tile), None)
+    return next((found for found in _of(dtype, warp) if found.tile == tile), None)
 
 
-def _of(dtype: DType) -> tuple[ThreadBlocking, ThreadBlocking, ThreadBlocking]:
+def _of(dtype: DType, warp: int) -> tuple[ThreadBlocking, ...]:
     """Blockings by the word that sums are computed in: 32 bits for what is narrower."""
-    return _BLOCKINGS[max(dtype.itemsize, 4)]
+    return _BLOCKINGS[max(dtype.itemsize, 4), warp]
 
 
 def contract_schedules(
@@ -87,15 +113,17 @@ def contract_schedules(
 
     How operands lie in memory makes no difference to what is chosen: both go through shared memory.
     """
-    low, middle, high = _of(dtype)
+    low, middle, *small, high = _of(dtype, target.warp)
 
     def variant(of: ThreadBlocking, least: int, most: int | None, *, alike: bool = False) -> ContractVariant:
         note = f"tiles of {of.rows}x{of.columns}"
         note += "" if most is None else f", at most {most} rows"
         return ContractVariant(of.tile, of.rows, of.columns, least, most, note, adds_alike=alike)
 
+    few, least = _FEW_RESULTS[target.warp], middle.rows + 1
     return (
         variant(low, 0, low.rows),
         variant(middle, low.rows + 1, middle.rows, alike=True),
-        variant(high, middle.rows + 1, None),
+        *[replace(variant(of, least, None, alike=True), max_results=few) for of in small],
+        variant(high, least, None),
     )
