@@ -89,12 +89,7 @@ CASES: dict[str, Case] = {
 SUITE = Suite(CASES)
 
 
-#: Kernels that spill, and the bytes of it: best=none, current: the parts of "outer and inner" divide 64-bit numbers, by
-#: a function that ptxas calls, and for this architecture it keeps one word of a thread in memory meanwhile.
-SPILLS = {"sm_80": {}, "sm_90a": {"outer and inner": 8}, "sm_120": {}}
-
-
-@pytest.mark.parametrize("arch", SPILLS)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
 def test_nvrtc_compiles_them_without_spills(arch: str, require_module: Callable[[str], Any]) -> None:
     require_module("cuda.bindings.nvrtc")
     target, names, spilled = gpu_target("cuda", arch), list(CASES), dict[str, int]()
@@ -102,7 +97,7 @@ def test_nvrtc_compiles_them_without_spills(arch: str, require_module: Callable[
         assert used.registers <= schedules_of(target).limits(target).registers
         if used.spill_store_bytes or used.spill_load_bytes:
             spilled[names[int(symbol[1:].partition("_")[0])]] = max(used.spill_store_bytes, used.spill_load_bytes)
-    assert spilled == SPILLS[arch]
+    assert not spilled
 
 
 def test_hipcc_compiles_them(require_tool: Callable[..., str]) -> None:

@@ -27,7 +27,7 @@ from dyn.lower.gpu.contract import blocking_of, emit_contraction
 from dyn.lower.gpu.dialect import Dialect, dialect_of
 from dyn.lower.gpu.folds import combine, join_lanes, state_of
 from dyn.lower.gpu.indices import call_text, calls_to_name, dim_text
-from dyn.lower.gpu.memory import SHARED, aligned, unroll_loop, update
+from dyn.lower.gpu.memory import SHARED, aligned, iterations_together, unroll_loop, update
 from dyn.lower.gpu.prelude import prelude
 from dyn.lower.gpu.scalars import apply, c_type, literal, memory_type
 from dyn.lower.shared_functions import Routine
@@ -309,6 +309,9 @@ class Emitter:
             first, step = f"{self.active} ? {self.lane} : {extent}", f"{var} += {self.team.width}"
         elif lane:
             first, step = self.dialect.thread, f"{var} += {self.block}"
+        together = iterations_together(loop)
+        if together > 1:
+            self.line(f"#pragma unroll {together}")
         with self.braces(f"for (long long {var} = {first}; {var} < {extent}; {step})"):
             if lane:
                 self.lane_loop = loop

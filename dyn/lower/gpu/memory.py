@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dyn.lower.gpu.scalars import apply, c_type, cast, memory_type
-from dyn.schedule.kernel import Buffer, Expr, Index, Load, Loop, Store, Update, most_iterations
+from dyn.schedule.kernel import Apply, Buffer, Expr, Index, Load, Loop, Role, Store, Update, most_iterations
 from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs
 from dyn.shapes import Dim, Symbol, floordiv, free_symbols, linear_in, substitute
 
@@ -20,11 +20,23 @@ if TYPE_CHECKING:
 #: The name of a block's shared memory, and the bytes that all in it begins at a multiple of.
 SHARED = "dyn_shared"
 ALIGNMENT = 16
+#: Loads that a thread which folds has asked for at a time; and functions of each up to which the code is short.
+_LOADS_TOGETHER, _FEW_FUNCTIONS = 16, 3
 
 
 def aligned(size: Dim) -> Dim:
     """A number of bytes, and what is left of its last ``ALIGNMENT``."""
     return floordiv(size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
+
+
+def iterations_together(loop: Loop) -> int:
+    """Iterations whose loads a thread asks for at a time, where a loop only folds what it reads: a fold waits for the
+    one before it, and its load need not. 0 where that is left to the compiler."""
+    if not loop.folds or loop.body or loop.carries or loop.role is Role.UNROLL:
+        return 0
+    nodes = list(walk_exprs(stmt_exprs(loop)))
+    loads, functions = (sum(isinstance(node, kind) for node in nodes) for kind in (Load, Apply))
+    return _LOADS_TOGETHER // loads if loads > 0 and functions <= _FEW_FUNCTIONS * loads else 0
 
 
 def update(em: Emitter, stmt: Update) -> None:

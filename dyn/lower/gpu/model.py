@@ -23,6 +23,7 @@ from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.lower.gpu.contract import Cores, blocking_of
 from dyn.lower.gpu.emit import GpuKernelText
+from dyn.lower.gpu.memory import iterations_together
 from dyn.lower.gpu.operands import can_be_copied
 from dyn.lower.gpu.scalars import TABLE
 from dyn.schedule.cost import expected_extent, traffic
@@ -207,8 +208,9 @@ def _asked(kernel: Kernel) -> float:
     for stmt in stmts:
         accesses = [e.dtype.itemsize for e in walk_exprs(stmt_exprs(stmt)) if isinstance(e, Load)]
         accesses += [stmt.buffer.dtype.itemsize] if isinstance(stmt, Store | Update) else []
-        most = max(most, sum(accesses))
-    return most * max(together, default=_UNROLLED)
+        folded = iterations_together(stmt) if isinstance(stmt, Loop) else 0
+        most = max(most, sum(accesses) * max(max(together, default=_UNROLLED), folded))
+    return most
 
 
 @record()

@@ -43,11 +43,12 @@ ACCESS_BYTES, MOST_TOGETHER = 16, 8
 #: The side of a tile that goes through scratch: a tile's rows are whole lines of memory.
 TILE = 32
 #: Rows of up to so many elements are reduced by a few lanes, or a warp, each.
-SHORT, PART_OF_WARP, ROW_OF_WARP = 32, 8, 1024
+SHORT, PART_OF_WARP, ROW_OF_WARP = 32, 8, 512
 #: Bytes of shared memory that every device gives without being asked; and for what warps exchange in them.
 SCRATCH_BYTES, SLOTS = 48 << 10, 1024
-#: Elements of a chunk that a lane scans. Runs of more elements than a part has are cut, if they are not many.
-EACH, PART_OF_RUN, MANY_RUNS = 8, 16384, 1024
+#: Elements of a chunk that a lane scans, and of a run that a warp does. Runs of more elements than a part has are cut,
+#: if they are not many.
+EACH, RUN_OF_WARP, PART_OF_RUN, MANY_RUNS = 8, 512, 16384, 1024
 #: The most elements of an array for which each has a lane that looks at every update of a scatter.
 FEW_PLACES = 1 << 16
 
@@ -299,8 +300,8 @@ def _row_forms(plan: Plan, group: Group, target: Target, general: Loops) -> list
 def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     """The launches of a running reduction: one; or three in parts, where it is long and there are few side by side.
 
-    Along the last axis a block takes a row, chunk by chunk, and short rows a lane each. Along another axis lanes go
-    along those behind it.
+    Along the last axis a block takes a row, chunk by chunk; shorter rows a warp each, and short ones a lane. Along
+    another axis lanes go along those behind it.
     """
     along = group.ops[0].attrs["dimension"]
     by_rows = product(group.space[along + 1 :]) == 1
@@ -310,6 +311,9 @@ def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
     forms: list[SpecializedKernel] = []
     if by_rows:
         forms.append(SpecializedKernel("short rows", Condition(length, 0, SHORT), lambda: Loops(nest), columns))
+    if by_rows and nest.shared:
+        of_warps = Condition(length, 0, RUN_OF_WARP)
+        forms.append(SpecializedKernel("a warp a row", of_warps, lambda: Loops(nest), chunks_of_warps(target.warp)))
     whole = launch_nest(Loops(nest), schedule, forms, note)
     side_by_side = product(running.rest)
     fewest, most = (PART_OF_RUN + 1, MANY_RUNS) if by_rows else (SIZES.many_rows, SIZES.few_columns)
@@ -319,6 +323,18 @@ def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
         return running.launches(note, when, running.total_of_parts(), schedule, columns, schedule)
 
     return in_parts(whole, InParts(many, launches, plan))
+
+
+def chunks_of_warps(warp: int) -> Schedule:
+    """A warp a row: its lanes scan chunks."""
+
+    def schedule(loops: Loops) -> None:
+        loops.fuse(loops.shared)
+        loops.scan(loops.phases[0], warp, EACH)
+        loops.split(loops.flatten(loops.shared), THREADS // warp)
+        loops.bind_last([Role.TEAM], warp)
+
+    return schedule
 
 
 def in_chunks(loops: Loops) -> None:

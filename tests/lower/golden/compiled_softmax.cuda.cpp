@@ -27,6 +27,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_0(
             const bool a0 = t0 + threadIdx.x / 8 < n0;
             const long long t1 = a0 ? t0 + threadIdx.x / 8 : n0 - 1;
             float r0 = (-__int_as_float(0x7f800000));
+            #pragma unroll 16
             for (long long i0 = a0 ? l0 : d3; i0 < d3; i0 += 8) {
                 const float v0 = b0[g0 * d0 + t1 * d3 + i0];
                 r0 = dyn_max(r0, v0);
@@ -56,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_0(
     }
 }
 
-// stitch reduce_exponential_divide, a warp a row: n <= 1024
+// stitch reduce_exponential_divide, a warp a row: n <= 512
 #ifndef DYN_MAX
 #define DYN_MAX
 template <class T> static __device__ __forceinline__ T dyn_max(T a, T b) {  // NaN wins, and -0 is less than +0
@@ -85,6 +86,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_1(
             const bool a0 = t0 + threadIdx.x / 32 < n0;
             const long long t1 = a0 ? t0 + threadIdx.x / 32 : n0 - 1;
             float r0 = (-__int_as_float(0x7f800000));
+            #pragma unroll 16
             for (long long i0 = a0 ? l0 : d3; i0 < d3; i0 += 32) {
                 const float v0 = b0[g0 * d0 + t1 * d3 + i0];
                 r0 = dyn_max(r0, v0);
@@ -134,6 +136,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_2(
     for (long long t = blockIdx.x; t < d1; t += gridDim.x) {
         const long long g0 = t;
         float r0 = (-__int_as_float(0x7f800000));
+        #pragma unroll 16
         for (long long i0 = threadIdx.x; i0 < d0; i0 += 256) {
             const float v0 = b0[g0 * d0 + i0];
             r0 = dyn_max(r0, v0);
@@ -195,6 +198,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_3(
     for (long long t = blockIdx.x; t < d0; t += gridDim.x) {
         const long long g0 = t;
         float r0 = (-__int_as_float(0x7f800000));
+        #pragma unroll 16
         for (long long i0 = threadIdx.x; i0 < d1; i0 += 256) {
             const float v0 = b0[g0 * d1 + i0];
             r0 = dyn_max(r0, v0);
@@ -211,6 +215,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_3(
             r0 = dyn_max(r0, other_r0);
         }
         float r1 = 0.0f;
+        #pragma unroll 16
         for (long long i1 = threadIdx.x; i1 < d1; i1 += 256) {
             const float v1 = b0[g0 * d1 + i1];
             const float v2 = v1 - r0;
