@@ -34,7 +34,9 @@ from dyn.passes.normal_form import NORMAL_FORM
 from dyn.passes.own_results import own_results
 from dyn.passes.redundancy import eliminate_dead_code
 from dyn.passes.split_complex import split_complex
-from dyn.schedule.donate import donate
+from dyn.schedule.bundles import bundled
+from dyn.schedule.donate import donate, stored_results
+from dyn.schedule.families import schedules_of
 from dyn.schedule.kernel import Kernel
 from dyn.schedule.kernel_text import kernel_name, kernel_text
 from dyn.schedule.launch import Launch, walk_launches
@@ -115,7 +117,9 @@ def optimize(
     function, plan = made.function, made.plan
     with record.timed("lower"):
         donations = donate(plan, lower_plan(plan, target, traced.ones), traced.donated)
-        launches = donations.launches
+        fixed = {function.params[reuse.input] for reuse in donations.reuses}
+        fixed |= {stored_results(plan)[reuse.output] for reuse in donations.reuses}
+        launches = bundled(donations.launches, schedules_of(target).together, fixed)
         on_device = family_of(target).on_device
         # Red zones are written and looked at by this machine's processor.
         red_zone = RED_ZONE if settings.red_zones and not on_device else 0

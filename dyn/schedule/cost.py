@@ -58,7 +58,7 @@ def traffic(kernel: Kernel) -> tuple[Dim, ...]:
             visit(stmt_body(stmt), inside)
 
     visit(kernel.body, 1)
-    return tuple(counts[id(buffer)] for buffer in kernel.buffers)
+    return tuple(counts[id(buffer)] for buffer in kernel.own_buffers) * kernel.copies
 
 
 def _block(body: tuple[Stmt, ...]) -> Dim:

@@ -48,6 +48,8 @@ class Schedules:
     contractions: Callable[..., tuple[ContractVariant, ...]]
     #: Rows in order; None where a library sorts.
     sort: Callable[[Plan, Group, Target, Ordering], tuple[Launch, ...]] | None = None
+    #: Up to so many launches of one kernel over different arrays are one launch.
+    together: int = 1
 
 
 _GPU = Schedules(
@@ -61,6 +63,7 @@ _GPU = Schedules(
     sizes=lambda: gpu.SIZES,
     contractions=gpu_contract_schedules,
     sort=gpu_lower_sort,
+    together=4,
 )
 
 #: By ``Target.family``.

@@ -352,6 +352,13 @@ class Kernel:
     #: Size parameters that are 0 or 1 wherever something is loaded at a place that they are a factor of: those of axes
     #: that an undecided broadcast may stretch.
     factors: frozenset[Symbol] = frozenset()
+    #: Number of sets of buffers for each of which a launch computes the same: ``body`` is over the first set.
+    copies: int = 1
+
+    @property
+    def own_buffers(self) -> tuple[Buffer, ...]:
+        """The buffers of one set."""
+        return self.buffers[: len(self.buffers) // self.copies]
 
     def grid(self) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
         """The GRID loops, outermost first, and what they enclose."""

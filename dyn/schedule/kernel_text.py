@@ -77,7 +77,8 @@ class _KernelPrinter:
         buffers = ", ".join(f"{self.buffers[id(b)]}: {b.dtype}{self.part(b)}" for b in self.kernel.buffers)
         factors = self.kernel.factors
         dims = ", ".join(f"{self.symbols[s]}{': 0 or 1' if s in factors else ''}" for s in self.kernel.dims)
-        self.lines.append(f"kernel({buffers})[{dims}] {{")
+        copies = f" in {self.kernel.copies} sets" if self.kernel.copies > 1 else ""
+        self.lines.append(f"kernel({buffers})[{dims}]{copies} {{")
         for buffer in self.kernel.scratch:
             self.lines.append(f"  scratch {self.buffers[id(buffer)]}: {buffer.dtype}[{self.dim(buffer.size)}]")
         self.block(self.kernel.body, 1, {})

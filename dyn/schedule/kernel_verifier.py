@@ -51,6 +51,9 @@ class _Checker:
         for buffer in self.kernel.buffers:
             self.scope(buffer.size, frozenset(self.kernel.dims), f"the size of {buffer.name}")
         self.block(self.kernel.body, frozenset(self.kernel.dims), frozenset(), in_lane=False, grid=True)
+        count, own = self.kernel.copies, self.kernel.own_buffers
+        if [b.dtype for b in self.kernel.buffers] != [b.dtype for b in own] * count:
+            raise self.fail(f"its buffers are not {count} sets of the same dtypes")
         if not (self.loaded | self.stored) <= known:
             raise self.fail("a buffer that is used is not declared")
         for buffer in self.kernel.buffers:

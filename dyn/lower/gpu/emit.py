@@ -33,6 +33,7 @@ from dyn.lower.gpu.scalars import apply, c_type, literal, memory_type
 from dyn.lower.shared_functions import Routine
 from dyn.schedule.kernel import (
     Apply,
+    Buffer,
     Const,
     Expr,
     Index,
@@ -111,9 +112,10 @@ class Emitter:
         self.copies = copies
         self.kernel, self.dialect, self.warp, self.block = kernel, dialect, warp, block
         self.symbols: dict[Atom, str] = {s: f"d{i}" for i, s in enumerate(kernel.dims)}
-        self.buffers = {id(b): f"b{i}" for i, b in enumerate(kernel.buffers)}
+        self.buffers = {id(b): f"b{i}" for i, b in enumerate(kernel.own_buffers)}
         self.buffers |= {id(b): f"s{i}" for i, b in enumerate(kernel.scratch)}
         self.scratch = {id(b) for b in kernel.scratch}
+        self.stored = {id(s.buffer) for s in walk_stmts(kernel.body) if isinstance(s, Store | Update)}
         self.refs: dict[int, str] = {}
         self.barriers = Barriers(kernel, exchanges=block > warp)
         self.slots: list[str] = []
@@ -192,12 +194,19 @@ class Emitter:
         return self.dialect.resident_bounds.format(block=self.block, resident=resident, warps=warps)
 
     def parameters(self) -> Iterator[str]:
-        stored = {id(s.buffer) for s in walk_stmts(self.kernel.body) if isinstance(s, Store | Update)}
-        for buffer in self.kernel.buffers:
-            const = "" if id(buffer) in stored else "const "
-            yield f"{const}{memory_type(buffer.dtype)}* __restrict__ {self.buffers[id(buffer)]}"
+        for number in range(self.kernel.copies):
+            for buffer in self.kernel.own_buffers:
+                yield f"{self.pointer_type(buffer)} {self.buffers[id(buffer)]}{self.of_set(number)}"
         for dim in self.kernel.dims:
             yield f"long long {self.symbols[dim]}"
+
+    def pointer_type(self, buffer: Buffer) -> str:
+        const = "" if id(buffer) in self.stored else "const "
+        return f"{const}{memory_type(buffer.dtype)}* __restrict__"
+
+    def of_set(self, number: int) -> str:
+        """What the names of a set's buffers end with, where there are several."""
+        return f"_{number}" if self.kernel.copies > 1 else ""
 
     def shared_memory(self) -> Dim:
         """Declare scratch and slots; how many bytes they take."""
@@ -219,10 +228,20 @@ class Emitter:
         for loop in grid:
             self.symbols[loop.var] = self.fresh("g")
         extents = [self.dim(loop.extent) for loop in grid]
-        total = " * ".join([_operand(e) if len(extents) > 1 else e for e in extents]) or "1"
+        copies = self.kernel.copies
+        factors = [*([str(copies)] if copies > 1 else []), *extents]
+        total = " * ".join([_operand(e) if len(factors) > 1 else e for e in factors]) or "1"
         step = f"t < {total}; t += {self.dialect.blocks}"
         with self.braces(f"for (long long t = {self.dialect.block}; {step})"):
             rest = "t"
+            if copies > 1:  # sets alternate: they may read the same parts of an array at a time
+                rest = "w"
+                self.line(f"const long long w = t / {copies};")
+                self.line(f"const int set = (int)(t % {copies});")
+                for buffer in self.kernel.own_buffers:
+                    name = self.buffers[id(buffer)]
+                    choice = "".join([f"set == {n} ? {name}_{n} : " for n in range(copies - 1)])
+                    self.line(f"{self.pointer_type(buffer)} {name} = {choice}{name}_{copies - 1};")
             for loop, extent in zip(reversed(grid[1:]), reversed(extents[1:]), strict=True):
                 self.line(f"const long long {self.symbols[loop.var]} = {rest} % {_operand(extent)};")
                 rest = f"{rest} / {_operand(extent)}"

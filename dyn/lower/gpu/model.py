@@ -126,7 +126,7 @@ def estimate(
     )
     bytes_, resident = min(accessed, held), _resident(device, text.threads, registers, work.value(text.scratch_bytes))
     grid, body = kernel.grid()
-    blocks = max(math.prod([work.value(loop.extent) for loop in grid]), 1)
+    blocks = max(math.prod([work.value(loop.extent) for loop in grid]), 1) * kernel.copies
     most = math.ceil(blocks / device.multiprocessors)  # the blocks of the multiprocessor that has most
     if tile is None:
         asked, products, rate = _asked(kernel), 0, 1.0

@@ -360,6 +360,7 @@ class KernelEmitter:
         for i, dim in enumerate(kernel.dims):
             p = fn.gep("i64", "%dims", str(i))
             self.bind(dim, fn.load(I64, p, 8))
+        assert kernel.copies == 1, "several sets of buffers are for devices"
         for i, buffer in enumerate(kernel.buffers):
             p = fn.gep("ptr", "%buffers", str(i))
             self._pointers[id(buffer)] = fn.value(f"load ptr, ptr {p}, align 8", "b")
