@@ -117,9 +117,9 @@ def optimize(
     function, plan = made.function, made.plan
     with record.timed("lower"):
         donations = donate(plan, lower_plan(plan, target, traced.ones), traced.donated)
-        fixed = {function.params[reuse.input] for reuse in donations.reuses}
-        fixed |= {stored_results(plan)[reuse.output] for reuse in donations.reuses}
-        launches = bundled(donations.launches, schedules_of(target).together, fixed)
+        results = stored_results(plan)
+        taken = {results[reuse.output]: function.params[reuse.input] for reuse in donations.reuses}
+        launches = bundled(donations.launches, schedules_of(target).together, taken)
         on_device = family_of(target).on_device
         # Red zones are written and looked at by this machine's processor.
         red_zone = RED_ZONE if settings.red_zones and not on_device else 0

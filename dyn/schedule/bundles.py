@@ -9,51 +9,60 @@ is there by then.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dyn.ir.core import Value
 from dyn.schedule.kernel import Kernel
 from dyn.schedule.kernel_text import kernel_name
-from dyn.schedule.launch import Launch, Variant
+from dyn.schedule.launch import Launch, Variant, walk_launches
 from dyn.shapes import Dim, SymExpr
 
 #: A group joins one that is at most so many groups before it: its results take memory from there on.
 _NEAR = 8
 
 
-def bundled(launches: Sequence[Launch], most: int, fixed: Collection[Value] = ()) -> tuple[Launch, ...]:
+def bundled(launches: Sequence[Launch], most: int, taken: Mapping[Value, Value]) -> tuple[Launch, ...]:
     """Launches in an order in which each finds what it reads, of which up to ``most`` that are alike are one.
 
-    Those of a group stay together: several groups are joined launch by launch. What reads or writes a ``fixed`` value
-    stays where it is: one that lies in another's memory. Nothing is joined in regions.
+    Those of a group stay together: several groups are joined launch by launch. A result that is a key of ``taken`` may
+    lie in the memory of that argument: it is written no sooner than others have read that, and than functions outside
+    of the program, which may raise, have been called. Nothing is joined in regions.
     """
     if most < 2:
         return tuple(launches)
     runs: list[list[tuple[Launch, ...]]] = []
-    #: The number of the run that makes a value, and of the last run with a key.
+    #: The numbers of the run that makes a value, of the last one that reads it, and of the last one with a key.
     made: dict[Value, int] = {}
+    reads: dict[Value, int] = {}
     last: dict[object, int] = {}
+    #: That of the last run that calls a function outside.
+    called = -1
     for _, some in itertools.groupby(launches, key=lambda launch: launch.group):
         unit = tuple(some)
         own = {value for launch in unit for value in (*launch.written(), *launch.group.outputs)}
         read = [value for launch in unit for value in launch.buffers if value not in own]
-        key = None if any(value in fixed for value in (*own, *read)) else _key(unit)
+        overwritten = [taken[value] for value in own if value in taken]
+        key = _key(unit)
         run = None if key is None else last.get(key)
-        if run is None or run < len(runs) - _NEAR or len(runs[run]) == most or _latest(made, read) >= run:
+        least = max(_latest(made, read), _latest(reads, overwritten), called if overwritten else -1) + 1
+        if run is None or run < max(least, len(runs) - _NEAR) or len(runs[run]) == most:
             run = len(runs)
             runs.append([])
             if key is not None:
                 last[key] = run
         runs[run].append(unit)
         made.update(dict.fromkeys(own, run))
+        reads.update({value: max(run, reads.get(value, run)) for value in read})
+        if any(one.callee is not None for one in walk_launches(unit)):
+            called = run
     kernels: dict[tuple[Kernel, int], Kernel] = {}
     return tuple([launch for run in runs for launch in (_joined(run, kernels) if len(run) > 1 else run[0])])
 
 
-def _latest(made: Mapping[Value, int], read: Sequence[Value]) -> int:
-    """The number of the last run that makes something of what is read; -1 where all of it is there from the start."""
-    return max([made.get(value, -1) for value in read], default=-1)
+def _latest(runs: Mapping[Value, int], values: Sequence[Value]) -> int:
+    """The greatest number that some value has; -1 where none has one."""
+    return max([runs.get(value, -1) for value in values], default=-1)
 
 
 def _key(unit: Sequence[Launch]) -> object:
@@ -94,7 +103,8 @@ def _joined(run: Sequence[Sequence[Launch]], kernels: dict[tuple[Kernel, int], K
         kernel = kernels.get((own.kernel, count))
         if kernel is None:
             kernel = kernels[own.kernel, count] = copies_of(own.kernel, count)
-        return replace(own, kernel=kernel, grid=own.grid * count)
+        steps = (*own.steps, f"{count} sets of arrays in one launch")
+        return replace(own, kernel=kernel, grid=own.grid * count, steps=steps)
 
     return [
         replace(

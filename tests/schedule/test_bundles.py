@@ -122,17 +122,40 @@ def test_sizes_that_are_found_out_stay_behind_what_finds_them() -> None:
     assert max(sets(found.launches)) == 1
 
 
-def test_donated_memory_keeps_its_order() -> None:
-    """A result that takes an argument's memory is written where it was: others may read the argument before."""
+EXPONENTIALS = "float32 n, float32 n, float32 n"
 
+
+def test_updates_in_donated_memory_are_joined() -> None:
     def step(a: Any, b: Any, c: Any) -> Any:
         return dnp.exp(a), dnp.exp(b), dnp.exp(c)
 
-    arguments = "float32 n, float32 n, float32 n"
-    assert sets(optimized(step, arguments).launches) == [3]
-    found = optimized(step, arguments, donate_argnums=(1,))
-    assert len(found.host.reuses) == 1
-    assert sets(found.launches) == [2, 1]
+    found = optimized(step, EXPONENTIALS, donate_argnums=(0, 1, 2))
+    assert len(found.host.reuses) == 3
+    assert sets(found.launches) == [3]
+
+
+def test_donated_memory_is_not_written_before_others_have_read_it() -> None:
+    """What reads ``b`` stands between both exponentials: the second one stays behind it."""
+
+    def step(a: Any, b: Any) -> Any:
+        return dnp.exp(a), dnp.cumulative_sum(b[::-1]), dnp.exp(b)
+
+    (first, *others, last) = optimized(step, "float32 n, float32 n", donate_argnums=(0, 1)).launches
+    assert first.variants[-1].kernel.copies == last.variants[-1].kernel.copies == 1
+    assert any(step.group is not first.group for step in others)
+    assert max(sets(optimized(step, "float32 n, float32 n").launches)) == 2
+
+
+def test_donated_memory_is_not_written_before_what_may_raise() -> None:
+    def step(a: Any, b: Any) -> Any:
+        first = dnp.exp(a)
+        told = dyn.pure_callback(lambda x: x, dyn.ShapeDtypeStruct(a.shape, "float32"), a)
+        return first, told, dnp.exp(b)
+
+    free, donated = (optimized(step, "float32 n, float32 n", donate_argnums=d) for d in ((), (1,)))
+    assert 2 in sets(free.launches)
+    assert len(donated.host.reuses) == 1
+    assert 2 not in sets(donated.launches)
 
 
 def test_the_order_of_launches_finds_what_it_reads() -> None:
