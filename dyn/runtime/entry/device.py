@@ -3,9 +3,9 @@
 Objects for such arrays (``dyn.runtime.device_memory``) are Python's, with slots: where these lie is found once
 (``DeviceSlots``). All arrays of a call belong to one stream, on which it is made: other calls are left to Python, which
 orders streams. A call runs without the GIL, as the driver may have it wait, while the device is the thread's current
-one. What is in this machine's memory, NumPy's arrays and numbers, is copied to one block of the device's first, which
-goes back after the call. Results are memory that the driver gave on the stream, or that of donated arguments; where the
-call fails, what was given goes back at once.
+one. What is in this machine's memory is copied there first (``device_copies``), and the copies' memory goes back after
+the call. Results are memory that the driver gave on the stream, or that of donated arguments; where the call fails,
+what was given goes back at once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dyn.lower.abi import FAIL, TABLE_WORDS, DeviceState, TensorOffsets
 from dyn.lower.native import FunctionBuilder, Module
 from dyn.runtime.entry.api import address, call, drop, hold, is_type, type_of
 from dyn.runtime.entry.arguments import describe, room_of
+from dyn.runtime.entry.device_copies import define_stage
 from dyn.runtime.entry.layout import (
     DEFAULT_STREAM,
     NO_STREAM,
@@ -26,11 +27,9 @@ from dyn.runtime.entry.layout import (
     OutputRecord,
     PyObjects,
     ReuseRecord,
-    StagedRecord,
     Tag,
 )
-from dyn.runtime.entry.results import keep_failure, size_in_bytes
-from dyn.runtime.staging import ALIGNED, MOST_BYTES, StagedPart, answer_of
+from dyn.runtime.entry.results import keep_failure
 
 
 def define_device(module: Module) -> None:
@@ -41,7 +40,7 @@ def define_device(module: Module) -> None:
     _define_is_sole(module)
     _define_state(module)
     _define_begin(module)
-    _define_stage(module)
+    define_stage(module)
     _define_end(module)
     _define_results(module)
 
@@ -189,76 +188,6 @@ def _define_begin(module: Module) -> None:
     f.ret("i1", good)
 
 
-def _define_stage(module: Module) -> None:
-    """``i32 device_stage(frame, version)``: arguments in this machine's memory are copied to the device, to one block
-    for all of them, through pinned memory where they are not too many bytes; 0, or what the driver has answered, which
-    the state is told then."""
-    f = module.function("device_stage", "i32", [("ptr", "frame"), ("ptr", "version")], exported=False)
-    count = f.load("i64", "%version", EntryVersion.STAGED_COUNT)
-    with f.if_(f.icmp("eq", count, "0")):
-        f.ret("i32", "0")
-    state, total = f.load("ptr", "%frame", EntryFrame.STATE), f.var("i64", "0")
-    parts = f.alloca(f.mul(count, str(StagedPart.BYTES)))
-    with f.count(count) as number:
-        tensor, part = _staged(f, parts, number)
-        size = f.load("i64", _staged_record(f, number), StagedRecord.ITEM_SIZE)
-        rank = f.cast("sext", f.load("i32", tensor, TensorOffsets.RANK), "i32", "i64")
-        bytes = size_in_bytes(f, f.load("ptr", tensor, TensorOffsets.DIMS), rank, size)
-        f.store("ptr", f.load("ptr", tensor, TensorOffsets.DATA), part, StagedPart.SOURCE)
-        f.store("i64", total.get(), part, StagedPart.AT)
-        f.store("i64", bytes, part, StagedPart.SIZE)
-        end = f.add(total.get(), f.add(bytes, str(ALIGNED - 1)))
-        total.set(f.and_(end, str(-ALIGNED)))
-    block, stream = f.at("%frame", EntryFrame.STAGED), f.load("ptr", state, DeviceState.STREAM)
-    bytes = f.select(f.icmp("eq", total.get(), "0"), "1", total.get())  # of nothing the driver gives no memory
-    arguments = [("ptr", block), ("i64", bytes), ("ptr", stream)]
-    status = f.call("i32", f.load("ptr", state, DeviceState.ALLOC), arguments)
-    with f.if_(f.icmp("ne", status, "0", "i32")):
-        f.store("ptr", "null", block)
-        answer = f.or_(f.cast("zext", status, "i32", "i64"), str(answer_of("alloc", 0)))
-        _tell(f, state, answer)
-    into, once = f.load("ptr", block), f.icmp("ule", total.get(), str(MOST_BYTES))
-    with f.if_(once):
-        _copy(f, state, [("ptr", into), ("ptr", parts), ("i64", count), ("i64", total.get()), ("ptr", stream)])
-    with f.count(count) as number:
-        tensor, part = _staged(f, parts, number)
-        place = f.at(into, f.load("i64", part, StagedPart.AT))
-        with f.if_(f.icmp("eq", once, "false", "i1")):
-            f.store("i64", "0", part, StagedPart.AT)
-            bytes = f.load("i64", part, StagedPart.SIZE)
-            _copy(f, state, [("ptr", place), ("ptr", part), ("i64", "1"), ("i64", bytes), ("ptr", stream)])
-        f.store("ptr", place, tensor, TensorOffsets.DATA)
-    f.ret("i32", "0")
-
-
-def _staged_record(f: FunctionBuilder, number: str) -> str:
-    records = f.load("ptr", "%version", EntryVersion.STAGED)
-    return f.at(records, f.mul(number, str(StagedRecord.BYTES)))
-
-
-def _staged(f: FunctionBuilder, parts: str, number: str) -> tuple[str, str]:
-    """The tensor of a copied argument, and its part of the copy."""
-    leaf = f.load("i64", _staged_record(f, number), StagedRecord.LEAF)
-    tensor = f.at(f.load("ptr", "%frame", EntryFrame.INPUTS), f.mul(leaf, str(TensorOffsets.BYTES)))
-    return tensor, f.at(parts, f.mul(number, str(StagedPart.BYTES)))
-
-
-def _copy(f: FunctionBuilder, state: str, arguments: list[tuple[str, str]]) -> None:
-    """Copy to the device; what the driver answers ends the function."""
-    device = f.load("ptr", "%version", EntryVersion.DEVICE)
-    ring = ("ptr", f.load("ptr", device, DeviceRecord.STAGING))
-    answer = f.call("i64", f.load("ptr", device, DeviceRecord.COPY), [ring, *arguments])
-    with f.if_(f.icmp("ne", answer, "0")):
-        _tell(f, state, answer)
-
-
-def _tell(f: FunctionBuilder, state: str, answer: str) -> None:
-    """Tell the state that a copy of arguments has failed, in which no dispatch is, and end the function."""
-    f.store("i64", answer, state, DeviceState.ERROR)
-    f.store("i64", str(DeviceState.STAGING), state, DeviceState.DISPATCH)
-    f.ret("i32", "1")
-
-
 def _define_end(module: Module) -> None:
     """``void device_end(frame, version, outputs, status)``: what ``device_begin`` and ``device_stage`` did is undone,
     and the results of a call that failed go back to the driver."""
@@ -296,40 +225,44 @@ def _define_results(module: Module) -> None:
     memory, or with that of a donated argument; false with an exception, and what has no owner yet has gone back to the
     driver."""
     _define_new_device_array(module)
-    _define_donor(module)
+    _define_donors(module)
     params = [("ptr", "frame"), ("ptr", "version"), ("ptr", "outputs"), ("ptr", "results")]
     f = module.function("device_results", "i1", params, exported=False)
-    records = f.load("ptr", "%version", EntryVersion.OUTPUTS)
-    with f.count(f.load("i64", "%version", EntryVersion.OUTPUT_COUNT)) as number:
+    f.call("void", "@donors", [(type, f"%{name}") for type, name in params])
+    records, count = (
+        f.load("ptr", "%version", EntryVersion.OUTPUTS),
+        f.load("i64", "%version", EntryVersion.OUTPUT_COUNT),
+    )
+    with f.count(count) as number:
         record = f.at(records, f.mul(number, str(OutputRecord.BYTES)))
-        tensor = f.at("%outputs", f.mul(number, str(TensorOffsets.BYTES)))
-        donor = f.var("ptr", "null")
-        with f.if_(f.is_null(f.load("ptr", tensor, TensorOffsets.DATA))):
-            donor.set(f.call("ptr", "@donor", [("ptr", "%frame"), ("ptr", "%version"), ("i64", number)]))
-        arguments = [("ptr", "%frame"), ("ptr", "%version"), ("ptr", record), ("ptr", tensor), ("ptr", donor.get())]
-        made = f.call("ptr", "@new_device_array", arguments)
+        tensor, slot = f.at("%outputs", f.mul(number, str(TensorOffsets.BYTES))), f.at("%results", number, "ptr")
+        parts = [("ptr", one) for one in ("%frame", "%version", record, tensor, f.load("ptr", slot))]
+        made = f.call("ptr", "@new_device_array", parts)
         with f.if_(f.is_null(made)):
+            with f.count(f.sub(count, number)) as later:
+                f.store("ptr", "null", f.at(slot, later, "ptr"))
             f.call("void", "@give_back", [(type, f"%{name}") for type, name in params[:3]])
             f.ret("i1", "false")
-        f.store("ptr", made, f.at("%results", number, "ptr"))
+        f.store("ptr", made, slot)
     f.ret("i1", "true")
 
 
-def _define_donor(module: Module) -> None:
-    """``ptr donor(frame, version, output)``: the DeviceArray among the arguments whose memory a result was put into,
-    for which the program has asked for none."""
-    params = [("ptr", "frame"), ("ptr", "version"), ("i64", "output")]
-    f = module.function("donor", "ptr", params, exported=False)
+def _define_donors(module: Module) -> None:
+    """``void donors(frame, version, outputs, results)``: in the place of each result for which the program has asked
+    for no memory, the DeviceArray among the arguments whose memory it was put into, borrowed."""
+    params = [("ptr", "frame"), ("ptr", "version"), ("ptr", "outputs"), ("ptr", "results")]
+    f = module.function("donors", "void", params, exported=False)
     reuses = f.load("ptr", "%version", EntryVersion.REUSES)
     with f.count(f.load("i64", "%version", EntryVersion.REUSE_COUNT)) as number:
         reuse = f.at(reuses, f.mul(number, str(ReuseRecord.BYTES)))
-        leaf = f.load("i64", reuse, ReuseRecord.LEAF)
-        tensor = f.at(f.load("ptr", "%frame", EntryFrame.INPUTS), f.mul(leaf, str(TensorOffsets.BYTES)))
-        given = f.icmp("eq", f.load("i32", tensor, TensorOffsets.TAG), str(Tag.GIVEN), "i32")
-        same = f.icmp("eq", f.load("i64", reuse, ReuseRecord.OUTPUT), "%output")
-        with f.if_(f.and_(given, same, "i1")):
-            f.ret("ptr", f.load("ptr", f.at(f.load("ptr", "%frame", EntryFrame.OBJECTS), leaf, "ptr")))
-    f.ret("ptr", "null")
+        leaf, output = f.load("i64", reuse, ReuseRecord.LEAF), f.load("i64", reuse, ReuseRecord.OUTPUT)
+        input = f.at(f.load("ptr", "%frame", EntryFrame.INPUTS), f.mul(leaf, str(TensorOffsets.BYTES)))
+        tensor = f.at("%outputs", f.mul(output, str(TensorOffsets.BYTES)))
+        given = f.icmp("eq", f.load("i32", input, TensorOffsets.TAG), str(Tag.GIVEN), "i32")
+        with f.if_(f.and_(given, f.is_null(f.load("ptr", tensor, TensorOffsets.DATA)), "i1")):
+            array = f.load("ptr", f.at(f.load("ptr", "%frame", EntryFrame.OBJECTS), leaf, "ptr"))
+            f.store("ptr", array, f.at("%results", output, "ptr"))
+    f.ret()
 
 
 def _define_new_device_array(module: Module) -> None:
