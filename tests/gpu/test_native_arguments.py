@@ -14,10 +14,10 @@ import torch
 import dyn
 import dyn.numpy as dnp
 from dyn import config
-from dyn.errors import ArgumentError, DeviceError, DonatedError
+from dyn.errors import ArgumentError, DeviceError, DonatedError, ShapeError
 from dyn.runtime import device_memory
 from dyn.runtime.driver import context_of
-from dyn.runtime.staging import MOST_BYTES, MOST_PENDING, RING_BYTES
+from dyn.runtime.staging import MOST_BYTES, MOST_PENDING, RING_BYTES, staging
 from dyn.runtime.vendors import VENDORS
 from tests.gpu.programs import Device, names, new_stream
 from tests.gpu.test_arrays import StandIn
@@ -108,8 +108,6 @@ def test_without_pinned_memory_the_call_waits(device: Device) -> None:
     f = dyn.jit(lambda x: x + 1, device=device.name)
     x = np.ones(5, "f4")
     f(x)
-    from dyn.runtime.staging import staging
-
     staging(context_of(device.name)).release()
     device.gpu.fail(2, 1, names(device)["pinned"])
     before = device.gpu.calls(names(device)["synchronize"])
@@ -122,8 +120,6 @@ def test_without_pinned_memory_the_call_waits(device: Device) -> None:
 @pytest.mark.parametrize("status", [2, 701])
 def test_failures_are_pythons(cuda: Device, name: str, status: int) -> None:
     """The driver's answers to what copies arguments, by the same errors as calls by Python."""
-    from dyn.runtime.staging import staging
-
     x = np.ones(MOST_BYTES + 1 if name == "synchronize" else 5, "u1")
     told: list[str] = []
     for natively in (True, False):
@@ -143,6 +139,23 @@ def test_failures_are_pythons(cuda: Device, name: str, status: int) -> None:
             caught.value.__traceback__ = None
             np.testing.assert_array_equal(f(x).to_numpy(), x + 1)
     assert len(set(told)) <= 1, told
+
+
+def test_checks_and_functions_of_the_processors(device: Device) -> None:
+    """A check that fails is worded by Python, before anything is used up; a factorisation has copies of its own."""
+    f = donating(lambda x, y: x * 2 + y, device=device.name)
+    x, y = ones(device, 3), np.ones(3, "f4")
+    x = f(f(x, y), y)
+    before = hits(f)
+    with pytest.raises(ShapeError, match="y"):
+        f(x, np.ones(2, "f4"))
+    np.testing.assert_array_equal(made_natively(f, lambda: f(x, y)).to_numpy(), [15, 15, 15])
+    assert hits(f) == before + 1
+    g = dyn.jit(lambda x, k: dnp.linalg.cholesky(x @ x.T + dnp.eye(3)) * k, device=device.name)
+    plain = np.arange(9, dtype="f4").reshape(3, 3)
+    g(plain, 1.0)
+    found = made_natively(g, lambda: g(plain, 2.0))
+    np.testing.assert_allclose(found.to_numpy(), np.linalg.cholesky(plain @ plain.T + np.eye(3)) * 2, rtol=1e-4)
 
 
 def test_streams_of_calls_without_arrays_there(device: Device) -> None:
