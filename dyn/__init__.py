@@ -74,6 +74,7 @@ from dyn.dtypes import (
     uint64,
 )
 from dyn.numpy._protocol import NAMESPACE
+from dyn.runtime.staging import install_copier
 from dyn.shapes import NamedDim as Dim
 from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.stages import Compiled, Lowered, Traced, install_dialects
@@ -109,7 +110,12 @@ def _as_stablehlo(stage: Any) -> str:
     return import_module("dyn.interop.stablehlo").dump(stage)
 
 
+def _staging_copier() -> int:
+    return import_module("dyn.backends.device_functions").staging_copier()
+
+
 install_dialects({"stablehlo": _as_stablehlo})
+install_copier(_staging_copier)
 install_namespace(NAMESPACE)
 document_methods(NAMESPACE)
 install_view(view, describe)

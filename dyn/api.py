@@ -203,6 +203,7 @@ class Jitted(NativeCallable):
             table.add(
                 lambda: CallForm.of(self._signature, bound, args, kwargs), version.loaded, results,
                 donated=lambda form: self._arguments.donated_arrays(bound, version),
+                copies=self._options.device is not None,
             )  # fmt: skip
 
     def version_of(self, *args: Any) -> Version:

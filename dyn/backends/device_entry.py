@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from dyn.backends.device_functions import staging_copier
 from dyn.backends.device_staging import state_words
 from dyn.fork_safety import lock
 from dyn.runtime.device_memory import DeviceArray, DeviceBlock
 from dyn.runtime.driver import Context
 from dyn.runtime.entry.layout import DeviceRecord, DeviceSlots
+from dyn.runtime.staging import staging
 
 _SLOTS = {
     DeviceArray: {
@@ -34,7 +36,7 @@ class EntryDevice:
     """The record of a device, for the native entry."""
 
     def __init__(self, context: Context, slots: ctypes.Array[ctypes.c_int64]) -> None:
-        driver, state = context.driver, state_words(context)
+        driver, state, ring = context.driver, state_words(context), staging(context)
         self._words = _words_of(
             {
                 DeviceRecord.CONTEXT: id(context),
@@ -44,10 +46,12 @@ class EntryDevice:
                 DeviceRecord.ALIVE: ctypes.addressof(driver.alive),
                 DeviceRecord.STATE: ctypes.addressof(state),
                 DeviceRecord.SLOTS: ctypes.addressof(slots),
+                DeviceRecord.STAGING: ring.address,
+                DeviceRecord.COPY: staging_copier(),
             },
             DeviceRecord.BYTES // 8,
         )
-        self._kept = context, slots, state
+        self._kept = context, slots, state, ring
         self.address = ctypes.addressof(self._words)
 
 

@@ -8,31 +8,28 @@ those of libraries and those outside of programs, are called with copies of thei
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dyn.backends.base import Effort, Source
-from dyn.backends.call_frames import FRAMES, CallFrame
+from dyn.backends.call_frames import FRAMES, CallFrame, shapes_and_tags
 from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, KernelMaker
+from dyn.backends.device_functions import device_functions
 from dyn.backends.device_staging import state_words
 from dyn.backends.externals import Externals
-from dyn.backends.families import host_backend
 from dyn.backends.host_programs import RUN, Interface, check_captured, failure_of
 from dyn.backends.library import take_error
 from dyn.backends.loaded_programs import register
-from dyn.backends.loading import loading
-from dyn.backends.programs import build_own
 from dyn.backends.runtime_tables import ask_python, device_table, recorder_begin, shared_device_table
 from dyn.errors import DeviceError
-from dyn.fork_safety import lock
 from dyn.ir.external import ExternalTarget
 from dyn.lower.abi import PROGRAM_NUMBER, DeviceState, TensorOffsets
 from dyn.runtime.device_memory import DEFAULT_STREAM, DeviceArray, DeviceBlock, put
 from dyn.runtime.driver import OUT_OF_MEMORY, Context
 from dyn.runtime.entry.layout import EntryFrame
+from dyn.runtime.staging import staging_failure
 
 if TYPE_CHECKING:
     from dyn.schedule.donate import Reuse
@@ -40,33 +37,6 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 _WORDS = TensorOffsets.BYTES // 8
-
-
-def _device_source() -> Source:
-    with loading():  # a process that finds the object does without
-        from dyn.runtime.device import SYMBOLS, device_text
-
-    return Source(device_text(), SYMBOLS, Effort.PROMOTE)
-
-
-_SYMBOLS = (
-    "dyn_device_launch", "dyn_device_alloc", "dyn_device_free", "dyn_device_output", "dyn_device_fetch",
-    "dyn_device_stage",
-)  # fmt: skip
-_lock = lock()
-
-
-def _functions() -> Mapping[str, int]:
-    """The functions of ``dyn.runtime.device``, compiled once a process."""
-    with _lock:
-        return _loaded_functions()
-
-
-@lru_cache(maxsize=1)
-def _loaded_functions() -> Mapping[str, int]:
-    backend = host_backend()
-    code = backend.load(build_own(backend, "device", _device_source).binary)
-    return {symbol: code.address(symbol) for symbol in _SYMBOLS}
 
 
 class _DeviceFrame:
@@ -77,7 +47,7 @@ class _DeviceFrame:
         self.frame = CallFrame(ranks, inputs, tuple(v.dtype.np for v in results))
         self.frame.label([value.dtype.dlpack for value in results])
         self.state = state_words(context)
-        self.table = device_table(_functions(), ctypes.addressof(self.state))
+        self.table = device_table(device_functions(), ctypes.addressof(self.state))
 
     def begin(self, stream: int) -> None:
         self.frame.begin()
@@ -139,10 +109,14 @@ class DeviceProgram:
     @property
     def native(self) -> bool:
         """Whether the native entry can make calls, and make them again where they fail: no library is called, nor a
-        Python function, nor one with effects, no argument's memory is taken, and captured arrays are read where they
-        lie, on one stream."""
+        Python function, nor one with effects, and captured arrays are read where they lie, on one stream."""
         outside = self.externals.run_python or self.externals.have_effects
-        return not (self._copied or self.interface.calls or outside or self.interface.reuses or len(self._streams) > 1)
+        return not (self._copied or self.interface.calls or outside or len(self._streams) > 1)
+
+    @property
+    def follows_current(self) -> bool:
+        """Whether captured arrays belong to whichever stream is their library's current one."""
+        return self._following is not None
 
     @property
     def captured_stream(self) -> int | None:
@@ -160,12 +134,20 @@ class DeviceProgram:
         answered = self._answered(ctypes.c_int64.from_address(record + EntryFrame.STATE - EntryFrame.SITE).value)
         if not answered[0]:
             return
+        if answered[1] == DeviceState.STAGING:
+            raise staging_failure(self.device, answered[0])
         values = tuple((ctypes.c_int64 * count).from_address(where)) if where else ()
         params = self.interface.function.params
-        tensors = [(ctypes.c_int64 * _WORDS).from_address(inputs + TensorOffsets.BYTES * n) for n in range(len(params))]
-        dims = [(one[TensorOffsets.RANK // 8] >> 32, one[TensorOffsets.DIMS // 8]) for one in tensors]
-        shapes = [tuple((ctypes.c_int64 * rank).from_address(at)) if rank else () for rank, at in dims]
-        raise self._failure(site, values, shapes, answered)
+        tensors = shapes_and_tags(inputs, len(params))
+        given = [number for number, (_, tag) in enumerate(tensors) if tag]
+        raise self._told(self._failure(site, values, [shape for shape, _ in tensors], answered), given)
+
+    def _told(self, failure: BaseException, taken: Sequence[int]) -> BaseException:
+        """An error with the arguments that may hold parts of results."""
+        if taken:
+            names = ", ".join([self.interface.function.infos[number].name for number in taken])
+            failure.add_note(f"what the donated {names} held may be lost: results were written there.")
+        return failure
 
     @staticmethod
     def _answered(state: int) -> tuple[int, int]:
@@ -179,7 +161,7 @@ class DeviceProgram:
     @staticmethod
     def runtime(limit: int = 0) -> int:
         """The address of the runtime table that calls have copies of, with a state of their own."""
-        return shared_device_table(_functions())
+        return shared_device_table(device_functions())
 
     def __call__(
         self, arguments: Sequence[Array | DeviceArray], beside: Sequence[Array] | None = ()
@@ -238,24 +220,21 @@ class DeviceProgram:
         self._idle.append(made)
         if status:
             shapes = [array.shape for array in (*arguments, *self.captured)]
-            donated = [self.interface.function.infos[one.input].name for one in taken]
             given.clear()
             kept.clear()  # an error holds this frame: memory is to go back now
             outputs.clear()
             if error is not None:
                 raise error
-            failure = self._failure(site, values, shapes, answered)
-            if donated:
-                failure.add_note(f"what the donated {', '.join(donated)} held may be lost: results were written there.")
-            raise failure
+            raise self._told(self._failure(site, values, shapes, answered), [one.input for one in taken])
         return outputs
 
     def _taken(self, given: Mapping[int, DeviceArray], stream: int) -> list[Reuse]:
-        """The donations of a call whose memory is nobody else's."""
+        """The donations of a call whose memory is nobody else's, nor another argument's."""
         found: list[Reuse] = []
+        uses = Counter(map(id, given.values()))
         for reuse in self.interface.reuses:
             array = given[reuse.input]
-            if array.stream == stream and array.is_sole():
+            if array.stream == stream and uses[id(array)] == 1 and array.is_sole():
                 found.append(reuse)
         return found
 

@@ -92,8 +92,9 @@ class CallForm:
         self.copies = False
         #: How each leaf is read that is an array.
         self.arrays: dict[int, NativeType] = {}
-        #: The devices of arrays, None for this machine's memory, where numbers are, too.
+        #: The devices of arrays, None for this machine's memory; and the leaves with elements there, numbers too.
         self.devices: set[Context | None] = set()
+        self.on_host: set[int] = set()
         self.statics: list[tuple[int, Any]] = []
         self.nodes: list[Row] = []
         for position, (value, tree) in enumerate(zip((*args, *kwargs.values()), numbers, strict=True)):
@@ -163,6 +164,7 @@ class CallForm:
             return row
         if kind in _NUMBERS:
             self.devices.add(None)
+            self.on_host.add(number)
             least, greatest = _INT64 if wanted.limits is None else wanted.limits
             return {
                 NodeRecord.KIND: _NUMBERS[kind],
@@ -175,6 +177,8 @@ class CallForm:
             raise NoPlanError
         self.arrays[number] = native
         self.devices.add(native.device)
+        if native.device is None:
+            self.on_host.add(number)
         self.copies |= native.reader is ArrayReader.NUMPY and not is_dense(value)
         own = dtypes.dtype(value.dtype if native.reader is not ArrayReader.DLPACK else host.borrow(value).dtype)
         self.item_sizes[number] = own.itemsize

@@ -83,13 +83,15 @@ class CallTable:
         test: Sequence[Step] = (),
         donated: Callable[[CallForm], Mapping[int, str | None]] = lambda form: {},
         around: Surroundings = NO_SURROUNDINGS,
+        copies: bool = False,
     ) -> None:  # fmt: skip
         """Let the entry make calls of a form, such as ``program`` has just made, if it can.
 
         ``test`` is what the sizes of a call of that form have to be for the program, beside the program's own guards.
         ``make`` gives the form; it may raise NoPlanError. ``donated`` gives the leaves that such calls use up, beside
         NumPy's arrays: those of ``dyn.Array`` with what they are labelled with, others with None. ``around`` is what
-        the program relies on beside the arguments.
+        the program relies on beside the arguments. ``copies`` says that arrays in this machine's memory are copied to
+        the program's device, whatever their sizes.
         """
         if self.is_full or not program.native:
             return
@@ -106,7 +108,7 @@ class CallTable:
             if program in programs:
                 return
             try:
-                version, room = version_record(program, results, form, donated(form), around)
+                version, room = version_record(program, results, form, donated(form), around, copies=copies)
             except NoPlanError:
                 return
             if test:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from dyn.array import OWN
 from dyn.backends.device_entry import entry_device
 from dyn.backends.host_programs import LoadedProgram
 from dyn.call.form import CallForm, NoPlanError
@@ -27,6 +28,7 @@ from dyn.runtime.entry.layout import (
     EntryVersion,
     OutputRecord,
     ReuseRecord,
+    StagedRecord,
 )
 
 if TYPE_CHECKING:
@@ -34,12 +36,13 @@ if TYPE_CHECKING:
 
 
 def version_record(
-    program: AnyProgram, results: Results, form: CallForm, donated: Mapping[int, str | None], around: Surroundings
-) -> tuple[Words, dict[int, int]]:
+    program: AnyProgram, results: Results, form: CallForm, donated: Mapping[int, str | None], around: Surroundings, *,
+    copies: bool,
+) -> tuple[Words, dict[int, int]]:  # fmt: skip
     """A version's record, and how much room it needs in a frame, by the plan's field."""
     function = program.interface.function
     version = Words(EntryVersion.BYTES // 8)
-    _put_device(version, program, form, donated)
+    _put_device(version, program, form, donated, copies=copies)
     version.put(EntryVersion.GUARDS, program.guards or 0)
     version.put(EntryVersion.RUN, program.address)
     version.put(EntryVersion.CONTEXT, program.context)
@@ -51,8 +54,11 @@ def version_record(
     version.put(EntryVersion.CAPTURED_BYTES, sum(array.nbytes for array in program.captured) + outside)
     version.put(EntryVersion.ARGUMENTS, len(function.params) - len(program.captured))
     given = results.wraps or (None,) * len(function.results)
-    make = output_maker if isinstance(program, LoadedProgram) else device_output_maker
-    wraps = [make(results.host, value.dtype, wrap) for value, wrap in zip(function.results, given, strict=True)]
+    if isinstance(program, LoadedProgram):
+        make, host = output_maker, results.host
+    else:
+        make, host = device_output_maker, results.host if results.host.has_device(program.device) else OWN
+    wraps = [make(host, value.dtype, wrap) for value, wrap in zip(function.results, given, strict=True)]
     outputs: list[Row] = [
         {
             OutputRecord.DESCR: ObjectAddress(value.dtype.np),
@@ -88,21 +94,39 @@ def version_record(
     return version, room
 
 
-def _put_device(version: Words, program: AnyProgram, form: CallForm, donated: Mapping[int, str | None]) -> None:
-    """Write the device that a program runs on, if it does. NoPlanError where arguments have to be copied there, or are
-    used up, or where none says which stream is the call's."""
+def _put_device(
+    version: Words, program: AnyProgram, form: CallForm, donated: Mapping[int, str | None], *, copies: bool
+) -> None:
+    """Write the device that a program runs on, if it does, and which arguments are copied there.
+
+    NoPlanError for arrays on other devices or, unless it ``copies`` them, in this machine's memory; for arguments that
+    are used up by a library's own method; and where a library would have to be asked for its stream.
+    """
     version.put(EntryVersion.STREAM, NO_STREAM)
+    version.memory(EntryVersion.STAGED, records([], StagedRecord.BYTES))
     if isinstance(program, LoadedProgram):
         if form.devices - {None}:
             raise NoPlanError
         return
     device = entry_device(program.device)
-    if device is None or form.devices != {program.device} or donated:
+    if device is None or form.devices - {None, program.device} or None in donated.values():
+        raise NoPlanError
+    if program.follows_current and form.devices <= {None}:
+        raise NoPlanError
+    if not copies and not form.on_host.isdisjoint(form.arrays):
         raise NoPlanError
     version.put(EntryVersion.DEVICE, device.address)
     version.object(EntryVersion.FAILED, program.raise_if_written)
     if program.captured_stream is not None:
         version.put(EntryVersion.STREAM, program.captured_stream)
+    params = program.interface.function.params
+    staged: list[Row] = [
+        {StagedRecord.LEAF: leaf, StagedRecord.ITEM_SIZE: params[leaf].dtype.itemsize}
+        for leaf in sorted(form.on_host)
+        if leaf < len(params) - len(program.captured)
+    ]
+    version.memory(EntryVersion.STAGED, records(staged, StagedRecord.BYTES))
+    version.put(EntryVersion.STAGED_COUNT, len(staged))
 
 
 def _put_donations(
@@ -114,9 +138,10 @@ def _put_donations(
     """
     order = {leaf: number for number, leaf in enumerate(donated)}
     reuses: list[Row] = []
-    for reuse in program.interface.reuses if isinstance(program, LoadedProgram) else ():
+    is_ours = isinstance(program, LoadedProgram)
+    for reuse in program.interface.reuses:
         native = form.arrays.get(reuse.input)
-        plain = native is not None and native.reader is ArrayReader.NUMPY and host is NUMPY
+        plain = is_ours and native is not None and native.reader is ArrayReader.NUMPY and host is NUMPY
         if plain or reuse.input in donated:
             row: Row = {ReuseRecord.OUTPUT: reuse.output, ReuseRecord.LEAF: reuse.input}
             reuses.append(row | {ReuseRecord.DONATED: order.get(reuse.input, -1)})
@@ -130,8 +155,10 @@ def _put_donations(
         ends.append(end)
     version.memory(EntryVersion.DONATED, records(ends, DonatedRecord.BYTES))
     version.put(EntryVersion.DONATED_COUNT, len(ends))
-    if not reuses or not isinstance(program, LoadedProgram):
+    if not reuses:
         return 0
+    if not isinstance(program, LoadedProgram):  # captured arrays are shared: nobody gives their memory
+        return form.leaves
     spans = [byte_bounds(array) for array in program.captured if array.size]
     version.memory(EntryVersion.CAPTURED_SPANS, records([{0: start, 8: end} for start, end in spans], 16))
     version.put(EntryVersion.CAPTURED_SPAN_COUNT, len(spans))

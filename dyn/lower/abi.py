@@ -137,6 +137,8 @@ class DeviceState:
     ASK_OUTPUT, ASK_LIBRARY, ASK_STAGE, STREAM, LAUNCH, ALLOC, FREE, TO_HOST, SYNCHRONIZE = range(0, 72, 8)
     CREATE_EVENT, RECORD_EVENT, DESTROY_EVENT, ERROR, DISPATCH, DEVICE = range(72, 120, 8)
     WORDS = 15
+    #: In ``DISPATCH`` where copying the call's arguments there has failed: ``ERROR`` is ``dyn_staging_copy``'s answer.
+    STAGING = -2
 
 
 class DeviceKernel:

@@ -23,10 +23,11 @@ from __future__ import annotations
 
 from dyn.lower.abi import DeviceKernel, DeviceState, TensorOffsets
 from dyn.lower.native import FunctionBuilder, Module
+from dyn.runtime.pinned_ring import add_staging
 
 SYMBOLS = (
     "dyn_device_launch", "dyn_device_alloc", "dyn_device_free", "dyn_device_output", "dyn_device_fetch",
-    "dyn_device_stage",
+    "dyn_device_stage", "dyn_staging_copy",
 )  # fmt: skip
 
 
@@ -37,6 +38,7 @@ def device_text() -> str:
     _memory(m)
     _fetch(m)
     _stage(m)
+    add_staging(m)
     return m.text()
 
 

@@ -200,12 +200,8 @@ def copy_to_device(context: Context, into: int, address: int, nbytes: int, strea
 
     What is not too large goes through pinned memory, and nobody waits for the stream.
     """
-    if staging(context).copy(into, address, nbytes, stream):
-        return
-    with context.current():
-        sizes = (ctypes.c_void_p(into), ctypes.c_void_p(address), ctypes.c_size_t(nbytes), ctypes.c_void_p(stream))
-        context.driver.call("to_device", *sizes)
-        context.driver.call("synchronize", ctypes.c_void_p(stream))
+    if nbytes:
+        staging(context).copy(into, address, nbytes, stream)
 
 
 def put(context: Context, array: NumpyArray, stream: int = DEFAULT_STREAM) -> DeviceArray:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +29,10 @@ from tests.shim import unit
 
 #: DLPack's number of the kind.
 _CUDA = 2
+#: The driver's functions that ``torch_guard.cpp`` calls, in its order.
+_FUNCTIONS = (
+    "get_current", "set_current", "create_event", "record_event", "wait_event", "destroy_event", "synchronize",
+)  # fmt: skip
 _GUARD = Path(__file__).with_name("torch_guard.cpp")
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 #: What the processor's kernels do to any tensor: they look at sizes alone.
@@ -39,24 +42,23 @@ _VIEWS = ("aten::as_strided", "aten::view", "aten::_reshape_alias", "aten::unfol
 class TorchDevice:
     """The device 0 of a context as PyTorch's ``cuda``, and the streams that are current there, a thread each."""
 
-    def __init__(self, context: Context, gpu: SoftwareGpu) -> None:
-        self.context, self.counters = context, gpu.counters
-        self._current = threading.local()
+    def __init__(self, context: Context, gpu: SoftwareGpu, guard: ctypes.CDLL) -> None:
+        self.context, self.counters, self._guard = context, gpu.counters, guard
 
     @property
     def stream(self) -> int:
         """The current stream of this thread."""
-        return getattr(self._current, "stream", 0)
+        return self._guard.current_stream()
 
     @contextlib.contextmanager
     def on_stream(self, stream: int) -> Iterator[None]:
         """``torch.cuda.stream``"""
         before = self.stream
-        self._current.stream = stream
+        self._guard.set_current_stream(ctypes.c_int64(stream))
         try:
             yield
         finally:
-            self._current.stream = before
+            self._guard.set_current_stream(ctypes.c_int64(before))
 
     def empty(self, size: Any, dtype: torch.dtype, stride: Any = None) -> torch.Tensor:
         """A tensor with memory of its own, full of nothing in particular."""
@@ -134,8 +136,11 @@ class TorchDevice:
 @contextlib.contextmanager
 def torch_on(context: Context, gpu: SoftwareGpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[TorchDevice]:
     """Have PyTorch's ``cuda`` be a device, for a while."""
-    device = TorchDevice(context, gpu)
-    ctypes.CDLL(str(_guard())).install()
+    guard = ctypes.CDLL(str(_guard()))
+    guard.current_stream.restype = ctypes.c_int64
+    device = TorchDevice(context, gpu, guard)
+    functions = [context.driver.address(name) for name in _FUNCTIONS]
+    guard.use((ctypes.c_uint64 * (len(functions) + 1))(*functions, context.handle))
     libraries = [torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")]
     libraries[0].fallback(device.run, "CUDA")
     for op in (torch.ops.aten.copy_.default,):  # PyTorch has one kernel for all kinds of devices
@@ -147,6 +152,8 @@ def torch_on(context: Context, gpu: SoftwareGpu, monkeypatch: pytest.MonkeyPatch
         "current_device": lambda: context.ordinal,
         "current_stream": lambda device_=None: SimpleNamespace(cuda_stream=device.stream),
         "is_bf16_supported": lambda including_emulation=True: True,
+        "get_rng_state": lambda device_="cuda": torch.zeros(16, dtype=torch.uint8),  # Dynamo keeps it
+        "set_rng_state": lambda state, device_="cuda": None,
     }.items():
         monkeypatch.setattr(torch.cuda, name, function)
     if context.driver.vendor.family == "rocm":  # a PyTorch that was built for it calls its devices "cuda"
@@ -162,6 +169,7 @@ def torch_on(context: Context, gpu: SoftwareGpu, monkeypatch: pytest.MonkeyPatch
     try:
         yield device
     finally:
+        guard.use(None)
         for library in libraries:
             library._destroy()
 
@@ -169,10 +177,15 @@ def torch_on(context: Context, gpu: SoftwareGpu, monkeypatch: pytest.MonkeyPatch
 def _guard() -> Path:
     """The library of what PyTorch asks of devices of the kind."""
     root = Path(torch.__file__).parent
-    options = ["-std=c++20", "-O0", "-fPIC", "-shared", f"-I{root / 'include'}"]
+    options = ["-std=c++20", "-O0", "-fPIC", "-shared"]
+    options += [f"-I{root / 'include'}", f"-I{root / 'include/torch/csrc/api/include'}"]
 
     def make(folder: Path) -> None:
-        linked = [str(root / "lib" / "libc10.so"), "-o", str(folder / "guard.so")]
+        linked = [
+            *[str(root / "lib" / f"lib{name}.so") for name in ("torch_cpu", "c10")],
+            "-o",
+            str(folder / "guard.so"),
+        ]
         unit.run_compiler([[*options, str(_GUARD), *linked]])
 
     return unit.kept([_GUARD.read_text("utf-8"), torch.__version__], make) / "guard.so"

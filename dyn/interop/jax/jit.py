@@ -201,7 +201,10 @@ class JaxJitted(NativeCallable):
 
         with contextlib.suppress(NoPlanError):
             donated = donated_in(parts, self._signature.name, leaves, plan, program)
-            table.add(form, version.loaded, results_of(program), test_of(program), lambda form: donated)
+            table.add(
+                form, version.loaded, results_of(program), test_of(program), lambda form: donated,
+                copies=self._device is not None,
+            )  # fmt: skip
 
     def _taken_apart(self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JaxCall | None:
         """None for a call with tracers."""

@@ -33,6 +33,7 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from dyn.errors import ArgumentError
+from dyn.interop.torch.devices import KINDS
 from dyn.interop.torch.dynamic_shapes import Axis, DeclaredShapes
 from dyn.interop.torch.dynamo import pass_by_own
 from dyn.interop.torch.graphs import ArgumentKind, LoweredGraph, Match, carrier, lowered, match
@@ -273,7 +274,7 @@ def _declared(shape: Sequence[Any] | None) -> tuple[Axis, ...] | None:
 def _restoring_modes() -> Iterator[None]:
     """Leave gradient mode and autocast as they were, whatever a graph that stops in the middle has entered."""
     gradients = torch.is_grad_enabled()
-    autocast, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+    autocast = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in KINDS]
     depth = torch.autocast_increment_nesting()
     try:
         yield
@@ -281,8 +282,9 @@ def _restoring_modes() -> Iterator[None]:
         while torch.autocast_decrement_nesting() >= depth:
             pass
         torch.set_grad_enabled(gradients)
-        torch.set_autocast_enabled("cpu", autocast)
-        torch.set_autocast_dtype("cpu", dtype)
+        for kind, is_enabled, dtype in autocast:
+            torch.set_autocast_enabled(kind, is_enabled)
+            torch.set_autocast_dtype(kind, dtype)
 
 
 def _lines(graph: torch.fx.GraphModule, file: str) -> dict[int, Loc]:

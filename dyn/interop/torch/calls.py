@@ -290,7 +290,8 @@ def accept(
         )
 
     with contextlib.suppress(NoPlanError):
-        table.add(form, version.loaded, _results(outputs), around=around)
+        # Tensors on the CPU are numbers, and others that PyTorch takes among those on a GPU.
+        table.add(form, version.loaded, _results(outputs), around=around, copies=True)
 
 
 def _numbered(value: Any, numbers: Iterator[int]) -> Any:

@@ -16,8 +16,12 @@ from dyn.source import user_loc
 #: The kinds of devices whose tensors programs take: this machine's processor, and GPUs, AMD's among them.
 KINDS = ("cpu", "cuda")
 CPU = torch.device("cpu")
-#: An operation that takes tensors of several devices: indices may be the processor's, and copies lead anywhere.
-_ACROSS = ("aten::copy", "aten::_to_copy", "aten::index", "aten::_index_put", "aten::_unsafe_index", "aten::set_data")
+#: An operation that takes tensors of several devices: indices may be the processor's, copies lead anywhere, and of an
+#: operation on lists that on each entry is looked at.
+_ACROSS = (
+    "aten::copy", "aten::_to_copy", "aten::index", "aten::_index_put", "aten::_unsafe_index", "aten::set_data",
+    "aten::_foreach_",
+)  # fmt: skip
 
 
 class DeviceNeeded(BaseException):

@@ -339,7 +339,8 @@ def has_effects(func: Any) -> bool:
 
 def _has_autocast_behind() -> bool:
     """Whether the operation at hand comes from where autocast has done its part, or does not see what is below it."""
-    return torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.AutocastCPU)
+    keys = (torch._C.DispatchKey.AutocastCPU, torch._C.DispatchKey.AutocastCUDA)
+    return any(map(torch._C._dispatch_tls_is_dispatch_key_excluded, keys))
 
 
 @dataclass(frozen=True, eq=False)

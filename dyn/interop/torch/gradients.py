@@ -24,7 +24,7 @@ from dyn.interop.torch.devices import NO_AUTOCASTS, autocast, common_device
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.second_derivatives import EagerCall
 from dyn.interop.torch.tensors import Origin, inverse, record_of
-from dyn.interop.torch.threads import limited
+from dyn.interop.torch.threads import in_callers_context, limited
 from dyn.interop.torch.tracing import TorchTracing
 from dyn.source import anchored
 from dyn.trace.gradients import Leaves
@@ -155,8 +155,8 @@ class _CompiledCall(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Any) -> Any:
         if torch.is_grad_enabled():
             ctx.call.check()
-            return None, None, None, None, *ctx.call.pulled(cotangents)
-        return None, None, None, None, *ctx.derivative.pull(ctx.saved_tensors, cotangents)
+            return None, None, None, None, *in_callers_context(ctx.call.pulled, cotangents)
+        return None, None, None, None, *in_callers_context(ctx.derivative.pull, ctx.saved_tensors, cotangents)
 
 
 class _Spent(torch.autograd.Function):

@@ -1,9 +1,11 @@
-"""Number of threads that PyTorch allows (``torch.set_num_threads``), which calls of dyn's code keep to."""
+"""PyTorch's threads: how many it allows (``torch.set_num_threads``), and those on which autograd pulls cotangents."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -21,6 +23,16 @@ def limited() -> contextlib.AbstractContextManager[object]:
     """Have calls use no more threads than PyTorch allows."""
     limit = thread_limit()
     return config.override(num_threads=limit) if limit else _UNLIMITED
+
+
+def in_callers_context(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function with the context variables, dyn's settings among them, of who has called ``backward()``.
+
+    Autograd pulls cotangents of tensors on GPUs on threads of its own, and tells these what they were.
+    """
+    if not torch._C._is_key_in_tls("context"):
+        return function(*arguments)
+    return torch._C._get_obj_in_tls("context").copy().run(function, *arguments)
 
 
 _UNLIMITED = contextlib.nullcontext()

@@ -132,9 +132,13 @@ class TorchTracing(TorchDispatchMode):
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
-        """Have PyTorch's operations traced, none of which leaves anything behind."""
+        """Have PyTorch's operations traced, none of which leaves anything behind.
+
+        Autograd pulls cotangents of tensors on GPUs on threads of its own otherwise, which know of no trace.
+        """
         with (
             disable_autocast_cache(), enable_python_dispatcher(), COMPILING, without_dynamo(), self.keys.active(),
+            torch.autograd.set_multithreading_enabled(False),
             self, Functions(HIGHER_ORDER, self.env, self.note_wrappers),
         ):  # fmt: skip
             yield
@@ -356,9 +360,9 @@ class TorchTracing(TorchDispatchMode):
         with _disable_current_modes():
             return self.value([self.taken(one) for one in given])
 
-    def fresh(self, value: Tracer) -> Any:
+    def fresh(self, value: Tracer, device: torch.device) -> Any:
         """A traced tensor that has a value and memory of its own."""
-        return self._fresh(value, CPU, None)
+        return self._fresh(value, device, None)
 
     def _converted(self, func: Any, converter: Converter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         device = result_device(args, kwargs)

@@ -2,8 +2,9 @@
 
 An array's memory is given to a result where it is NumPy's own or a block of the runtime's pool, writable and row by
 row, and no other array of the call lies there, not even in part (``dyn.backends.donated_memory`` is the same in
-Python). An object that holds an array (``dyn.Array``) has it taken out before the program runs, so that nobody finds it
-there meanwhile; its array's memory is given only if nothing else refers to that array.
+Python). On a device it is one of the driver's blocks, which nobody else has (``DeviceArray.is_sole``). An object that
+holds an array (``dyn.Array``) has it taken out before the program runs, so that nobody finds it there meanwhile; its
+array's memory is given only if nothing else refers to that array.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dyn.runtime.entry.api import call, call_method, drop, hold, is_type
 from dyn.runtime.entry.layout import (
     OWNDATA,
     WRITEABLE,
+    DeviceRecord,
     DonatedRecord,
     EntryFrame,
     EntryPlan,
@@ -181,7 +183,14 @@ def _define_give(module: Module) -> None:
             array = f.load("ptr", f.at(f.load("ptr", "%frame", EntryFrame.OBJECTS), leaf, "ptr"))
             is_held = f.icmp("ne", f.load("i64", reuse, ReuseRecord.DONATED), "-1")
             references = f.select(is_held, held, "0", "i32")
-            with f.if_(f.call("i1", "@is_own", [("ptr", array), ("i32", references)])):
+            free, device = f.var("i1"), f.load("ptr", f.load("ptr", "%frame", EntryFrame.VERSION), EntryVersion.DEVICE)
+            branch = f.if_else(f.is_null(device))
+            with branch.then():
+                free.set(f.call("i1", "@is_own", [("ptr", array), ("i32", references)]))
+            with branch.otherwise():
+                slots = f.load("ptr", device, DeviceRecord.SLOTS)
+                free.set(f.call("i1", "@is_sole", [("ptr", array), ("i32", references), ("ptr", slots)]))
+            with f.if_(free.get()):
                 f.store("i32", str(Tag.GIVEN), tensor, TensorOffsets.TAG)
                 candidates.set(f.add(candidates.get(), "1"))
     with f.if_(f.icmp("eq", candidates.get(), "0")):

@@ -233,6 +233,9 @@ def _define_made(module: Module, runtime_words: int) -> None:
     inputs, results = f.load("ptr", "%frame", EntryFrame.INPUTS), f.load("ptr", "%frame", EntryFrame.RESULTS)
     version = _choose(f, f.load("ptr", "%frame", EntryFrame.VERSION), inputs)
     f.store("ptr", version, "%frame", EntryFrame.VERSION)
+    on_device = has_device(f, version)
+    odd = f.icmp("ne", f.load("i64", "%frame", EntryFrame.TAGGED), "0")
+    f.ret_if(f.and_(on_device, odd, "i1"), "ptr", _SLOW)  # what goes to a device lies row by row
     donates = has_donations(f, version)
     with f.if_(donates):
         f.call("void", "@give", [("ptr", "%frame")])
@@ -257,26 +260,31 @@ def _define_made(module: Module, runtime_words: int) -> None:
     f.store("ptr", "null", "%frame", EntryFrame.SHARED_CAPSULE)
     runtime = f.at("%frame", EntryFrame.BYTES)
     _runtime(f, version, runtime, runtime_words)
-    on_device = has_device(f, version)
+    status = f.var("i32", "0")
     branch = f.if_else(on_device)
     with branch.then():
         begun = f.call("i1", "@device_begin", [("ptr", "%frame"), ("ptr", version)])
-        f.ret_if(f.icmp("eq", begun, "false", "i1"), "ptr", _SLOW)
+        with f.if_(f.icmp("eq", begun, "false", "i1")):
+            with f.if_(donates):
+                f.call("void", "@put_back", [("ptr", "%frame")])
+            f.ret("ptr", _SLOW)
+        status.set(f.call("i32", "@device_stage", [("ptr", "%frame"), ("ptr", version)]))
     with branch.otherwise(), f.if_(f.icmp("eq", f.load("i64", "%frame", EntryFrame.PENDING), "0")):
         f.call("void", "@let_go", [("ptr", "%frame")])
     context = f.load("ptr", version, EntryVersion.CONTEXT)
     arguments = [("ptr", runtime), ("ptr", context), ("ptr", inputs), ("ptr", "%outputs")]
-    status = f.call("i32", f.load("ptr", version, EntryVersion.RUN), arguments)
+    with f.if_(f.icmp("eq", status.get(), "0", "i32")):
+        status.set(f.call("i32", f.load("ptr", version, EntryVersion.RUN), arguments))
     branch = f.if_else(on_device)
     with branch.then():
-        ended = [("ptr", "%frame"), ("ptr", version), ("ptr", "%outputs"), ("i32", status)]
+        ended = [("ptr", "%frame"), ("ptr", version), ("ptr", "%outputs"), ("i32", status.get())]
         f.call("void", "@device_end", ended)
     with branch.otherwise():
         f.call("void", "@take_back", [("ptr", "%frame")])
     drop(f, f.load("ptr", "%frame", EntryFrame.SHARED_CAPSULE))
     with f.if_(tagged):
         f.call("void", "@free_copies", [("ptr", "%frame")])
-    with f.if_(f.icmp("ne", status, "0", "i32")):
+    with f.if_(f.icmp("ne", status.get(), "0", "i32")):
         _drop_results(f, version, results)
         call(f, "void", "PyErr_Clear", [])
         with f.if_(donates):
@@ -287,11 +295,12 @@ def _define_made(module: Module, runtime_words: int) -> None:
             f.ret_if(f.icmp("eq", again, "false", "i1"), "ptr", "null")
         f.ret("ptr", _SLOW)
     good = f.var("i1", "true")
-    with f.if_(donates):
-        good.set(f.call("i1", "@take", [("ptr", "%frame"), ("ptr", "%outputs")]))
-    with f.if_(on_device):
+    branch = f.if_else(on_device)
+    with branch.then():
         made = [("ptr", "%frame"), ("ptr", version), ("ptr", "%outputs"), ("ptr", results)]
         good.set(f.call("i1", "@device_results", made))
+    with branch.otherwise(), f.if_(donates):
+        good.set(f.call("i1", "@take", [("ptr", "%frame"), ("ptr", "%outputs")]))
     f.store("i64", f.add(f.load("i64", "%table", EntryTable.HITS), "1"), "%table", EntryTable.HITS)
     with f.if_(f.and_(good.get(), f.icmp("ne", f.load("i64", version, EntryVersion.WRAPS), "0"), "i1")):
         good.set(f.call("i1", "@wrap", [("ptr", version), ("ptr", results)]))

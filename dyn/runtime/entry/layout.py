@@ -162,9 +162,10 @@ class DeviceSlots:
 class DeviceRecord:
     """A device: its Context, the driver's functions that tell and set a thread's current device, and the number that
     they know it by; a word that is 0 in a process that was forked since; the words of a ``DeviceState`` that are the
-    same for all calls; the DeviceSlots."""
+    same for all calls; the DeviceSlots; the ring of pinned memory (``dyn.runtime.staging``), and what copies through
+    it."""
 
-    CONTEXT, GET_CURRENT, SET_CURRENT, HANDLE, ALIVE, STATE, SLOTS, BYTES = 0, 8, 16, 24, 32, 40, 48, 56
+    CONTEXT, GET_CURRENT, SET_CURRENT, HANDLE, ALIVE, STATE, SLOTS, STAGING, COPY, BYTES = range(0, 80, 8)
 
 
 #: How deep containers may nest in a plan.
@@ -194,7 +195,15 @@ class EntryVersion:
     SYMMETRIC = 208
     #: Null, or the record of the device that the program runs on; the stream of its captured arrays, or -1.
     DEVICE, STREAM = 216, 224
-    BYTES = 232
+    #: Of a program on a device: the arguments that are in this machine's memory.
+    STAGED, STAGED_COUNT = 232, 240
+    BYTES = 248
+
+
+class StagedRecord:
+    """An argument that each call copies to the device, and the bytes of its elements."""
+
+    LEAF, ITEM_SIZE, BYTES = 0, 8, 16
 
 
 class DictRecord:
@@ -359,13 +368,13 @@ class EntryFrame:
     #: Null, or the axes of arguments and results from the outermost in memory to the innermost.
     ORDER = 192
     #: Of a call on a device: its stream, or -1 as long as it is not known, whether a library was asked for that, what
-    #: the thread's current device was, and the state of the runtime table.
-    STREAM, ASKED, BEFORE, STATE = 200, 208, 216, 224
-    BYTES = 232
+    #: the thread's current device was, the state of the runtime table, and memory there that arguments were copied to.
+    STREAM, ASKED, BEFORE, STATE, STAGED = 200, 208, 216, 224, 232
+    BYTES = 240
 
 
-#: The number of no stream.
-NO_STREAM = -1
+#: The number of no stream, and of the one that a device has without being asked.
+NO_STREAM, DEFAULT_STREAM = -1, 0
 #: A frame of more bytes than this is not put on the stack.
 STACK_BYTES = 16384
 #: Copies of fewer bytes are made with the GIL held.

@@ -97,19 +97,20 @@ class _LayerCall(torch.autograd.Function):
             made, ctx.pullback = vjp(layer, *values)
         else:
             made = layer(*values)
-        return _tensors(made)
+        ctx.devices = [tensor.device for tensor in tensors]
+        return _tensors(made, ctx.devices[:1] * len(made))
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
         refuse_second_derivatives("a recurrent layer")
-        found = _tensors(ctx.pullback(tuple(current_tracing().values(cotangents))))
+        found = _tensors(ctx.pullback(tuple(current_tracing().values(cotangents))), ctx.devices)
         wanted = ctx.needs_input_grad[1:]
         return None, *[one if asked else None for one, asked in zip(found, wanted, strict=True)]
 
 
-def _tensors(values: Sequence[Tracer]) -> tuple[Any, ...]:
+def _tensors(values: Sequence[Tracer], devices: Sequence[torch.device]) -> tuple[Any, ...]:
     tracing = current_tracing()
-    return tuple([tracing.fresh(value) for value in values])
+    return tuple([tracing.fresh(value, device) for value, device in zip(values, devices, strict=True)])
 
 
 # ---- layers ----------------------------------------------------------------------------------------------------------
