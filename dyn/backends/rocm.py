@@ -35,6 +35,8 @@ _INSTALL = "apt-get install --no-install-recommends hipcc (no GPU is needed to c
 _OPTIONS = ("--genco", "--no-gpu-bundle-output", "-O3", "-std=c++17", "-ffp-contract=off")
 #: Seconds after which hipcc is given up: it takes one for a kernel, and some for a hundred.
 _TIME_LIMIT = 300.0
+#: Seconds for a question to hipcc or clang, which answer in a tenth of one.
+_TIME_LIMIT_OF_QUESTIONS = 60.0
 
 
 @record()
@@ -45,13 +47,13 @@ class RocmBinary(Binary):
     log: str = ""
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+def _run(command: list[str], limit: float | None = None) -> subprocess.CompletedProcess[str] | None:
     """Run hipcc, which starts clang and a linker; None, and all of them ended, where the time is over."""
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         try:
-            out, err = process.communicate(timeout=_TIME_LIMIT)
+            out, err = process.communicate(timeout=_TIME_LIMIT if limit is None else limit)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return None
@@ -63,7 +65,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
 
 def _said(command: list[str]) -> str | None:
     """What a short command wrote; None where it failed."""
-    done = _run(command)
+    done = _run(command, _TIME_LIMIT_OF_QUESTIONS)
     return None if done is None or done.returncode else done.stdout + done.stderr
 
 
@@ -187,7 +189,9 @@ def hipcc_version(path: str | None) -> str:
         return "none"
     command = ["env", "HIP_PLATFORM=amd", path, "--version"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
+        said = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_TIME_LIMIT_OF_QUESTIONS
+        ).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         return "none"
     return f"{path} {said}"
