@@ -25,7 +25,7 @@ from dyn import config, hosts
 from dyn.backends.cuda import CudaBackend
 from dyn.backends.devices import cpu_device, cuda_devices, rocm_devices
 from dyn.backends.families import host_backend
-from dyn.backends.rocm import RocmBackend
+from dyn.backends.rocm import RocmBackend, hipcc_architectures
 from dyn.backends.trust import refusal
 from dyn.runtime.driver import NoDriverError, driver_devices
 from dyn.schedule.target import Target
@@ -239,7 +239,12 @@ def _nvidia() -> Finding:
 def _hipcc() -> Finding:
     reason = RocmBackend(Target("rocm", "gfx90a", warp=64)).unavailable()
     if reason is None:
-        return Finding("rocm compiler", Severity.OK, "hipcc; kernels can be compiled, without a GPU too")
+        known = hipcc_architectures()
+        if not known:
+            problem = "hipcc is on the PATH, and does not say what it compiles for"
+            return Finding("rocm compiler", Severity.WARNING, problem, "see what hipcc --version says.")
+        told = f"hipcc; kernels can be compiled, without a GPU too, for {', '.join(known)}"
+        return Finding("rocm compiler", Severity.OK, told)
     return Finding("rocm compiler", Severity.MISSING, reason, "apt-get install --no-install-recommends hipcc")
 
 

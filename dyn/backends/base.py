@@ -162,6 +162,11 @@ class Compiler(Backend, Protocol):
         """A module of the kernels in a text, with what the compiler says of each."""
         ...
 
+    def with_more_registers(self, source: Source) -> Source | None:
+        """A kernel that spilled, told so that the compiler takes more registers in place of that; None where there is
+        no other way to tell it."""
+        ...
+
 
 @record()
 class KernelReport:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +20,8 @@ from dyn.runtime.driver import context_of
 from dyn.schedule.target import Target
 
 _INSTALL = "pip install 'dyn[cuda]' (cuda-python and NVRTC 13.0; no GPU is needed to compile)."
+#: The bounds of launches of a kernel that leave to ptxas how many blocks should be on a multiprocessor at once.
+_OPEN_BOUNDS = re.compile(r"__launch_bounds__\((\d+)\)")
 #: Each operation is rounded by itself, subnormals are kept, division and square root are exact.
 _OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 
@@ -130,6 +133,16 @@ class CudaBackend:
             for name, one in binary.resources
         }
         return GpuImage(binary.data, binary.ptx, reports)
+
+    def with_more_registers(self, source: Source) -> Source | None:
+        """The kernel with a number of blocks that it asks for, 1.
+
+        Where a kernel asks for none, ptxas saves registers down to the next number of blocks (CUDA C++ Programming
+        Guide, "Launch Bounds"), and would rather spill a word than have fewer. Asked for one block, it takes what it
+        needs. Most kernels are quicker with more blocks, so it is for those alone that spill.
+        """
+        text = _OPEN_BOUNDS.sub(r"__launch_bounds__(\1, 1)", source.text)
+        return None if text == source.text else replace(source, text=text)
 
 
 @lru_cache(maxsize=1)

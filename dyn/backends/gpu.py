@@ -133,8 +133,30 @@ class GpuBackend:
         return built
 
     def _compile(self, sources: Mapping[str, Source], store: CacheFolder | None) -> dict[str, Built]:
-        """Compile kernels as one text."""
-        module = f"{PREFIX}{sha256(' '.join(sources).encode()).hexdigest()}_module"
+        """Compile kernels as one text; those that spill once more, together, where the compiler can be told to take
+        more registers for them."""
+        made = self._compile_module(sources, store)
+        again: dict[str, Source] = {}
+        for key, source in sources.items():
+            report = reports(made[key].binary).get(source.symbols[0])
+            told = self._compiler.with_more_registers(source) if report is not None and report.spilled_bytes else None
+            if told is not None:
+                again[key] = told
+        if again:
+            made |= self._compile_module(again, store)
+        for key in sources:
+            _MODULE_OF[key] = module = self._module(again if key in again else sources)
+            if store is not None:
+                store.write(key, _IN + module.encode())
+        return made
+
+    def _module(self, sources: Mapping[str, Source]) -> str:
+        """The key of the module that has some kernels, by those of their texts."""
+        keys = " ".join([self.key(source) for source in sources.values()])
+        return f"{PREFIX}{sha256(keys.encode()).hexdigest()}_module"
+
+    def _compile_module(self, sources: Mapping[str, Source], store: CacheFolder | None) -> dict[str, Built]:
+        """The module of some kernels, by their keys."""
         symbols = tuple([source.symbols[0] for source in sources.values()])
         launches = {source.symbols[0]: source.launch for source in sources.values()}
 
@@ -150,11 +172,7 @@ class GpuBackend:
             members = {_IMAGE: image.data, _ASSEMBLY: image.assembly.encode(), _KERNELS: json.dumps(kernels).encode()}
             return pack(members)
 
-        built = _MODULES.get(module, symbols, store, compile)
-        for key in sources:
-            _MODULE_OF[key] = module
-            if store is not None:
-                store.write(key, _IN + module.encode())
+        built = _MODULES.get(self._module(sources), symbols, store, compile)
         return {
             key: Built(GpuBinary(built.binary.data, source.symbols), built.origin) for key, source in sources.items()
         }

@@ -1,6 +1,8 @@
-"""AMD GPUs: HIP C++ to a code object (HSACO) with hipcc. The only file that starts hipcc.
+"""AMD GPUs: HIP C++ to a code object (HSACO) with hipcc. The only file that starts hipcc and its clang.
 
-Compiling needs hipcc and no GPU. Debian's hipcc 5.2 compiles for gfx90a, gfx940 and gfx1030 as it comes.
+Compiling needs hipcc and no GPU. Which architectures there are is for its clang to say: where the device libraries are
+older, what they lack is made (``dyn.backends.device_libraries``). Debian's hipcc 5.2 compiles for gfx90a, gfx940 and
+gfx1030 as it comes, and so for gfx1100; gfx942 takes a newer clang, which ``HIP_CLANG_PATH`` names.
 """
 
 from __future__ import annotations
@@ -14,6 +16,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from dyn.backends.base import Binary, GpuImage, KernelReport, Source
+from dyn.backends.device_libraries import (
+    EVERYWHERE,
+    ClangInstallation,
+    complete_libraries,
+    find_installation,
+    known_architectures,
+    lacks_library,
+)
 from dyn.backends.hsaco import KernelMetadata, read_kernels
 from dyn.errors import BackendUnavailableError, CompileError
 from dyn.frozen import record
@@ -25,6 +35,8 @@ _INSTALL = "apt-get install --no-install-recommends hipcc (no GPU is needed to c
 _OPTIONS = ("--genco", "--no-gpu-bundle-output", "-O3", "-std=c++17", "-ffp-contract=off")
 #: Seconds after which hipcc is given up: it takes one for a kernel, and some for a hundred.
 _TIME_LIMIT = 300.0
+#: Seconds for a question to hipcc or clang, which answer in a tenth of one.
+_TIME_LIMIT_OF_QUESTIONS = 60.0
 
 
 @record()
@@ -35,13 +47,13 @@ class RocmBinary(Binary):
     log: str = ""
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+def _run(command: list[str], limit: float | None = None) -> subprocess.CompletedProcess[str] | None:
     """Run hipcc, which starts clang and a linker; None, and all of them ended, where the time is over."""
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         try:
-            out, err = process.communicate(timeout=_TIME_LIMIT)
+            out, err = process.communicate(timeout=_TIME_LIMIT if limit is None else limit)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return None
@@ -49,6 +61,12 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
             os.killpg(process.pid, signal.SIGKILL)
             raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _said(command: list[str]) -> str | None:
+    """What a short command wrote; None where it failed."""
+    done = _run(command, _TIME_LIMIT_OF_QUESTIONS)
+    return None if done is None or done.returncode else done.stdout + done.stderr
 
 
 class RocmBackend:
@@ -68,8 +86,12 @@ class RocmBackend:
         with tempfile.TemporaryDirectory(prefix="dyn-hip-") as folder:
             text, result = Path(folder, "dyn.hip.cpp"), Path(folder, "dyn.hsaco")
             text.write_text(source.text, encoding="utf-8")
-            command = self.command(text, result)
-            done = _run(command)
+            done = _run(self.command(text, result))
+            if done is not None and done.returncode and lacks_library(done.stderr):
+                installation, libraries = _installation(hipcc_version(shutil.which("hipcc"))), Path(folder, "libraries")
+                libraries.mkdir()
+                if installation is not None and complete_libraries(self.target.arch, installation, libraries, _said):
+                    done = _run([*self.command(text, result), f"--hip-device-lib-path={libraries}"])
             if done is None:
                 raise CompileError(
                     f"hipcc has not compiled {', '.join(source.symbols)} for {self.target} in {_TIME_LIMIT:g} s.",
@@ -85,9 +107,9 @@ class RocmBackend:
             if "invalid target ID" in done.stderr or "unsupported HIP gpu architecture" in done.stderr:
                 raise CompileError(
                     f"hipcc does not compile for {self.target}.",
-                    notes=tuple(done.stderr.splitlines()[:1]),
+                    notes=tuple([line for line in done.stderr.splitlines() if "error: " in line][:1]),
                     remedy="see that the name is right; for an architecture that is newer than this hipcc install a "
-                    "newer ROCm.",
+                    f"newer ROCm.{_told(hipcc_architectures())}",
                 )
             if done.returncode or not result.exists():
                 raise CompileError(
@@ -100,9 +122,8 @@ class RocmBackend:
         return RocmBinary(data, source.symbols, read_kernels(data), done.stderr)
 
     def command(self, text: Path, result: Path) -> list[str]:
-        """hipcc's command line. Where nvcc is on the PATH too, hipcc has to be told which platform is meant."""
-        arch = f"--offload-arch={self.target.arch}"
-        return ["env", "HIP_PLATFORM=amd", "hipcc", *_OPTIONS, arch, str(text), "-o", str(result)]
+        """hipcc's command line."""
+        return _command(self.target.arch, text, result)
 
     def load(self, binary: Binary) -> RocmExecutable:
         """Load into device 0. Modules are never unloaded."""
@@ -120,6 +141,10 @@ class RocmBackend:
         }
         return GpuImage(binary.data, "", reports)
 
+    def with_more_registers(self, source: Source) -> Source | None:
+        """None: clang takes what a kernel needs, as far as its launch bounds leave them."""
+        return None
+
 
 @record()
 class RocmExecutable:
@@ -132,6 +157,31 @@ class RocmExecutable:
         return context_of("rocm").kernel(self.module, symbol, 1)[0]
 
 
+def hipcc_architectures() -> tuple[str, ...]:
+    """The architectures that hipcc's clang generates code for; none where hipcc does not tell."""
+    toolchain = hipcc_version(shutil.which("hipcc"))
+    installation = None if toolchain == "none" else _installation(toolchain)
+    return () if installation is None else known_architectures(installation, _said)
+
+
+def _told(architectures: tuple[str, ...]) -> str:
+    return f" It knows {', '.join(architectures)}." if architectures else ""
+
+
+def _command(arch: str, text: Path, result: Path) -> list[str]:
+    """hipcc's command line. Where nvcc is on the PATH too, hipcc has to be told which platform is meant."""
+    return ["env", "HIP_PLATFORM=amd", "hipcc", *_OPTIONS, f"--offload-arch={arch}", str(text), "-o", str(result)]
+
+
+@lru_cache(maxsize=4)
+def _installation(toolchain: str) -> ClangInstallation | None:
+    """The clang behind the hipcc of an identity."""
+    with tempfile.TemporaryDirectory(prefix="dyn-hip-") as folder:
+        text = Path(folder, "dyn.hip.cpp")
+        text.touch()
+        return find_installation(_command(EVERYWHERE, text, Path(folder, "dyn.hsaco")), _said)
+
+
 @lru_cache(maxsize=4)
 def hipcc_version(path: str | None) -> str:
     """Identity of the hipcc at a path: what its ``--version`` says; ``"none"`` where there is none."""
@@ -139,7 +189,9 @@ def hipcc_version(path: str | None) -> str:
         return "none"
     command = ["env", "HIP_PLATFORM=amd", path, "--version"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
+        said = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_TIME_LIMIT_OF_QUESTIONS
+        ).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         return "none"
     return f"{path} {said}"

@@ -70,6 +70,19 @@ def test_nothing_for_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert examine().works
 
 
+def test_architectures_of_hipcc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.RocmBackend, "unavailable", lambda self: None)
+    monkeypatch.setattr(doctor, "hipcc_architectures", lambda: ("gfx90a", "gfx1100"))
+    assert doctor._hipcc() == Finding(
+        "rocm compiler", Severity.OK, "hipcc; kernels can be compiled, without a GPU too, for gfx90a, gfx1100"
+    )
+    monkeypatch.setattr(doctor, "hipcc_architectures", tuple)
+    assert doctor._hipcc() == Finding(
+        "rocm compiler", Severity.WARNING, "hipcc is on the PATH, and does not say what it compiles for",
+        "see what hipcc --version says.",
+    )  # fmt: skip
+
+
 def test_a_package_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     real = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: None if name in ("scipy", "jax") else real(name))

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from dyn.backends.base import Binary, Source
+from dyn.backends import gpu
+from dyn.backends.base import Binary, GpuImage, KernelReport, LaunchShape, Source
 from dyn.backends.cuda import CudaBackend, KernelResources, parse_resources
+from dyn.backends.gpu import GpuBackend, reports
 from dyn.errors import BackendUnavailableError, CompileError
 from dyn.lower.gpu.dialect import gpu_target
 from dyn.lower.gpu.emit import emit_kernel
@@ -46,6 +48,54 @@ def test_cubin(arch: str) -> None:
     for group in ("softmax", "bias_gelu_tanh", "bias_gelu_erf"):
         assert 0 < resources[group].registers <= 40  # six blocks of 256 threads fit the 65,536 registers of an SM
         assert resources[group].stack_bytes == 0
+
+
+#: The launch bounds leave open how many blocks should be on a multiprocessor.
+OPEN = """extern "C" __global__ void __launch_bounds__(256) k(float* a, float* b, long long n, long long d,
+                                                             long long e) {
+    for (long long t = blockIdx.x; t < n; t += gridDim.x)
+        for (long long i = threadIdx.x; i < e; i += 256) {
+            const float x = a[t * d + i];
+            b[t * d + i] = x / a[(t / d) * e + i % n];
+        }
+}
+"""
+
+
+def test_kernels_that_spill_are_given_more_registers() -> None:
+    """Bounds that leave the number of blocks open are closed; those that name it, and what has none, stay."""
+    backend = CudaBackend(gpu_target("cuda", "sm_90a"))
+    told = backend.with_more_registers(Source(OPEN, ("k",)))
+    assert told is not None
+    assert told.text == OPEN.replace("__launch_bounds__(256)", "__launch_bounds__(256, 1)")
+    assert told.symbols == ("k",)
+    assert backend.with_more_registers(told) is None
+    assert backend.with_more_registers(Source("int x;", ("k",))) is None
+
+
+def test_programs_have_kernels_that_do_not_spill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that do are compiled once more, by themselves, and found again by the same keys."""
+    target, texts = gpu_target("cuda", "sm_90a"), list[str]()
+    backend = GpuBackend(CudaBackend(target))
+
+    def compiled(self: CudaBackend, source: Source) -> GpuImage:
+        texts.append(source.text)
+        spilled = {name: 8 * (name == "k_spills" and ", 1)" not in source.text) for name in source.symbols}
+        return GpuImage(b"", "", {name: KernelReport(32, spilled[name], 0, 0) for name in source.symbols})
+
+    monkeypatch.setattr(CudaBackend, "compile_kernels", compiled)
+    monkeypatch.setattr(gpu, "workers", lambda: 1)
+    sources = [
+        Source(OPEN.replace(" k(", f" {name}("), (name,), launch=LaunchShape(256, 2, 3))
+        for name in ("k_spills", "k_plain")
+    ]
+    built = backend.build_all(sources)
+    assert [reports(one.binary)[s.symbols[0]].spilled_bytes for one, s in zip(built, sources, strict=True)] == [0, 0]
+    assert [text.count("__global__") for text in texts] == [2, 1]
+    found = GpuBackend(CudaBackend(target)).find_all([(backend.key(s), s.symbols) for s in sources])
+    assert found is not None
+    assert [one.binary.data for one in found] == [one.binary.data for one in built]
+    assert len(texts) == 2
 
 
 def test_an_empty_log_is_written_to_memory_of_its_own() -> None:

@@ -13,7 +13,7 @@ import pytest
 from dyn.backends import rocm
 from dyn.backends.base import Binary, Source
 from dyn.backends.hsaco import _MessagePackReader, read_kernels
-from dyn.backends.rocm import RocmBackend
+from dyn.backends.rocm import RocmBackend, hipcc_architectures
 from dyn.errors import ArtifactError, BackendUnavailableError, CompileError
 from dyn.lower.gpu.dialect import gpu_target
 from dyn.lower.gpu.emit import emit_kernel
@@ -25,7 +25,7 @@ from tests.lower import gpu_kernels
 HUGE = {"reductions", "scalars_f32", "scalars_f64"}
 
 
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx1030"])
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx1030", "gfx1100"])
 def test_code_object(arch: str, require_tool: Callable[..., str]) -> None:
     require_tool("hipcc")
     target = gpu_target("rocm", arch)
@@ -70,6 +70,28 @@ def test_an_architecture_that_hipcc_does_not_know(require_tool: Callable[..., st
         RocmBackend(gpu_target("rocm", "gfx9999")).compile(Source("int x;\n", ("k",)))
     assert str(caught.value).startswith("hipcc does not compile for rocm:gfx9999.\n  clang: error: invalid target ID")
     assert "help: see that the name is right; for an architecture that is newer" in str(caught.value)
+
+
+def test_an_error_names_what_hipcc_knows(require_tool: Callable[..., str]) -> None:
+    require_tool("hipcc")
+    known = hipcc_architectures()
+    assert {"gfx906", "gfx90a", "gfx1030"} <= set(known)
+    with pytest.raises(CompileError) as caught:
+        RocmBackend(gpu_target("rocm", "gfx9999")).compile(Source("int x;\n", ("k",)))
+    assert str(caught.value).endswith(f"install a newer ROCm. It knows {', '.join(known)}.")
+
+
+def test_libraries_that_cannot_be_made(require_tool: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then clang's own words are told."""
+    require_tool("hipcc")
+    monkeypatch.setattr(rocm, "complete_libraries", lambda *arguments: False)
+    monkeypatch.setattr(rocm, "_command", lambda arch, text, result: ["sh", "-c", f"echo '{_COMPLAINT}' >&2; exit 1"])
+    with pytest.raises(CompileError) as caught:
+        RocmBackend(gpu_target("rocm", "gfx1100")).compile(Source("int x;\n", ("k",)))
+    assert str(caught.value).splitlines()[:2] == ["hipcc refused the text of k for rocm:gfx1100.", f"  {_COMPLAINT}"]
+
+
+_COMPLAINT = "clang: error: cannot find ROCm device library for gfx1100; provide its path"
 
 
 def test_static_shared_memory_shows(require_tool: Callable[..., str]) -> None:

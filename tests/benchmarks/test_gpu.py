@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -48,6 +49,28 @@ def test_a_model_is_one_for_dyn_and_pytorch(name: str, require_module: Callable[
         wanted = theirs(*map(torch.from_numpy, inputs)).numpy()
         np.testing.assert_allclose(np.asarray(ours(*inputs)), wanted, rtol=1e-3, atol=1e-4)
     assert ours.cache_info().compiles == 1
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "rocm:gfx1100"])
+def test_kernels_of_a_model_are_compiled(
+    target: str, require_module: Callable[[str], ModuleType], require_tool: Callable[..., str]
+) -> None:
+    """No memory-bound kernel of a layer of a model spills, and all are within the limits of launches."""
+    require_module("cuda.bindings.nvrtc")
+    require_tool("hipcc")
+    done = run("gpu_kernels", "--models", "BERT-base", "--layers", "1", "--targets", target, "--markdown")
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("| BERT-base, 1 layers")]
+    _, _, arch, kernels, _, bound, *_, within, _ = map(str.strip, line.split("|"))
+    assert (arch, int(kernels) > 20, within) == (target.partition(":")[2], True, "all")
+    assert re.fullmatch(r"0 of \d+", bound)
+
+
+def test_unknown_models_and_targets() -> None:
+    assert run("gpu_kernels", "--models", "DLRM").stderr == (
+        "error: there is no 'DLRM'; there are BERT-base; GPT, training; CNN.\n"
+    )
+    assert run("gpu_kernels", "--targets", "cuda:gfx90a").stderr.startswith("error: 'cuda:gfx90a' is no target.")
 
 
 def test_sizes_follow_the_arguments() -> None:

@@ -12,7 +12,9 @@ import numpy as np
 
 import dyn
 from dyn import dtypes
-from dyn.backends.base import Source
+from dyn.backends.base import KernelReport, LaunchShape, Source
+from dyn.backends.families import family_of
+from dyn.backends.gpu import reports
 from dyn.backends.reference import run_reference
 from dyn.dtypes import DType, Kind
 from dyn.lower.gpu.dialect import dialect_of, gpu_target
@@ -103,6 +105,13 @@ class Suite:
         """The kernels of all programs."""
         texts = [text for each in self.programs(target).values() for text in each.kernels()]
         return Source("\n".join(t.text for t in texts), tuple(t.symbol for t in texts))
+
+    def reports(self, target: Target) -> dict[str, KernelReport]:
+        """What the compiler says of each kernel, compiled as those of programs for a device are."""
+        texts = [text for each in self.programs(target).values() for text in each.kernels()]
+        sources = [Source(t.text, (t.symbol,), launch=LaunchShape(t.threads, 0, 0)) for t in texts]
+        built = family_of(target).backend(target, 0).build_all(sources)
+        return {t.symbol: reports(one.binary)[t.symbol] for t, one in zip(texts, built, strict=True)}
 
     def check(self, name: str, target: Target, *, races: bool = False) -> None:
         """Compare a program with the reference at all of its sizes, and with itself in other grids and orders, and by
