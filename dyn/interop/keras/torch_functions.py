@@ -198,9 +198,10 @@ def _scatter(before: Function, indices: Any, values: Any, shape: Sequence[Any]) 
 @in_traces("torch.random.torch_seed_generator")
 def _seed_generator(before: Function, seed: Any) -> Any:
     """A generator for one draw, whose seed the program computes of a variable, and counts."""
-    if keras.src.backend.torch.core.get_device() == "meta":
+    own = importlib.import_module("keras.src.backend.torch.random")
+    if own.get_device() == "meta":
         return before(seed)
-    first, second = keras.src.random.seed_generator.draw_seed(seed)
+    first, second = own.draw_seed(seed)
     tracing = current_tracing()
     return tracing.keys.made(value_of(tracing, (first + second).to(torch.int64) & 0xFFFFFFFF))
 

@@ -176,8 +176,9 @@ def compiled(make: Callable[[], Any], optimizer: Callable[[], Any], loss: str) -
     return model
 
 
-def same(a: Any, b: Any, rtol: float = 1e-4) -> None:
-    np.testing.assert_allclose(*[np.hstack(one if isinstance(one, list) else [one]) for one in (a, b)], rtol, 1e-5)
+def same(a: Any, b: Any) -> None:
+    own, theirs = [np.hstack(one if isinstance(one, list) else [one]) for one in (a, b)]
+    np.testing.assert_allclose(own, theirs, rtol=1e-4, atol=1e-5)
 
 
 def is_one_program(step: Any, calls: int) -> None:
