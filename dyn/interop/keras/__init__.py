@@ -17,7 +17,8 @@ def compile(model: Any) -> Any:
 
     It is called after ``model.compile``, in any place before the first step, and once: Keras goes on to feed data, and
     to call callbacks; steps, with gradients, optimizer and metrics, are dyn's. On the TensorFlow backend a step is
-    compiled by :func:`dyn.interop.tf.jit`, on JAX's by :func:`dyn.interop.jax.jit` in place of ``jax.jit``.
+    compiled by :func:`dyn.interop.tf.jit`, on JAX's by :func:`dyn.interop.jax.jit` in place of ``jax.jit``, and on
+    PyTorch's by :func:`dyn.interop.torch.jit`.
 
     Args:
         model: a model of Keras 3.
@@ -26,8 +27,8 @@ def compile(model: Any) -> Any:
         The model itself.
 
     Raises:
-        ArgumentError: for what is no model of Keras.
-        NotYetError: on the PyTorch backend, and for a model that runs eagerly.
+        ArgumentError: for what is no model of Keras, and for several steps per execution on the PyTorch backend.
+        NotYetError: on another backend than these, and for a model that runs eagerly.
     """
     try:
         keras = importlib.import_module("keras")
@@ -40,10 +41,12 @@ def compile(model: Any) -> Any:
     if model.run_eagerly:
         raise NotYetError("a model that runs eagerly.", loc=user_loc(), remedy="compile it with run_eagerly=False.")
     backend = keras.backend.backend()
-    makers = {"tensorflow": _by_tensorflow, "jax": _by_jax}
+    makers = {"tensorflow": _by_tensorflow, "jax": _by_jax, "torch": _by_torch}
     if backend not in makers:
         raise NotYetError(
-            f"Keras on the {backend} backend.", loc=user_loc(), remedy='set KERAS_BACKEND to "tensorflow" or "jax".'
+            f"Keras on the {backend} backend.",
+            loc=user_loc(),
+            remedy='set KERAS_BACKEND to "tensorflow", "jax" or "torch".',
         )
     for step, function in makers[backend](model).items():
         _install(model, step, function)
@@ -117,3 +120,9 @@ def _by_jax(model: Any) -> dict[str, Callable[[], Any]]:
         "test": lambda: model._make_function(compiled(model.test_step)),
         "predict": lambda: model._make_function(compiled(predict_step), concatenate_outputs=True),
     }
+
+
+def _by_torch(model: Any) -> dict[str, Callable[[], Any]]:
+    from dyn.interop.keras.torch_steps import steps
+
+    return steps(model)

@@ -65,9 +65,55 @@ def _of_variances(
     return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
 
 
+def _tensor(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _of_numbers(func, *args, **kwargs)
+
+
+def _new_tensor(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def like(own: Any, data: Any, **others: Any) -> Any:
+        return _of_numbers(
+            lambda *_, **__: func(own, data, **others), data, **{"dtype": own.dtype, "device": own.device, **others}
+        )
+
+    return like(*args, **kwargs)
+
+
+def _of_numbers(func: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """A tensor of numbers, sizes among them, which PyTorch's own code in C++ asks for the values of."""
+    given = dict(zip(("data", "dtype", "device"), args, strict=False)) | kwargs
+    data = given["obj"] if "obj" in given else given.get("data")
+    leaves, shape = _leaves(data)
+    if shape is None or not any(isinstance(one, torch.SymInt | torch.SymFloat) for one in leaves):
+        return func(*args, **kwargs)
+    dtype = given.get("dtype")
+    if dtype is None:
+        is_float = any(isinstance(one, float | torch.SymFloat) for one in leaves)
+        dtype = torch.get_default_dtype() if is_float else torch.int64
+    made = torch.stack([torch.scalar_tensor(one, dtype=dtype, device=given.get("device")) for one in leaves])
+    made = made.reshape(shape)
+    return made.requires_grad_() if given.get("requires_grad") else made
+
+
+def _leaves(data: Any) -> tuple[list[Any], list[int] | None]:
+    """The numbers in nested lists, with the shape of these; None for what has another form."""
+    if isinstance(data, int | float | torch.SymInt | torch.SymFloat):
+        return [data], []
+    if not isinstance(data, list | tuple) or not data:
+        return [], None
+    parts = [_leaves(one) for one in data]
+    first = parts[0][1]
+    if first is None or any(shape != first for _, shape in parts):
+        return [], None
+    return [leaf for leaves, _ in parts for leaf in leaves], [len(data), *first]
+
+
 _OTHERWISE: dict[Any, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     torch.Tensor.__getitem__: subscripted,
     torch.Tensor.__setitem__: subscripted,
+    torch.tensor: _tensor,
+    torch.as_tensor: _tensor,
+    torch.asarray: _tensor,
+    torch.Tensor.new_tensor: _new_tensor,
     torch.equal: _equal,
     torch.Tensor.equal: _equal,
     torch.allclose: _all_close,

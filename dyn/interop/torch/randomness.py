@@ -113,13 +113,16 @@ class SeedNeeded(BaseException):
 
 
 class _Stream:
-    """The keys of one generator: how many there have been, and those that can be had again."""
+    """The keys of one generator: how many there have been, and those that can be had again.
 
-    def __init__(self, generator: torch.Generator, seed: Tracer) -> None:
-        self.generator, self.seed = generator, seed
+    One that is ``made`` in the trace nobody else has: its seed is a value of the program.
+    """
+
+    def __init__(self, generator: torch.Generator, seed: Tracer, made: bool = False) -> None:
+        self.generator, self.seed, self.is_made = generator, seed, made
         self.root: Any = None
         self.count = 0
-        self.made: dict[int, Any] = {}
+        self.keys: dict[int, Any] = {}
         #: The generator's states after so many keys, in which nobody else puts it; none where nobody watches.
         self._states: list[torch.Tensor] = []
 
@@ -158,7 +161,7 @@ class _Stream:
 
     def advance(self) -> None:
         """Count a key."""
-        if self.is_own:
+        if self.is_own or self.is_made:
             self.count += 1
             return
         self._find()
@@ -210,6 +213,12 @@ class Keys:
         """Have keys for a generator, made from a seed."""
         self._streams[identity(generator)] = _Stream(generator, seed)
 
+    def made(self, seed: Tracer) -> torch.Generator:
+        """A generator that is the function's own, and begins at ``seed``, an integer that the program computes."""
+        generator = torch.Generator()
+        self._streams[identity(generator)] = _Stream(generator, seed, made=True)
+        return generator
+
     @contextlib.contextmanager
     def drawing_in(self, region: Trace, step: Any = None) -> Iterator[None]:
         """Let a region have keys; as the body of a loop, one for each ``step``, an integer that no other step has."""
@@ -231,21 +240,21 @@ class Keys:
             return self._folded(random.key(self._seed), self._since)
         stream = self._streams.get(identity(generator))
         if stream is None:
-            if any(not one.is_own and not one.count for one in self._streams.values()):
+            if any(not (one.is_own or one.is_made or one.count) for one in self._streams.values()):
                 raise seeded()  # the trace before has come to another one here
             self.missing.append(generator)
             raise SeedNeeded(generator)
         stream.advance()
-        made = None if self._steps else stream.made.get(stream.count)
+        made = None if self._steps else stream.keys.get(stream.count)
         if made is not None:
             return made
         self._check_place()
-        if stream.root is None:
-            with outside_of_regions(self.trace):
+        if stream.root is None:  # the seed of one that is made is of the region that makes it
+            with contextlib.nullcontext() if stream.is_made else outside_of_regions(self.trace):
                 stream.root = random.key(stream.seed)
         key = self._folded(stream.root, stream.count)
         if not self._steps:
-            stream.made[stream.count] = key
+            stream.keys[stream.count] = key
         return key
 
     def _check_place(self) -> None:

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.errors import UnsupportedOpError
+from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.frozen import record
 from dyn.interop.torch.float_sizes import FloatNode
 from dyn.interop.torch.layouts import Order, TensorLayout
@@ -105,7 +105,7 @@ class Storage:
     one for PyTorch at some sizes: once one is written to, nobody may read the other in this trace.
     """
 
-    __slots__ = ("_maybe_same", "_value", "home", "is_stale", "order", "origin", "outside", "version")
+    __slots__ = ("_maybe_same", "_value", "home", "is_array", "is_stale", "order", "origin", "outside", "version")
 
     def __init__(self, value: Tracer, order: Order | None = None, origin: Origin | None = None) -> None:
         self._value, self.order, self.origin = value, order, origin
@@ -115,6 +115,8 @@ class Storage:
         self._maybe_same: list[Storage] = []
         #: Whether a memory that may be this one was written to.
         self.is_stale = False
+        #: Whether it is the memory of a NumPy array that the function has come to.
+        self.is_array = False
 
     @property
     def value(self) -> Tracer:
@@ -129,6 +131,12 @@ class Storage:
 
     def put(self, value: Tracer) -> None:
         """Give it other elements."""
+        if self.is_array:
+            raise NotYetError(
+                "a write to a tensor that has the memory of a NumPy array.",
+                loc=user_loc(),
+                remedy="copy the array first: torch.tensor(array).",
+            )
         self._value, self.version = value, next(_VERSIONS)
         for other in self._maybe_same:
             if other.origin is not None:  # the caller sees it

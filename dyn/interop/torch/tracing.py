@@ -188,6 +188,20 @@ class TorchTracing(TorchDispatchMode):
             found = self.captured[id(tensor)] = tensor, made
         return found[1]
 
+    def _made_of_numbers(self, tensor: torch.Tensor) -> Any:
+        """The traced tensor of one that the function has just made of Python's numbers, or that is a NumPy array.
+
+        Each call makes another one of numbers. Memory of an array is the caller's, or the function's own: nobody can
+        tell, and it is not written.
+        """
+        taken = self.capture(tensor)
+        with _disable_current_modes(), torch._C.DisableTorchFunction():
+            is_own = tensor.untyped_storage().resizable()
+        if not is_own:
+            record_of(taken).storage.is_array = True
+            return taken
+        return self.maker.fresh(record_of(taken).value, tensor.dtype, tensor.device)
+
     def recompute(self) -> None:
         """With ``memory="low"``, have what pulls cotangents inside of the function compute again what takes memory."""
         if self.memory == "low" and self.pulls_from is not None:
@@ -234,6 +248,8 @@ class TorchTracing(TorchDispatchMode):
             return asked(self.taken(args[0]))
         if gives_what_it_writes(func):
             _check_history(args)
+        if func is torch.ops.aten.lift_fresh.default and not is_traced(args[0]):
+            return self._made_of_numbers(args[0])
         args = tuple([self._all_taken(arg) for arg in args])
         kwargs = {name: self._all_taken(arg) for name, arg in kwargs.items()} if kwargs else {}
         if self.device.type != "cpu":

@@ -66,6 +66,14 @@ def test_training_by_keras(backend: str) -> None:
     assert f"the same on {backend}" in made.stdout
 
 
+def test_training_by_keras_on_torch() -> None:
+    made = subprocess.run(
+        [sys.executable, "-m", "tests.interop.tf.keras_on_torch"], capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stderr[-3000:]
+    assert "all is the same on torch" in made.stdout
+
+
 def test_one_program_for_all_batches() -> None:
     given = keras.Input((None, 3))
     model = keras.Model(given, keras.layers.Dense(1)(keras.layers.GlobalMaxPooling1D()(given)))
@@ -78,12 +86,12 @@ def test_one_program_for_all_batches() -> None:
         dyn_keras.compile(len)
 
 
-def test_on_pytorch_it_is_an_error_that_says_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.import_module("keras").backend, "backend", lambda: "torch")
+def test_on_other_backends_it_is_an_error_that_says_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.import_module("keras").backend, "backend", lambda: "openvino")
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile(optimizer="sgd", loss="mse")
     with pytest.raises(NotYetError) as caught:
         dyn_keras.compile(model)
     text = str(caught.value)
-    assert "Keras on the torch backend" in text
-    assert 'set KERAS_BACKEND to "tensorflow" or "jax"' in text
+    assert "Keras on the openvino backend" in text
+    assert 'set KERAS_BACKEND to "tensorflow", "jax" or "torch"' in text

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dyn.errors import NotYetError, UnsupportedOpError
@@ -443,3 +444,62 @@ def test_what_the_collector_finalizes_is_not_the_functions() -> None:
     finally:
         gc.enable()
     assert dict(other.named_buffers()) == {}
+
+
+# ---- tensors that the function makes of numbers ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: torch.tensor(0.0),
+        lambda x: torch.tensor([0.0]),
+        lambda x: torch.as_tensor(0.0),
+        lambda x: torch.as_tensor([0.0], dtype=torch.float32),
+        lambda x: torch.asarray(0.0),
+        lambda x: torch.as_tensor(np.float32(0)),
+        lambda x: x.new_tensor([0.0]),
+        lambda x: torch.Tensor([0.0]),
+        lambda x: torch.nn.Parameter(torch.tensor([0.0])).data,
+        lambda x: torch.tensor(np.zeros(1, np.float32)),
+    ],
+)
+def test_each_call_makes_another_tensor_of_numbers(make: Callable[[Any], Any]) -> None:
+    def f(x: Any) -> Any:
+        total = make(x)
+        total += x.sum()
+        return total * 1
+
+    compiled = dyn_torch.jit(f, strict=True)
+    for n in (3, 5, 1, 3):
+        torch.testing.assert_close(compiled(torch.ones(n)), f(torch.ones(n)))
+
+
+def test_a_tensor_of_numbers_that_is_returned_is_the_callers() -> None:
+    compiled = dyn_torch.jit(lambda x: (torch.tensor([1.0, 2.0]), x + 1), strict=True)
+    first = compiled(torch.ones(2))[0]
+    first += 5
+    torch.testing.assert_close(compiled(torch.ones(3))[0], torch.tensor([1.0, 2.0]))
+    torch.testing.assert_close(first, torch.tensor([6.0, 7.0]))
+
+
+def test_a_write_to_the_memory_of_an_array_is_pytorchs() -> None:
+    kept = np.zeros(1, np.float32)
+
+    def f(x: Any) -> Any:
+        total = torch.from_numpy(kept)
+        total += x.sum()
+        return total * 1
+
+    compiled = dyn_torch.jit(f)
+    with pytest.warns(FallbackWarning, match="a write to a tensor that has the memory of a NumPy array"):
+        assert float(compiled(torch.ones(3))) == 3.0
+    assert float(compiled(torch.ones(4))) == 7.0
+    assert kept[0] == 7.0
+    with pytest.raises(NotYetError, match="copy the array first"):
+        dyn_torch.jit(f, strict=True)(torch.ones(3))
+    # It is read at each call, as what a function closes over is.
+    read = dyn_torch.jit(lambda x: torch.from_numpy(kept) + x, strict=True)
+    assert float(read(torch.ones(1))) == 8.0
+    kept[0] = 1.0
+    assert float(read(torch.ones(1))) == 2.0

@@ -112,3 +112,76 @@ def test_images_are_scaled_by_a_float_in_one_program(mode: str) -> None:
     for factor in (0.7, 1.7):
         shapes = [((1, 3, 10, 30),), ((2, 1, 17, 2),)]
         assert check(lambda x, factor=factor: F.interpolate(x, scale_factor=factor, mode=mode), shapes) == 1
+
+
+# ---- tensors of sizes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: torch.tensor(x.shape[0]),
+        lambda x: torch.tensor([[x.shape[0], 2], [x.shape[0] * 2, 3]]),
+        lambda x: torch.tensor((x.shape[0] / 2, 2, True)),
+        lambda x: torch.tensor([x.shape[0], 1], dtype=torch.bfloat16, device="cpu"),
+        lambda x: torch.as_tensor(x.shape[0], dtype=torch.float32),
+        lambda x: torch.as_tensor(x.shape),
+        lambda x: torch.asarray(obj=[x.shape[0]], dtype=torch.int32),
+        lambda x: x.new_tensor([x.shape[0], 1.5]),
+        lambda x: x.new_tensor(data=x.shape[0], dtype=torch.int64),
+    ],
+)
+def test_tensors_of_sizes_are_no_guards(make: Callable[[Any], Any]) -> None:
+    compiled = dyn_torch.jit(make, strict=True)
+    for n in (3, 5, 1, 0):
+        made, wanted = compiled(torch.ones(n)), make(torch.ones(n))
+        torch.testing.assert_close(made, wanted, rtol=0, atol=0)
+    assert compiled.cache_info().compiles == 1
+
+
+def test_a_tensor_of_a_size_may_ask_for_gradients() -> None:
+    def f(x: Any) -> Any:
+        count = torch.tensor(float(1) * x.shape[0], requires_grad=True)
+        (count * x.sum()).backward()
+        return count.grad
+
+    compiled = dyn_torch.jit(f, strict=True)
+    for n in (3, 1, 4):
+        torch.testing.assert_close(compiled(torch.ones(n)), f(torch.ones(n)))
+
+
+def test_lists_that_are_no_array_of_numbers_raise_as_in_pytorch() -> None:
+    with pytest.raises(ValueError, match="expected sequence of length"):
+        dyn_torch.jit(lambda x: torch.tensor([[x.shape[0]], [1, 2]]), strict=True)(torch.ones(3))
+
+
+# ---- take_along_dim --------------------------------------------------------------------------------------------------
+
+
+def taken(calls: Iterable[tuple[Shape, Shape]], *dim: int) -> int:
+    compiled = dyn_torch.jit(lambda a, at: torch.take_along_dim(a, at, *dim), strict=True)
+    for shape, places in calls:
+        a, at = torch.randn(shape, requires_grad=True), torch.randint(0, 2, places)
+        made, wanted = compiled(a, at), torch.take_along_dim(a, at, *dim)
+        torch.testing.assert_close(made, wanted)
+        (own,), (theirs,) = [torch.autograd.grad(one.sum(), a) for one in (made, wanted)]
+        torch.testing.assert_close(own, theirs)
+    return compiled.cache_info().compiles
+
+
+def test_take_along_dim_is_one_program_for_all_batches() -> None:
+    assert taken([((3, 4), (3, 1)), ((5, 4), (5, 2)), ((1, 6), (1, 1)), ((2, 2), (2, 7))], -1) == 1
+    assert taken([((3, 4), (2, 1)), ((5, 4), (1, 1)), ((2, 1), (3, 1))]) == 1
+
+
+def test_take_along_dim_repeats_places() -> None:
+    taken([((3, 4), (2, 1)), ((5, 4), (1, 4)), ((2, 1), (3, 6)), ((2, 5), (0, 5))], 0)
+
+
+def test_take_along_dim_of_axes_that_are_not_there() -> None:
+    with pytest.raises(IndexError, match="no axis 2"):
+        dyn_torch.jit(lambda a, at: torch.take_along_dim(a, at, 2), strict=True)(
+            torch.ones(2, 2), torch.ones(2, 2).long()
+        )
+    with pytest.raises(RuntimeError, match="same number of dimensions"):
+        dyn_torch.jit(lambda a, at: torch.take_along_dim(a, at, 0), strict=True)(torch.ones(2, 2), torch.ones(2).long())

@@ -135,6 +135,24 @@ def narrow(a: Any, dim: int, start: Any, length: Any) -> Any:
     return a.narrow(dim, place, length)
 
 
+@composite("take_along_dim.default")
+def take_along_dim(a: Any, at: Any, dim: int | None = None) -> Any:
+    """The elements of an axis at places that are broadcast against the other axes; of all elements without an axis."""
+    if dim is None:
+        return a.reshape(-1).gather(0, at.reshape(-1))
+    if a.ndim != at.ndim:
+        raise RuntimeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, "
+            f"but got {a.ndim} dimensions for input, and {at.ndim} dimensions for indices"
+        )
+    axis = dim + a.ndim if dim < 0 else dim
+    if not 0 <= axis < a.ndim:
+        raise IndexError(f"take_along_dim(): tensors of {a.ndim} axes have no axis {dim}")
+    shape = list(torch.broadcast_shapes(*[[*one.shape[:axis], *one.shape[axis + 1 :]] for one in (a, at)]))
+    wide = [one.expand([*shape[:axis], one.shape[axis], *shape[axis:]]) for one in (a, at)]
+    return wide[0].gather(axis, wide[1])
+
+
 @composite("tensor_split.tensor_indices_or_sections")
 def tensor_split(a: Any, at: Any, dim: int = 0) -> Any:
     """The parts of an axis that end at the places that a tensor says."""
