@@ -26,6 +26,8 @@ from dyn.interop.conditions import Comparison, Junction
 from dyn.shapes import Dim, SymExpr, free_symbols
 from dyn.source import user_loc
 from dyn.trace.context import Trace
+from dyn.trace.data_dependent import is_bound
+from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
 Array = np.ndarray[Any, Any]
@@ -97,9 +99,12 @@ class Optional:
         left = iter(leaves)
         return Optional(tuple([next(left) if isinstance(one, Tracer) else one for one in self.parts or ()]))
 
-    def zeros(self) -> Optional:
-        """Zeros in the place of data, of shapes that are known outside of the branch, too."""
-        return self.with_leaves([dnp.zeros(one.shape, dtype=one.dtype) for one in self.leaves()])
+    def zeros(self, trace: Trace) -> Optional:
+        """Zeros in the place of data, in another branch: none along axes whose sizes are found out in this one."""
+        shapes = [[wrap_dim(trace, dim) if is_bound(trace, dim) else 0 for dim in one.dims] for one in self.leaves()]
+        return self.with_leaves(
+            [dnp.zeros(shape, dtype=one.dtype) for one, shape in zip(self.leaves(), shapes, strict=True)]
+        )
 
 
 def boxed(value: Any, shape: Sequence[int] = ()) -> Array:

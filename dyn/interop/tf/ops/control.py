@@ -8,6 +8,7 @@ turns up.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,7 @@ import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import ShapeError, TraceError, UndecidedDimError, UnsupportedOpError
 from dyn.interop import conditions
+from dyn.interop.conditions import Comparison, Condition
 from dyn.interop.tf.converter_registry import takes_call
 from dyn.interop.tf.evaluation import EffectState, Evaluation, NodeCall
 from dyn.interop.tf.graphs import Graph
@@ -33,6 +35,8 @@ from dyn.interop.tf.values import (
     is_of_arguments,
     is_same,
 )
+from dyn.trace import control
+from dyn.trace.branch_sizes import Unequal
 from dyn.trace.context import Trace
 from dyn.trace.tracer import Tracer
 
@@ -86,7 +90,7 @@ class _Carried:
         if found:
             raise _Again
 
-    def note_optionals(self, made: Sequence[Any]) -> list[Any]:
+    def note_optionals(self, trace: Trace, made: Sequence[Any]) -> list[Any]:
         """The results of a branch, with zeros for what only another branch has: it is taken where that has run.
 
         Raises _Again for what is new.
@@ -100,7 +104,7 @@ class _Carried:
         if new:
             raise _Again
         return [
-            self.optionals[number].zeros() if number in self.optionals and value.parts is None else value
+            self.optionals[number].zeros(trace) if number in self.optionals and value.parts is None else value
             for number, value in enumerate(made)
         ]
 
@@ -171,19 +175,37 @@ def if_(call: NodeCall) -> Any:
     if asserted is not None:  # the other branch ends the program
         claim(call, call.inputs[0], asserted)
         return evaluation.run(branches[0], arguments)
-    is_of_sizes = not isinstance(truth, Tracer)
-    predicate = truth.computed(call.trace) if is_of_sizes else truth
+    if isinstance(truth, Tracer):
+        return _if(evaluation, truth, branches, arguments)
+    predicate, cases = truth.computed(call.trace), (truth, truth.negated())
     try:
-        return _choice(evaluation, lambda functions: lax.cond(predicate, *functions), branches, arguments)
-    except (TraceError, ShapeError) as error:
-        if not is_of_sizes:
-            raise UnsupportedOpError(f"a branch: {error.problem}", loc=error.loc, notes=error.notes) from error
+        return _choice(evaluation, _cond(predicate, Unequal.REFUSED), branches, arguments, cases)
+    except (TraceError, ShapeError):
+        pass
     # The branches give other shapes: which one it is, is decided for this program, by a guard.
     try:
         decided = conditions.decide(truth, call.trace)
-    except (UndecidedDimError, ShapeError) as error:  # of a size that the program finds out
-        raise UnsupportedOpError(f"a branch: {error.problem}", loc=error.loc, notes=error.notes) from error
+    except (UndecidedDimError, ShapeError):  # of a size that the program finds out
+        return _if(evaluation, predicate, branches, arguments, cases)
     return evaluation.run(branches[0 if decided else 1], arguments)
+
+
+def _if(
+    evaluation: Evaluation, predicate: Any, branches: Sequence[Graph], arguments: Sequence[Any],
+    cases: Sequence[Condition] = (),
+) -> list[Any]:  # fmt: skip
+    """The results of the branch that a predicate chooses, of whatever sizes that has."""
+    try:
+        return _choice(evaluation, _cond(predicate, Unequal.MEASURED), branches, arguments, cases)
+    except (TraceError, ShapeError) as error:
+        raise UnsupportedOpError(f"a branch: {error.problem}", loc=error.loc, notes=error.notes) from error
+
+
+def _cond(predicate: Any, unequal: Unequal) -> Callable[[Evaluation, list[Callable[[], Any]]], Any]:
+    def choose(evaluation: Evaluation, functions: list[Callable[[], Any]]) -> Any:
+        return control.switch(evaluation.trace, predicate, functions, (), "cond", unequal)
+
+    return choose
 
 
 def _asserted(call: NodeCall, graph: Graph) -> Sequence[Any] | None:
@@ -210,22 +232,31 @@ def case(call: NodeCall) -> Any:
         return evaluation.run(branches[number if 0 <= number < len(branches) else -1], arguments)
     index: Any = call.value(0)
     index = dnp.where(index < 0, len(branches) - 1, index)  # as those above: the last one
-    return _choice(evaluation, lambda functions: lax.switch(index, functions), branches, arguments)
+
+    def choose(evaluation: Evaluation, functions: list[Callable[[], Any]]) -> Any:
+        return control.switch(evaluation.trace, index, functions, (), "switch", Unequal.MEASURED)
+
+    try:
+        return _choice(evaluation, choose, branches, arguments)
+    except (TraceError, ShapeError) as error:
+        raise UnsupportedOpError(f"a branch: {error.problem}", loc=error.loc, notes=error.notes) from error
 
 
 def _choice(
-    evaluation: Evaluation, choose: Callable[[list[Callable[[], Any]]], Any], branches: Sequence[Graph],
-    arguments: Sequence[Any],
+    evaluation: Evaluation, choose: Callable[[Evaluation, list[Callable[[], Any]]], Any], branches: Sequence[Graph],
+    arguments: Sequence[Any], cases: Sequence[Condition] = (),
 ) -> list[Any]:  # fmt: skip
-    """The results of the branch that the program chooses."""
+    """The results of the branch that the program chooses; ``cases`` has the condition on sizes of each."""
     carried = _Carried()
     likes: list[list[Any]] = []
 
-    def branch(graph: Graph) -> Callable[[], Any]:
+    def branch(number: int, graph: Graph) -> Callable[[], Any]:
         def run() -> Any:
             state = EffectState(outer=evaluation.state)
             inner = evaluation.within(state)
-            made = carried.note_optionals(inner.run(graph, arguments))
+            if cases:
+                _take(cases[number], inner.trace)
+            made = carried.note_optionals(inner.trace, inner.run(graph, arguments))
             carried.note(state)
             likes.append(made)
             leaves = [leaf for value in made for leaf in _leaves(inner.trace, value)]
@@ -233,11 +264,20 @@ def _choice(
 
         return run
 
-    made = _retried(lambda: choose([branch(graph) for graph in branches]))
+    made = _retried(lambda: choose(evaluation, list(itertools.starmap(branch, enumerate(branches)))))
     count = len(made) - len(carried.keys)
     for key, value in zip(carried.keys, made[count:], strict=True):
         evaluation.state.set(key, value)
     return _rebuilt(likes[-1], made[:count])
+
+
+def _take(condition: Condition, trace: Trace) -> None:
+    """Have it known in a branch that the condition holds which chooses the branch."""
+    if isinstance(condition, Comparison):
+        condition.require(trace)
+    elif condition.every:
+        for part in condition.parts:
+            _take(part, trace)
 
 
 # ---- loops -----------------------------------------------------------------------------------------------------------
