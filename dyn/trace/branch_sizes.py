@@ -20,7 +20,7 @@ from dyn.ir.core import Region, Value
 from dyn.ir.data_dependent import bound_dim
 from dyn.ir.effects import without_effects
 from dyn.ir.inline_regions import build_region, splice, splice_over
-from dyn.shapes import Dim, Facts, Symbol, SymExpr, as_dim, format_dim, free_symbols, substitute
+from dyn.shapes import Dim, Facts, Relation, Symbol, SymExpr, as_dim, format_dim, free_symbols, substitute
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.data_dependent import dim_from_value
@@ -44,30 +44,36 @@ class Unequal(Enum):
 class _Branch:
     """A branch with the dims that it finds out."""
 
-    def __init__(self, trace: Trace, region: Region) -> None:
-        self.trace, self.region = trace, region
+    def __init__(self, trace: Trace, region: Region, known: Sequence[Relation]) -> None:
+        self.trace, self.region, self.known = trace, region, known
         self.bound = frozenset([s for op in region.ops if (s := bound_dim(op)) is not None])
 
     @cached_property
     def facts(self) -> Facts:
-        """The facts inside."""
+        """The facts inside, and what is known where it is chosen."""
         inner = self.trace.builder.inner()
         inner.adopt(self.region.demands)
-        return inner.facts
+        facts = inner.facts
+        for relation in self.known:
+            if not facts.ask(relation).refuted:
+                facts = facts.assume(relation)
+        return facts
 
     def proves(self, size: Dim, common: Dim) -> bool:
         return size is common or self.facts.eq(size, common).proved
 
 
 def common_shapes(
-    trace: Trace, regions: Sequence[Region], names: Sequence[str], what: str, unequal: Unequal, choose: Choose
-) -> tuple[list[Region], list[Sizes]]:
+    trace: Trace, regions: Sequence[Region], known: Sequence[Sequence[Relation]], names: Sequence[str], what: str,
+    unequal: Unequal, choose: Choose,
+) -> tuple[list[Region], list[Sizes]]:  # fmt: skip
     """The regions, and a shape for each result of theirs that is known around them.
 
-    ``names`` are those of the results, and ``what`` is the choice's, in errors. Results whose number of axes differs
-    keep one of their shapes.
+    ``known`` has for each region, if for any, what is known to hold where it is chosen. ``names`` are those of the
+    results, and ``what`` is the choice's, in errors. Results whose number of axes differs keep one of their shapes.
     """
-    branches = [_Branch(trace, region) for region in regions]
+    own = known or [()] * len(regions)
+    branches = [_Branch(trace, region, here) for region, here in zip(regions, own, strict=True)]
     columns = list(zip(*[region.results for region in regions], strict=True))
     measured: dict[Sizes, tuple[str, int]] = {}
     found: list[tuple[Dim | Sizes, ...]] = []
@@ -119,8 +125,7 @@ def _numbers(trace: Trace, branch: _Branch, sizes: Sequence[Dim]) -> Region:
         if any(not branch.bound.isdisjoint(free_symbols(size)) for size in sizes):
             needed = "the sizes of what a branch gives, which are found out before the branch is run"
             quiet = without_effects(replace(branch.region, results=()), by=needed)
-            _, found = splice_over(inner, quiet, params, own)
-            own.update(found)
+            own.update(splice_over(inner, quiet, params, own)[1])
         return [inner.op("dim_size", size=substitute(size, own), dtype=dtypes.int64) for size in sizes]
 
     trace.builder.loc = user_loc()

@@ -14,7 +14,7 @@ from dyn.dtypes import DType
 from dyn.errors import TraceError, UnsupportedOpError
 from dyn.ir.core import Region, Value
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, RelKind, dim_max
+from dyn.shapes import Dim, Relation, RelKind, dim_max
 from dyn.source import user_loc
 from dyn.trace.branch_sizes import Unequal, common_shapes
 from dyn.trace.closures import closure_converted, fitted, with_carried_values, with_outside_parameters
@@ -242,11 +242,12 @@ def _counter(i: Any) -> Any:
 
 def switch(
     trace: Trace, index: Any, branches: Sequence[Function], operands: tuple[Any, ...], what: str,
-    unequal: Unequal = Unequal.DEMANDED,
+    unequal: Unequal = Unequal.DEMANDED, known: Sequence[Sequence[Relation]] = (),
 ) -> Any:  # fmt: skip
     """One of some functions of the operands: by a boolean, for the first of two, or by a number.
 
-    ``unequal`` says what sizes mean that the functions give and that are not proved to be equal.
+    ``unequal`` says what sizes mean that the functions give and that are not proved to be equal. ``known`` has for
+    each function what is known to hold where it is chosen.
     """
     given, tree = _lifted(trace, operands, "operands", what)
     chosen = lift(trace, index)
@@ -274,7 +275,7 @@ def switch(
         return trace.emit_all(name, flag, *given, *free, regions=tuple(regions))
 
     names = leaf_names(traced[0].out_tree, "the result")
-    regions, shapes = common_shapes(trace, [one.region for one in traced], names, what, unequal, choose)
+    regions, shapes = common_shapes(trace, [one.region for one in traced], known, names, what, unequal, choose)
     columns = zip(*[region.results for region in regions], strict=True)
     types = [_common_type(column, shape) for column, shape in zip(columns, shapes, strict=True)]
     regions = [

@@ -7,7 +7,8 @@
 - :class:`Resource`: a variable, of which operations read and assign the value;
 - :class:`Foreign`: what only TensorFlow's own operations take;
 - :class:`Reductions`: the axes that a gradient is summed over, where a broadcast is undecided;
-- :class:`~dyn.interop.tf.lists.TensorList`: a list of tensors.
+- :class:`~dyn.interop.tf.lists.TensorList`: a list of tensors;
+- :class:`~dyn.interop.tf.optionals.Optional`: what one branch of a program gives to its derivative.
 """
 
 from __future__ import annotations
@@ -26,8 +27,6 @@ from dyn.interop.conditions import Comparison, Junction
 from dyn.shapes import Dim, SymExpr, free_symbols
 from dyn.source import user_loc
 from dyn.trace.context import Trace
-from dyn.trace.data_dependent import is_bound
-from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
 Array = np.ndarray[Any, Any]
@@ -84,27 +83,6 @@ class Reductions:
     own: tuple[Dim, ...]
     other: tuple[Dim, ...]
     first: int = 0
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Optional:
-    """Values that one branch of a program gives to the derivative of that branch: data, or what is known of each."""
-
-    parts: tuple[Any, ...] | None
-
-    def leaves(self) -> list[Tracer]:
-        return [one for one in self.parts or () if isinstance(one, Tracer)]
-
-    def with_leaves(self, leaves: Sequence[Tracer]) -> Optional:
-        left = iter(leaves)
-        return Optional(tuple([next(left) if isinstance(one, Tracer) else one for one in self.parts or ()]))
-
-    def zeros(self, trace: Trace) -> Optional:
-        """Zeros in the place of data, in another branch: none along axes whose sizes are found out in this one."""
-        shapes = [[wrap_dim(trace, dim) if is_bound(trace, dim) else 0 for dim in one.dims] for one in self.leaves()]
-        return self.with_leaves(
-            [dnp.zeros(shape, dtype=one.dtype) for one, shape in zip(self.leaves(), shapes, strict=True)]
-        )
 
 
 def boxed(value: Any, shape: Sequence[int] = ()) -> Array:
