@@ -73,9 +73,10 @@ def _measured_in(dim: Dim) -> Iterator[Symbol]:
 def with_own_dims(b: Builder, region: Region) -> Region:
     """The region with measured dims of its own, of which the facts of ``b`` say what they say of the others.
 
-    A region that is written out twice finds out two sizes.
+    A region that is written out twice finds out two sizes. Those of the regions in it are new too, for a dim is said in
+    terms of older ones: what is measured inside stays younger than what is measured around it.
     """
-    bound = [s for op in region.ops if (s := bound_dim(op)) is not None]
+    bound = list(data_dependent_dims(region.ops))
     if not bound:
         return region
     fresh: dict[Symbol, Dim] = {s: as_dim(b.symbols.symbol(s.name, s.origin, data_dependent=True)) for s in bound}

@@ -13,6 +13,9 @@ from dyn.errors import UnsupportedOpError
 from dyn.ir.core import Op, Region, Value, with_operands
 from dyn.ir.opdef import OpKind
 
+#: What computes again, in errors.
+_DERIVATIVE = "a derivative that computes the function around it again"
+
 
 def run_regions(op: Op) -> tuple[Region, ...]:
     """The regions whose ops run where the op does: those of a call that are rules for derivatives do not."""
@@ -46,11 +49,11 @@ def effects_in(ops: Sequence[Op]) -> Iterator[Op]:
             yield from effects_in(region.ops)
 
 
-def without_effects(region: Region, known: Mapping[Value, Value] | None = None) -> Region:
+def without_effects(region: Region, known: Mapping[Value, Value] | None = None, by: str = _DERIVATIVE) -> Region:
     """The region as it is computed a second time: what it does to the world was done the first time.
 
     Ops with effects go. ``known`` has what they gave the first time; UnsupportedOpError where a result that is not
-    there is needed.
+    there is needed, ``by`` what.
     """
     values = dict(known or {})
     if not any(has_effect(op) for op in region.ops):
@@ -61,7 +64,7 @@ def without_effects(region: Region, known: Mapping[Value, Value] | None = None) 
         if has_own_effect(op):
             gone.update((v, op) for v in op.results if v not in values)
             continue
-        ops.append(regions_without_effects(with_operands(op, values)))
+        ops.append(regions_without_effects(with_operands(op, values), by))
     results = tuple([values.get(v, v) for v in region.results])
     needed, kept = set(results), list[Op]()
     for op in reversed(ops):
@@ -71,8 +74,7 @@ def without_effects(region: Region, known: Mapping[Value, Value] | None = None) 
     for value, op in gone.items():
         if value in needed:
             raise UnsupportedOpError(
-                f"{op.opdef.name}: what a callback with effects gives is needed by a derivative that computes the "
-                "function around it again, and it is not called twice.",
+                f"{op.opdef.name}: what a callback with effects gives is needed by {by}, and it is not called twice.",
                 loc=op.loc,
                 remedy="make the call outside of loops, branches and checkpoints, and pass in what it gives; or use "
                 "dyn.pure_callback.",
@@ -80,10 +82,10 @@ def without_effects(region: Region, known: Mapping[Value, Value] | None = None) 
     return replace(region, ops=tuple(reversed(kept)), results=results)
 
 
-def regions_without_effects(op: Op) -> Op:
+def regions_without_effects(op: Op, by: str = _DERIVATIVE) -> Op:
     """The op, one without effects of its own, as it is computed a second time (:func:`without_effects`)."""
     if not any(has_effect(inner) for region in op.regions for inner in region.ops):
         return op
     count = len(op.regions) - op.opdef.has_backward
-    regions = [without_effects(region) for region in op.regions[:count]]
+    regions = [without_effects(region, by=by) for region in op.regions[:count]]
     return replace(op, regions=(*regions, *op.regions[count:]))

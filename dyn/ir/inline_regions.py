@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Region, Value, with_operands
-from dyn.ir.data_dependent import bound_dim, with_own_dims
+from dyn.ir.data_dependent import data_dependent_dims, with_own_dims
 from dyn.ir.substitute_dims import Substitution
 from dyn.ir.types import TensorType
 from dyn.shapes import Dim, Symbol, as_dim
@@ -47,8 +47,9 @@ def splice_over(
     is demanded, and so all that was known in it holds here too. Where dims are renamed it is proved here as well, and
     no type is inferred again; where they become expressions a proof may be lost, and what is not proved is demanded.
     """
-    bound = [s for op in region.ops if (s := bound_dim(op))]
-    measured = {s: as_dim(b.symbols.symbol(s.name, s.origin, data_dependent=True)) for s in bound}
+    measured = {
+        s: as_dim(b.symbols.symbol(s.name, s.origin, data_dependent=True)) for s in data_dependent_dims(region.ops)
+    }
     own = {**dims, **measured}
     b.adopt([relation.substituted(own) for relation in region.demands])
     if not all(isinstance(dim, int) or dim.is_symbol is not None for dim in own.values()):

@@ -17,9 +17,8 @@ from dyn.ir.core import Dense, Function, Op, Value, attr_dims
 from dyn.ir.data_dependent import size_demand
 from dyn.lower.layout import ArenaScope, LoopPlaces, StoragePlace, lay_out
 from dyn.schedule.donate import Reuse
-from dyn.schedule.launch import Body, Launch, divides, walk_launches
-from dyn.shapes import Declaration, Dim, Opaque, OpaqueKind, Reason, Relation, RelKind, Symbol, as_dim, dim_max, dim_sum
-from dyn.shapes.expr import all_atoms
+from dyn.schedule.launch import Body, Launch, may_lack_value, walk_launches
+from dyn.shapes import Declaration, Dim, Reason, Relation, RelKind, Symbol, as_dim, dim_max, dim_sum
 from dyn.source import Loc
 from dyn.stitch.groups import Plan
 
@@ -222,7 +221,7 @@ def build_host(
     bodies = [body for launch in walk_launches(launches) for body in launch.bodies]
     sites += dict.fromkeys(InRegion(relation) for body in bodies for relation in body.demands)
     dims = dict.fromkeys([*(found.dim for found in located_dims(function)), *launch_dims(launches)])
-    sites += [Fault.TOO_LARGE, *([Fault.NO_VALUE] if _may_lack_value(dims) else []), Fault.NO_MEMORY]
+    sites += [Fault.TOO_LARGE, *([Fault.NO_VALUE] if may_lack_value(dims) else []), Fault.NO_MEMORY]
     if any(launch.call is not None and launch.callee is None for launch in walk_launches(launches)):
         sites += [Fault.LIBRARY, Fault.TOO_LONG]
     if red_zone:
@@ -236,19 +235,6 @@ def build_host(
         launches, guards, reuses, layout.loops, layout.variables, layout.scopes, tuple(layout.constants.values()),
         red_zone, space,
     )  # fmt: skip
-
-
-def _may_lack_value(dims: Iterable[Dim]) -> bool:
-    """Whether some dim divides by what may be 0, or broadcasts sizes."""
-    seen: dict[Opaque, None] = {}
-    for dim in dims:
-        if divides(dim):
-            return True
-        new = [atom for atom in all_atoms(dim, seen.__contains__) if isinstance(atom, Opaque)]
-        if any(atom.kind is OpaqueKind.BROADCAST for atom in new):
-            return True
-        seen |= dict.fromkeys(new)
-    return False
 
 
 @record()

@@ -23,7 +23,7 @@ from dyn.ir.opdef import Control
 from dyn.ir.region_passes import carries, is_loop, unchanged
 from dyn.lower.slots import Life, chosen_slot
 from dyn.schedule.donate import stored_results
-from dyn.schedule.launch import Body, Launch, divides
+from dyn.schedule.launch import Body, Launch, may_lack_value
 from dyn.shapes import Dim, Facts, Symbol, SymExpr, floordiv, free_symbols
 from dyn.stitch.groups import Plan
 
@@ -247,7 +247,7 @@ class _Layouter:
 
     def is_sound(self, size: Dim) -> bool:
         """Whether a size in a region means something even where the region may not run."""
-        return isinstance(size, int) or not (divides(size) or not self.facts.ge(size, 0).proved)
+        return isinstance(size, int) or not (may_lack_value([size]) or not self.facts.ge(size, 0).proved)
 
     def variable(self) -> int:
         self.layout.variables += 1
@@ -270,9 +270,9 @@ class _Layouter:
             for result in results:
                 self.result(result, launch, result.type.nbytes, aside)
             for body in launch.bodies:
-                self.places |= {param: self.places[v] for param, v in zip(body.params, operands[1:], strict=True)}
-                self.places |= {v: self.places[result] for v, result in zip(body.results, results, strict=True)}
-                self.region(body)
+                # Their sizes are the region's own: in its dims they may have a value in it alone.
+                own = zip((*body.params, *body.results), (*operands[1:], *results), strict=True)
+                self.region(body, dict(own))
         self.release(aside)
 
     def alternatives(self, launch: Launch) -> None:

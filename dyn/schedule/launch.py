@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dyn.dtypes import DType
@@ -17,8 +17,8 @@ from dyn.schedule.expressions import Parameters, Rewriter
 from dyn.schedule.kernel import Buffer, Expr, Index, Kernel, Load, Loop, Role, Stmt, Store, TileContract, Update
 from dyn.schedule.kernel_verifier import check
 from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
-from dyn.shapes import Dim, Facts, Relation, Symbol, SymExpr, free_symbols, product
-from dyn.shapes.expr import polynomial
+from dyn.shapes import Dim, Facts, Opaque, OpaqueKind, Relation, Symbol, SymExpr, free_symbols, product
+from dyn.shapes.expr import all_atoms, polynomial
 from dyn.stitch.groups import Group, GroupKind
 
 
@@ -107,7 +107,7 @@ class Body:
 
     Of a loop's step, ``in_place`` are the carried values whose next ones are written over them. ``demands`` has to hold
     of the dims where it runs, and does not follow from what is known around it; it is ``conditional`` where its sizes
-    mean something only if it may run: it demands something, or divides by a size.
+    mean something only if it may run: it demands something, divides by a size, or broadcasts sizes.
 
     Of alternatives, ``params`` and ``results`` are what the body calls the values that the launch reads and makes, and
     ``when`` says for which sizes it is right; of the last one it is None.
@@ -193,9 +193,17 @@ class Launch:
         return None if self.call is None else callee_of(self.call)
 
 
-def divides(dim: Dim) -> bool:
-    """Whether a dim divides by something that may be 0."""
-    return isinstance(dim, SymExpr) and dim.divides
+def may_lack_value(dims: Iterable[Dim]) -> bool:
+    """Whether some dim divides by what may be 0, or broadcasts sizes."""
+    seen: dict[Opaque, None] = {}
+    for dim in dims:
+        if isinstance(dim, SymExpr) and dim.divides:
+            return True
+        new = [atom for atom in all_atoms(dim, seen.__contains__) if isinstance(atom, Opaque)]
+        if any(atom.kind is OpaqueKind.BROADCAST for atom in new):
+            return True
+        seen |= dict.fromkeys(new)
+    return False
 
 
 def general_launches(launches: Sequence[Launch]) -> Iterator[Launch]:

@@ -19,7 +19,7 @@ from dyn.schedule.alternatives import with_alternatives
 from dyn.schedule.contractions import lower_contraction
 from dyn.schedule.donate import stored_results, update_in_place
 from dyn.schedule.families import schedules_of
-from dyn.schedule.launch import Body, Launch, divides
+from dyn.schedule.launch import Body, Launch, may_lack_value
 from dyn.schedule.launch_cache import KNOWN
 from dyn.schedule.library import lower_library, memory_of
 from dyn.schedule.loops import Loops
@@ -45,7 +45,7 @@ def _lower_control(plan: Plan, group: Group, target: Target, ones: Collection[Sy
             changing = [i for i, same in enumerate(unchanged(op)) if not same]
             launches, in_place = update_in_place(inner, launches, changing)
         asked = tuple([r for r in region.demands if not plan.function.facts.ask(r).proved])
-        conditional = bool(asked) or any(divides(dim) for launch in launches for dim in launch.dims())
+        conditional = bool(asked) or may_lack_value(dim for launch in launches for dim in launch.dims())
         bodies.append(Body(inner.function.params, launches, stored_results(inner), in_place, asked, conditional))
     return Launch(group, memory_of(plan, group), (), bodies=tuple(bodies))
 

@@ -336,9 +336,10 @@ class Trace:
         if not config.current().verify_ir:
             return
         frame = sys._getframe(1)
-        while frame is not None and _asks_for_others(frame.f_globals):
+        # A function of theirs in C, or a graph, has no frame: it is called by a frame of CALLS_USERS.
+        while frame is not None and not frame.f_globals.get("CALLS_USERS") and _asks_for_others(frame.f_globals):
             frame = frame.f_back
-        if frame is not None and frame.f_globals.get("CALLS_USERS"):  # a function of theirs in C, without a frame
+        if frame is not None and frame.f_globals.get("CALLS_USERS"):
             return
         if frame is not None and is_own_frame(frame.f_code.co_filename):
             raise IRError(

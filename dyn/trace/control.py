@@ -14,8 +14,9 @@ from dyn.dtypes import DType
 from dyn.errors import TraceError, UnsupportedOpError
 from dyn.ir.core import Region, Value
 from dyn.ir.types import TensorType
-from dyn.shapes import Dim, RelKind, SymExpr, dim_max
+from dyn.shapes import Dim, Relation, RelKind, dim_max
 from dyn.source import user_loc
+from dyn.trace.branch_sizes import Unequal, common_shapes
 from dyn.trace.closures import closure_converted, fitted, with_carried_values, with_outside_parameters
 from dyn.trace.comparison import described, side_by_side
 from dyn.trace.context import Trace
@@ -239,8 +240,15 @@ def _counter(i: Any) -> Any:
 # --- choices ----------------------------------------------------------------------------------------------------------
 
 
-def switch(trace: Trace, index: Any, branches: Sequence[Function], operands: tuple[Any, ...], what: str) -> Any:
-    """One of some functions of the operands: by a boolean, for the first of two, or by a number."""
+def switch(
+    trace: Trace, index: Any, branches: Sequence[Function], operands: tuple[Any, ...], what: str,
+    unequal: Unequal = Unequal.DEMANDED, known: Sequence[Sequence[Relation]] = (),
+) -> Any:  # fmt: skip
+    """One of some functions of the operands: by a boolean, for the first of two, or by a number.
+
+    ``unequal`` says what sizes mean that the functions give and that are not proved to be equal. ``known`` has for
+    each function what is known to hold where it is chosen.
+    """
     given, tree = _lifted(trace, operands, "operands", what)
     chosen = lift(trace, index)
     if chosen.type.rank:
@@ -251,19 +259,30 @@ def switch(trace: Trace, index: Any, branches: Sequence[Function], operands: tup
     traced = [
         trace_region(
             trace, lambda *leaves, f=f: f(*unflatten(tree, list(leaves))), [v.type for v in given],
-            name=f"branch {number} of {what}",
+            name=f"branch {number} of {what}", finds_sizes=True,
         )
         for number, f in enumerate(branches)
     ]  # fmt: skip
-    regions = _alike(trace, traced, what)
-    regions, free = closure_converted(trace, regions)
-    regions = [with_outside_parameters(region, free, len(given)) for region in regions]
+    _check_alike(traced, what)
     if what == "cond":
-        flag = chosen if chosen.dtype is dtypes.bool_ else _nonzero(trace, chosen)
-        made = trace.emit_all("if", flag, *given, *free, regions=tuple(regions))
+        name, flag = "if", chosen if chosen.dtype is dtypes.bool_ else _nonzero(trace, chosen)
     else:
-        made = trace.emit_all("case", _number(trace, chosen, len(branches)), *given, *free, regions=tuple(regions))
-    return unflatten(traced[0].out_tree, [Tracer(trace, v) for v in made])
+        name, flag = "case", _number(trace, chosen, len(branches))
+
+    def choose(regions: Sequence[Region]) -> tuple[Value, ...]:
+        regions, free = closure_converted(trace, regions)
+        regions = [with_outside_parameters(region, free, len(given)) for region in regions]
+        return trace.emit_all(name, flag, *given, *free, regions=tuple(regions))
+
+    names = leaf_names(traced[0].out_tree, "the result")
+    regions, shapes = common_shapes(trace, [one.region for one in traced], known, names, what, unequal, choose)
+    columns = zip(*[region.results for region in regions], strict=True)
+    types = [_common_type(column, shape) for column, shape in zip(columns, shapes, strict=True)]
+    regions = [
+        fitted(trace, region, types, names, f"branch {number} of {what}", "that of another branch")
+        for number, region in enumerate(regions)
+    ]
+    return unflatten(traced[0].out_tree, [Tracer(trace, v) for v in choose(regions)])
 
 
 def _nonzero(trace: Trace, value: Value) -> Value:
@@ -282,8 +301,8 @@ def _number(trace: Trace, value: Value, count: int) -> Value:
     return trace.emit("convert", inside, dtype=dtypes.int32)
 
 
-def _alike(trace: Trace, traced: Sequence[TracedRegion], what: str) -> list[Region]:
-    """The branches with results of the same types; numbers take the dtype of what they stand beside."""
+def _check_alike(traced: Sequence[TracedRegion], what: str) -> None:
+    """Raise TraceError for branches that give trees of other structures."""
     first = traced[0]
     for number, other in enumerate(traced):
         if other.out_tree != first.out_tree:
@@ -298,22 +317,9 @@ def _alike(trace: Trace, traced: Sequence[TracedRegion], what: str) -> list[Regi
                 ),
                 remedy="return trees of one structure from all branches.",
             )
-    columns = list(zip(*(t.region.results for t in traced), strict=True))
-    types: list[TensorType] = []
-    for column in columns:
-        strong = next((v for v in column if not v.type.weak), None)
-        own = column[0] if strong is None else strong
-        shape = own.shape
-        if all(v.type.rank == own.type.rank for v in column):
-            shape = tuple(_plainest([v.shape[axis] for v in column]) for axis in range(own.type.rank))
-        types.append(TensorType(settled_dtype(own.dtype) if strong is None else own.dtype, shape))
-    names = leaf_names(first.out_tree, "the result")
-    return [
-        fitted(trace, t.region, types, names, f"branch {number} of {what}", "that of another branch")
-        for number, t in enumerate(traced)
-    ]
 
 
-def _plainest(sizes: Sequence[Dim]) -> Dim:
-    """One of several sizes that are equal where their branches run: one that means something whichever does."""
-    return min(sizes, key=lambda size: isinstance(size, SymExpr) and size.height > 0)
+def _common_type(column: Sequence[Value], shape: tuple[Dim, ...]) -> TensorType:
+    """The type of a result of branches; numbers take the dtype of what they stand beside."""
+    strong = next((v for v in column if not v.type.weak), None)
+    return TensorType(settled_dtype(column[0].dtype) if strong is None else strong.dtype, shape)

@@ -46,6 +46,16 @@ def memoized_dim(trace: Trace, key: Hashable, make: Callable[[], tuple[Value, Di
     return found
 
 
+def is_bound(trace: Trace, dim: Dim) -> bool:
+    """Whether each size of data in a dim has been measured by now, in a trace or around it."""
+    left = {symbol for symbol in free_symbols(dim) if symbol.data_dependent}
+    around: Trace | None = trace
+    while left and around is not None:
+        left -= {bound_dim(op) for op in around.builder.ops}
+        around = around.outer
+    return not left
+
+
 def refuse_escape(region: Region, name: str) -> None:
     """Raise ShapeError where a region gives an array whose shape is known in it alone."""
     bound = {s for op in region.ops if (s := bound_dim(op)) is not None}

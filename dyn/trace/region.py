@@ -49,6 +49,7 @@ def trace_region(
     closes: bool = True,
     differentiates: bool = False,
     rule_of: object = None,
+    finds_sizes: bool = False,
 ) -> TracedRegion:
     """Run ``call`` on a tracer for each of ``params``, inside of ``trace``, and record what it computes.
 
@@ -59,7 +60,8 @@ def trace_region(
     With ``expected`` the results have its tree and types: weak ones (from Python numbers alone) are converted where
     they are what a Python number beside such an array would be, and anything else is a TraceError that shows both.
     Without, they stay as they are, weak ones too. ``name`` is what errors call the region: ``the body of reduce``.
-    ``differentiates`` and ``rule_of`` are those of :class:`~dyn.trace.context.Trace`.
+    ``differentiates`` and ``rule_of`` are those of :class:`~dyn.trace.context.Trace`. The results may have sizes that
+    the region finds out itself only where the caller ``finds_sizes`` of them.
     """
     inner = Trace(
         name, trace.builder.inner(), trace.sizes, trace.guards, outer=trace, closes=closes,
@@ -90,7 +92,8 @@ def trace_region(
                 value = _as_expected(inner, value, wanted[number], lambda: names[number], expected.why)  # noqa: B023
             results.append(value)
     region = Region(values, tuple(inner.builder.ops), tuple(results), inner.builder.finished())
-    refuse_escape(region, name)
+    if not finds_sizes:
+        refuse_escape(region, name)
     return TracedRegion(region, tree)
 
 

@@ -254,12 +254,12 @@ def test_branches_of_python() -> None:
     )
 
 
-def test_what_a_region_measures_stays_inside() -> None:
+def test_what_a_loop_measures_stays_inside() -> None:
     with pytest.raises(ShapeError) as caught:
-        dyn.jit(lambda p, x: lax.cond(p, lambda v: v[v > 0], lambda v: v[v > 1], x))(True, np.ones(3, np.float32))
+        dyn.jit(lambda xs: lax.scan(lambda c, v: (c, v[v > 0]), 0.0, xs))(np.ones((2, 3), np.float32))
     assert rendered(caught.value) == (
-        "branch 0 of cond gives f32[count], and the size of axis 0 is found out inside of it.\n"
-        "  count is the number of nonzero elements of (x_0,)\n"
+        "the body of scan gives f32[count], and the size of axis 0 is found out inside of it.\n"
+        "  count is the number of nonzero elements of (xs_1,)\n"
         "  at <the line>\n"
         "  help: compute what is of one size from it inside, as a sum, or give it a size of your own (size= of "
         "nonzero, unique and their kin)."

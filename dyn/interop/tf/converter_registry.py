@@ -12,6 +12,9 @@ from dyn.trace.tracer import Tracer
 if TYPE_CHECKING:
     from dyn.interop.tf.evaluation import NodeCall
 
+#: Converters ask of sizes what the function asks that the user calls.
+ASKS_FOR_OTHERS = True
+
 Function = Callable[..., Any]
 #: What converters compute with: tracers, whose operators are those of dyn's NumPy.
 Data = Any

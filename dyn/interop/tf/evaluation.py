@@ -70,6 +70,8 @@ class Evaluation:
         self, library: FunctionLibrary, state: EffectState, otherwise: Callable[[NodeCall, str], Any] | None = None,
     ) -> None:  # fmt: skip
         self.library, self.state, self.otherwise = library, state, otherwise
+        #: The number of the branch that is read, the innermost.
+        self.branch: int | None = None
         #: What ``otherwise`` has taken.
         self.pieces: list[TfPiece] = []
 
@@ -94,7 +96,7 @@ class Evaluation:
     def within(self, state: EffectState) -> Evaluation:
         """The reading of a region, which has a state of its own."""
         inner = Evaluation(self.library, state, self.otherwise)
-        inner.pieces = self.pieces
+        inner.pieces, inner.branch = self.pieces, self.branch
         return inner
 
     def _node(self, call: NodeCall) -> Sequence[Any]:

@@ -7,7 +7,8 @@ of the function. What of that needs the cotangents is read as the second half of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -57,6 +58,35 @@ register_node(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How a cotangent is given: whole, or where it ``is_sparse`` as ``tf.IndexedSlices``, by its parts: rows, their
+    indices, and the shape of the whole where it ``has_shape``."""
+
+    is_sparse: bool
+    has_shape: bool = False
+
+    @staticmethod
+    def of(cotangent: Any) -> _Form:
+        is_sparse = isinstance(cotangent, tf.IndexedSlices)
+        return _Form(is_sparse, is_sparse and cotangent.dense_shape is not None)
+
+    @property
+    def count(self) -> int:
+        return 1 + self.is_sparse + self.has_shape
+
+    def packed(self, parts: Iterator[Any]) -> Any:
+        """The cotangent of the next parts."""
+        own = list(itertools.islice(parts, self.count))
+        return tf.IndexedSlices(*own) if self.is_sparse else own[0]
+
+    def fitted(self, parts: Iterator[Any], source: Tracer) -> list[Tracer]:
+        """The next parts as data, with the sizes of the source, also where TensorFlow has computed them."""
+        first, *rest = map(data_here, itertools.islice(parts, self.count))
+        rows = [first.shape[0]] if self.is_sparse else source.shape[:1]
+        return [dnp.reshape(first, (*rows, *source.shape[1:])), *rest]
+
+
 class Joint:
     """A function with its gradient as one function: of its tensors, and then cotangents of its float outputs.
 
@@ -73,6 +103,8 @@ class Joint:
         #: Variables that the function reads and that are trained, and of each source whether it has a gradient.
         self.watched: list[Any] = []
         self.has: list[bool] = []
+        #: Of those that have one, its form.
+        self.forms: list[_Form] = []
 
     def both(self, *given: Any) -> Any:
         """The results of the function, and the cotangents of its sources."""
@@ -83,16 +115,25 @@ class Joint:
             returned = self.flat(*tensors)
         made = [one for one in tf.nest.flatten(returned, expand_composites=True) if tf.is_tensor(one)]
         targets = [one for one in made if one.dtype.is_floating or one.dtype.is_complex]
+        # A cotangent has the sizes of its result: without that they would be unrelated.
+        cotangents = [tf.reshape(one, tf.shape(own)) for one, own in zip(cotangents, targets, strict=True)]
         self.watched = list(inner.watched_variables())
         sources = [*[tensors[number] for number in self.tensors], *self.watched]
-        pulled = inner.gradient(targets, sources, list(cotangents)) if targets and sources else [None] * len(sources)
-        pulled = [tf.convert_to_tensor(one) if one is not None else None for one in pulled]
+        pulled = inner.gradient(targets, sources, cotangents) if targets and sources else [None] * len(sources)
         self.has = [one is not None for one in pulled]
-        return returned, [one for one in pulled if one is not None]
+        made = [one for one in pulled if one is not None]
+        made = [one if isinstance(one, tf.IndexedSlices) else tf.convert_to_tensor(one) for one in made]
+        self.forms = list(map(_Form.of, made))
+        return returned, made
 
     def alone(self, *given: Any) -> Any:
         """The cotangents of the sources."""
         return self.both(*given)[1]
+
+    def packed(self, parts: Sequence[Any]) -> list[Any]:
+        """The cotangents of the sources that have one, of their parts."""
+        left = iter(parts)
+        return [form.packed(left) for form in self.forms]
 
     def places(self, program: TfProgram) -> tuple[int, ...]:
         """Of each cotangent, which input of the function it belongs to: a tensor, or after these one of ``program``'s
@@ -122,6 +163,10 @@ class GradientProgram:
         """Tensors and values of variables for the program, from those of the program whose gradient it is."""
         return [*tensors, *cotangents], [variables[number] for number in self._variables]
 
+    def packed(self, parts: Sequence[Any]) -> list[Any]:
+        """The cotangents that the program gives, of its results."""
+        return self._joint.packed(parts)
+
     @cached_property
     def recorded(self) -> RecordedProgram:
         """The program with its own gradient."""
@@ -145,7 +190,7 @@ class RecordedProgram(TfProgram):
         self._joint = joint = Joint(flat, specs, plain)
         self._arguments, self._wanted = joint.arguments, joint.wanted
         concrete = traced_for_dyn(joint.both, joint.specs)
-        self._count = sum(joint.has)
+        self._count = sum([form.count for form in joint.forms])
         super().__init__(concrete, plain.name, strict=plain.strict, assigns=plain.assigns)
         self._inputs = joint.places(self)
         self.watched = tuple(joint.watched)
@@ -186,11 +231,11 @@ class RecordedProgram(TfProgram):
             inner = evaluation.within(EffectState(outer=state))
             inner.read(graph, [node for node in graph.needed if node.name in late], inside)
             pulled = [inside[name][number] for name, number in graph.outputs[len(graph.outputs) - self._count :]]
-            sources = [*args, *variables]
-            # The sizes of a cotangent are its source's, also where TensorFlow has computed it.
+            sources, parts = [*args, *variables], iter(pulled)
             return [
-                dnp.reshape(data_here(one), sources[place].shape)
-                for one, place in zip(pulled, self._joint.places(self), strict=True)
+                part
+                for form, place in zip(self._joint.forms, self._joint.places(self), strict=True)
+                for part in form.fitted(parts, sources[place])
             ]
 
         leaves = Leaves(values, flatten([0] * len(values))[1], "results")
@@ -248,9 +293,9 @@ class RecordedProgram(TfProgram):
             found = self.gradient
             inputs, values = found.inputs(tensors, whole, self._of_plain(variables))
             seeds = [tf.constant(seed)] if found.program.draws else []
-            return operation(found.program, [*inputs, *values], seeds, found.again)
+            return found.packed(operation(found.program, [*inputs, *values], seeds, found.again))
         pulled = plan.half.program(residuals, tuple([one._numpy() for one in whole]))
-        return from_arrays(pulled)
+        return self._joint.packed(from_arrays(pulled))
 
 
 def is_recording(tensors: Sequence[Any], program: TfProgram) -> bool:

@@ -33,6 +33,8 @@ class IsGradient(Protocol):
         self, tensors: Sequence[Any], cotangents: Sequence[Any], variables: Sequence[Any]
     ) -> tuple[Any, Any]: ...
 
+    def packed(self, parts: Sequence[Any]) -> list[Any]: ...
+
     def again(self) -> IsGradient: ...
 
 
@@ -88,13 +90,14 @@ def operation(
 
         def backward(*cotangents: Any) -> list[Any]:
             found = gradient()
-            whole = [cotangents[number] for number in found.wanted]
+            # That of a result of which rows are taken is sparse.
+            whole = [tf.convert_to_tensor(cotangents[number]) for number in found.wanted]
             inputs, variables = found.inputs(given[:count], whole, given[count:])
             pulled: list[Any] = [None] * len(given)
             if found.places:
                 own = seeds if found.program.draws else []
                 parts = operation(found.program, [*inputs, *variables], own, found.again)
-                for place, one in zip(found.places, parts, strict=True):
+                for place, one in zip(found.places, found.packed(parts), strict=True):
                     pulled[place] = one
             return pulled
 

@@ -7,7 +7,8 @@
 - :class:`Resource`: a variable, of which operations read and assign the value;
 - :class:`Foreign`: what only TensorFlow's own operations take;
 - :class:`Reductions`: the axes that a gradient is summed over, where a broadcast is undecided;
-- :class:`~dyn.interop.tf.lists.TensorList`: a list of tensors.
+- :class:`~dyn.interop.tf.lists.TensorList`: a list of tensors;
+- :class:`~dyn.interop.tf.optionals.Optional`: what one branch of a program gives to its derivative.
 """
 
 from __future__ import annotations
@@ -82,24 +83,6 @@ class Reductions:
     own: tuple[Dim, ...]
     other: tuple[Dim, ...]
     first: int = 0
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Optional:
-    """Values that one branch of a program gives to the derivative of that branch: data, or what is known of each."""
-
-    parts: tuple[Any, ...] | None
-
-    def leaves(self) -> list[Tracer]:
-        return [one for one in self.parts or () if isinstance(one, Tracer)]
-
-    def with_leaves(self, leaves: Sequence[Tracer]) -> Optional:
-        left = iter(leaves)
-        return Optional(tuple([next(left) if isinstance(one, Tracer) else one for one in self.parts or ()]))
-
-    def zeros(self) -> Optional:
-        """Zeros in the place of data, of shapes that are known outside of the branch, too."""
-        return self.with_leaves([dnp.zeros(one.shape, dtype=one.dtype) for one in self.leaves()])
 
 
 def boxed(value: Any, shape: Sequence[int] = ()) -> Array:

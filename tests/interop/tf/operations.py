@@ -424,8 +424,8 @@ add("PopulationCount ApproximateEqual", "ij", lambda i, j: [
 _ELSEWHERE = """
     Assert Case StatelessCase If StatelessIf While StatelessWhile PartitionedCall StatefulPartitionedCall
     OptionalNone OptionalFromValue OptionalGetValue ReadVariableOp AssignVariableOp AssignAddVariableOp
-    AssignSubVariableOp VarIsInitializedOp VariableShape DisableCopyOnRead ResourceGather ResourceScatterAdd
-    ResourceScatterSub ResourceScatterMul ResourceScatterMax ResourceScatterMin ResourceScatterUpdate
+    AssignSubVariableOp VarIsInitializedOp VariableShape DisableCopyOnRead ResourceGather ResourceGatherNd
+    ResourceScatterAdd ResourceScatterSub ResourceScatterMul ResourceScatterMax ResourceScatterMin ResourceScatterUpdate
     ResourceScatterNdAdd ResourceScatterNdUpdate ResourceScatterNdMax ResourceScatterNdMin
     ResourceStridedSliceAssign EmptyTensorList TensorListConcatV2 TensorListElementShape TensorListFromTensor
     TensorListGather TensorListGetItem TensorListLength TensorListPopBack TensorListPushBack TensorListReserve

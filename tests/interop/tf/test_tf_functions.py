@@ -74,6 +74,57 @@ def test_branches() -> None:
     check(function, [(vector(n) + 1,) for n in LENGTHS])
 
 
+def test_branches_of_other_sizes() -> None:
+    @tf.function
+    def function(x: Any, y: Any, p: Any) -> Any:
+        chosen = tf.cond(p, lambda: x, lambda: y)
+        found = tf.cond(p, lambda: tf.unique(x).y, lambda: tf.boolean_mask(y, y > 0))
+        kept = tf.cond(p, lambda: (tf.where(x > 0), x), lambda: (tf.where(y > 1), y))
+        return chosen * 2 + 1, found, kept, tf.reduce_sum(found)
+
+    calls = [(vector(n), vector(m), tf.constant(p)) for n in LENGTHS for m in LENGTHS for p in (True, False)]
+    check(function, calls)
+
+
+def test_branches_on_sizes_of_other_sizes() -> None:
+    """Sizes choose the program, where branches give others; what only the program finds out is compared there."""
+
+    @tf.function
+    def padded(x: Any) -> Any:
+        return tf.cond(tf.shape(x)[0] < 4, lambda: tf.pad(x, [[0, 4 - tf.shape(x)[0]]]), lambda: x) * 2
+
+    check(padded, [(vector(n),) for n in LENGTHS], compiles=2)
+
+    @tf.function
+    def chosen(x: Any) -> Any:
+        found = tf.boolean_mask(x, x > 0)
+        both = tf.cond(tf.shape(found)[0] == tf.shape(x)[0], lambda: x * 1, lambda: found * 2)
+        more = tf.cond(
+            tf.logical_or(tf.size(found) > 3, tf.size(x) < 2), lambda: tf.concat([found, x], 0), lambda: found
+        )
+        return both + found, more
+
+    compiled = check(chosen, [(vector(n) + k,) for n in LENGTHS for k in (0, 3)])
+    assert compiled.explain().count("size = the size of the result") == 1  # the other size is that which was found
+
+
+def test_variables_and_lists_in_branches_of_other_sizes() -> None:
+    table = tf.Variable(tf.zeros([0, 2]), shape=[None, 2])
+
+    @tf.function
+    def function(x: Any, p: Any) -> Any:
+        rows = tf.TensorArray(tf.float32, 0, dynamic_size=True, element_shape=[])
+        if p:
+            table.assign(tf.stack([x, x], 1))
+            rows = rows.unstack(x)
+        else:
+            table.assign(tf.zeros([3, 2]))
+            rows = rows.write(0, 1.0)
+        return rows.stack(), tf.identity(table)
+
+    check(function, [(vector(n), tf.constant(p)) for n in LENGTHS for p in (True, False)])
+
+
 def test_variables_are_read_and_assigned_where_they_lie() -> None:
     counter, weights, table = tf.Variable(0), tf.Variable(tf.ones((3, 2))), tf.Variable(tf.zeros((4, 2)))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dyn.interop.tf as dtf
+from dyn.errors import ShapeError
 from tests.interop.tf.comparing import check, tf
 
 SIZES = (0, 1, 2, 7, 64)
@@ -341,3 +342,29 @@ def test_losses() -> None:
         ]
 
     check(function, [(floats(n, 4, seed=n), integers(n, low=0, high=4, seed=n)) for n in SIZES])
+
+
+def test_indices_into_an_open_number_of_axes() -> None:
+    """It chooses the program: TensorFlow reads it off the index's last axis."""
+    table = tf.Variable(tf.reshape(tf.range(6.0), (3, 2)))
+
+    @tf.function
+    def function(x: Any, i: Any) -> Any:
+        taken = tf.gather_nd(x, i)
+        scattered = tf.scatter_nd(i, taken, tf.shape(x))
+        return taken, tf.gather_nd(table, i), scattered, tf.tensor_scatter_nd_add(x, i, taken)
+
+    x = tf.reshape(tf.range(6.0), (3, 2))
+    indices = [[[0, 1], [2, 0]], [[1], [2]], [[0, 1]], [[2]]]
+    compiled = check(function, [(x, tf.constant(one)) for one in indices], compiles=2)
+    with pytest.raises(ShapeError, match="an index into an array of 2 axes is about more of them"):
+        compiled(x, tf.constant([[0, 1, 2]]))
+
+
+def test_rows_of_batches_of_a_variable() -> None:
+    table = tf.Variable(tf.reshape(tf.range(24.0), (2, 3, 4)))
+
+    def function(i: Any) -> Any:
+        return tf.raw_ops.ResourceGather(resource=table.handle, indices=i, dtype=tf.float32, batch_dims=1)
+
+    check(function, [(tf.constant(one, tf.int32, (2, len(one) // 2)),) for one in ([2, 1], [0, 1, 2, 2], [])])

@@ -8,6 +8,7 @@ turns up.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,14 +19,15 @@ import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import ShapeError, TraceError, UndecidedDimError, UnsupportedOpError
 from dyn.interop import conditions
+from dyn.interop.conditions import Comparison, Condition
 from dyn.interop.tf.converter_registry import takes_call
 from dyn.interop.tf.evaluation import EffectState, Evaluation, NodeCall
 from dyn.interop.tf.graphs import Graph
 from dyn.interop.tf.lists import TensorList
 from dyn.interop.tf.ops.assertions import claim
 from dyn.interop.tf.ops.lengths import with_room
+from dyn.interop.tf.optionals import Optional, joined
 from dyn.interop.tf.values import (
-    Optional,
     Resource,
     SizeTensor,
     data,
@@ -33,6 +35,9 @@ from dyn.interop.tf.values import (
     is_of_arguments,
     is_same,
 )
+from dyn.shapes import Relation
+from dyn.trace import control
+from dyn.trace.branch_sizes import Unequal
 from dyn.trace.context import Trace
 from dyn.trace.tracer import Tracer
 
@@ -56,7 +61,8 @@ class _Carried:
     """Results of regions beside the values of their outputs: variables that they assign, and shapes of lists."""
 
     keys: list[Any] = field(default_factory=list[Any])
-    optionals: dict[int, Optional] = field(default_factory=dict[int, Optional])
+    #: Of each output what branches give, by their numbers.
+    optionals: dict[int, dict[int, Optional]] = field(default_factory=dict[int, dict[int, Optional]])
     shapes: dict[int, tuple[Any, ...]] = field(default_factory=dict[int, tuple[Any, ...]])
     items: dict[int, Any] = field(default_factory=dict[int, Any])
 
@@ -86,22 +92,22 @@ class _Carried:
         if found:
             raise _Again
 
-    def note_optionals(self, made: Sequence[Any]) -> list[Any]:
+    def note_optionals(self, trace: Trace, branch: int, made: Sequence[Any]) -> list[Any]:
         """The results of a branch, with zeros for what only another branch has: it is taken where that has run.
 
         Raises _Again for what is new.
         """
-        new = {
-            number: value
-            for number, value in enumerate(made)
-            if isinstance(value, Optional) and value.parts is not None and number not in self.optionals
-        }
-        self.optionals |= new
-        if new:
+        optionals = {n: value for n, value in enumerate(made) if isinstance(value, Optional)}
+        found = False
+        for number, value in optionals.items():
+            given = self.optionals.setdefault(number, {})
+            if value.ways and branch not in given:
+                given[branch] = value
+                found = True
+        if found:
             raise _Again
         return [
-            self.optionals[number].zeros() if number in self.optionals and value.parts is None else value
-            for number, value in enumerate(made)
+            joined(value, branch, self.optionals[n], trace) if n in optionals else value for n, value in enumerate(made)
         ]
 
     def filled(self, values: Sequence[Any]) -> list[Any]:
@@ -171,19 +177,46 @@ def if_(call: NodeCall) -> Any:
     if asserted is not None:  # the other branch ends the program
         claim(call, call.inputs[0], asserted)
         return evaluation.run(branches[0], arguments)
-    is_of_sizes = not isinstance(truth, Tracer)
-    predicate = truth.computed(call.trace) if is_of_sizes else truth
+    if isinstance(truth, Tracer):
+        return _if(evaluation, truth, branches, arguments)
+    predicate, known = truth.computed(call.trace), (_relations(truth), _relations(truth.negated()))
     try:
-        return _choice(evaluation, lambda functions: lax.cond(predicate, *functions), branches, arguments)
-    except (TraceError, ShapeError) as error:
-        if not is_of_sizes:
-            raise UnsupportedOpError(f"a branch: {error.problem}", loc=error.loc, notes=error.notes) from error
+        return _choice(evaluation, _cond(predicate, Unequal.REFUSED, known), branches, arguments)
+    except (TraceError, ShapeError):
+        pass
     # The branches give other shapes: which one it is, is decided for this program, by a guard.
     try:
         decided = conditions.decide(truth, call.trace)
-    except (UndecidedDimError, ShapeError) as error:  # of a size that the program finds out
-        raise UnsupportedOpError(f"a branch: {error.problem}", loc=error.loc, notes=error.notes) from error
+    except (UndecidedDimError, ShapeError):  # of a size that the program finds out
+        return _if(evaluation, predicate, branches, arguments, known)
     return evaluation.run(branches[0 if decided else 1], arguments)
+
+
+def _if(
+    evaluation: Evaluation, predicate: Any, branches: Sequence[Graph], arguments: Sequence[Any],
+    known: Sequence[Sequence[Relation]] = (),
+) -> list[Any]:  # fmt: skip
+    """The results of the branch that a predicate chooses, of whatever sizes that has; what is ``known`` in each."""
+    try:
+        return _choice(evaluation, _cond(predicate, Unequal.MEASURED, known), branches, arguments)
+    except (TraceError, ShapeError) as error:
+        raise UnsupportedOpError(f"a branch: {error.problem}", loc=error.loc, notes=error.notes) from error
+
+
+def _relations(condition: Condition) -> list[Relation]:
+    """The relations of sizes that hold where a condition does."""
+    if isinstance(condition, Comparison):
+        return [condition.yes]
+    return [relation for part in condition.parts for relation in _relations(part)] if condition.every else []
+
+
+def _cond(
+    predicate: Any, unequal: Unequal, known: Sequence[Sequence[Relation]]
+) -> Callable[[Evaluation, list[Callable[[], Any]]], Any]:
+    def choose(evaluation: Evaluation, functions: list[Callable[[], Any]]) -> Any:
+        return control.switch(evaluation.trace, predicate, functions, (), "cond", unequal, known)
+
+    return choose
 
 
 def _asserted(call: NodeCall, graph: Graph) -> Sequence[Any] | None:
@@ -210,22 +243,30 @@ def case(call: NodeCall) -> Any:
         return evaluation.run(branches[number if 0 <= number < len(branches) else -1], arguments)
     index: Any = call.value(0)
     index = dnp.where(index < 0, len(branches) - 1, index)  # as those above: the last one
-    return _choice(evaluation, lambda functions: lax.switch(index, functions), branches, arguments)
+
+    def choose(evaluation: Evaluation, functions: list[Callable[[], Any]]) -> Any:
+        return control.switch(evaluation.trace, index, functions, (), "switch", Unequal.MEASURED)
+
+    try:
+        return _choice(evaluation, choose, branches, arguments)
+    except (TraceError, ShapeError) as error:
+        raise UnsupportedOpError(f"a branch: {error.problem}", loc=error.loc, notes=error.notes) from error
 
 
 def _choice(
-    evaluation: Evaluation, choose: Callable[[list[Callable[[], Any]]], Any], branches: Sequence[Graph],
+    evaluation: Evaluation, choose: Callable[[Evaluation, list[Callable[[], Any]]], Any], branches: Sequence[Graph],
     arguments: Sequence[Any],
 ) -> list[Any]:  # fmt: skip
     """The results of the branch that the program chooses."""
     carried = _Carried()
     likes: list[list[Any]] = []
 
-    def branch(graph: Graph) -> Callable[[], Any]:
+    def branch(number: int, graph: Graph) -> Callable[[], Any]:
         def run() -> Any:
             state = EffectState(outer=evaluation.state)
             inner = evaluation.within(state)
-            made = carried.note_optionals(inner.run(graph, arguments))
+            inner.branch = number
+            made = carried.note_optionals(inner.trace, number, inner.run(graph, arguments))
             carried.note(state)
             likes.append(made)
             leaves = [leaf for value in made for leaf in _leaves(inner.trace, value)]
@@ -233,7 +274,7 @@ def _choice(
 
         return run
 
-    made = _retried(lambda: choose([branch(graph) for graph in branches]))
+    made = _retried(lambda: choose(evaluation, list(itertools.starmap(branch, enumerate(branches)))))
     count = len(made) - len(carried.keys)
     for key, value in zip(carried.keys, made[count:], strict=True):
         evaluation.state.set(key, value)
@@ -297,20 +338,21 @@ def while_(call: NodeCall) -> Any:
 
 @takes_call("OptionalNone")
 def optional_none(call: NodeCall) -> Any:
-    return Optional(None)
+    return Optional(())
 
 
 @takes_call("OptionalFromValue")
 def optional_from_value(call: NodeCall) -> Any:
-    known = [is_known(value) and is_of_arguments(value) for value in call.inputs]
-    return Optional(
-        tuple([value if keeps else data(call.trace, value) for value, keeps in zip(call.inputs, known, strict=True)])
-    )
+    def part(value: Any) -> Any:
+        stays = (is_known(value) and is_of_arguments(value)) or isinstance(value, TensorList | Optional)
+        return value if stays else data(call.trace, value)
+
+    return Optional((tuple(map(part, call.inputs)),))
 
 
 @takes_call("OptionalGetValue")
 def optional_get_value(call: NodeCall) -> Any:
     found = call.inputs[0]
-    if not isinstance(found, Optional) or found.parts is None:
-        raise UnsupportedOpError("the value of an optional that has none.")
-    return list(found.parts)
+    if not isinstance(found, Optional):
+        raise UnsupportedOpError(f"the value of an optional that is a {type(found).__name__}.")
+    return list(found.taken(call.evaluation.branch, call.attr("output_types"), call.attr("output_shapes")))

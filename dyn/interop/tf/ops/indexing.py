@@ -9,10 +9,17 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn import lax, nn
+from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.interop import conditions
 from dyn.interop.tf.converter_registry import Data, converts, rank_of, takes_call
 from dyn.interop.tf.ops.shapes import subscript
 from dyn.interop.tf.values import known_dtype
+from dyn.shapes import Dim, free_symbols
+from dyn.source import user_loc
+from dyn.trace.context import Trace
 from dyn.transforms import vjp
+
+ASKS_FOR_OTHERS = True
 
 
 @converts("GatherV2", numbers=(2,))
@@ -35,21 +42,38 @@ def gather(a: Data, indices: Data, axis: Any, *, batch_dims: int = 0) -> Any:
     return dnp.transpose(taken, [*order[:batch_dims], *between, *picked, *order[count + axis :]])
 
 
-@converts("Gather", "ResourceGather")
+@converts("Gather")
 def gather_rows(a: Data, indices: Data) -> Any:
     return dnp.take(a, indices, axis=0)
 
 
-def parts_of(indices: Data) -> tuple[Any, ...]:
-    """The places that the last axis of an index has, one array for each."""
-    depth = indices._trace.facts.simplify(indices.dims[-1])
-    assert isinstance(depth, int), "an index of an unknown number of axes"
+def parts_of(indices: Data, rank: int) -> tuple[Any, ...]:
+    """The places that the last axis of an index into ``rank`` axes has, one array for each.
+
+    Of how many axes it has places is decided for the program: where that is open, by a guard.
+    """
+    trace, depth = indices._trace, indices._trace.facts.simplify(indices.dims[-1])
+    if not isinstance(depth, int):
+        depth = _decided(trace, depth, rank)
     return tuple([indices[..., n] for n in range(depth)])
+
+
+def _decided(trace: Trace, depth: Dim, rank: int) -> int:
+    """The number of axes, at most ``rank``, that an index is about in this call. Guarded."""
+    if any(symbol.data_dependent for symbol in free_symbols(depth)):
+        raise UnsupportedOpError("an index into a number of axes that the program computes.", loc=user_loc())
+    for count in range(rank, -1, -1):
+        is_count = conditions.Comparison.of("==", depth, count)
+        if is_count.symbols() <= trace.sizes.keys() and not is_count.holds(trace.sizes):
+            continue
+        if conditions.decide(is_count, trace):
+            return count
+    raise ShapeError(f"an index into an array of {rank} axes is about more of them.", loc=user_loc())
 
 
 @converts("GatherNd")
 def gather_nd(a: Data, indices: Data) -> Any:
-    parts = parts_of(indices)
+    parts = parts_of(indices, rank_of(a))
     return a[parts] if parts else dnp.broadcast_to(a, (*indices.shape[:-1], *a.shape))
 
 
@@ -57,13 +81,13 @@ def gather_nd(a: Data, indices: Data) -> Any:
 def scatter_nd(indices: Data, updates: Data, shape: Any) -> Any:
     if updates.dtype.kind == "b":
         return scatter_nd(indices, updates.astype("int32"), shape) != 0
-    return dnp.zeros(tuple(shape), dtype=updates.dtype).at[parts_of(indices)].add(updates)
+    return dnp.zeros(tuple(shape), dtype=updates.dtype).at[parts_of(indices, len(shape))].add(updates)
 
 
 def _tensor_scatter(name: str, method: str) -> None:
     @converts(name)
     def scatter(a: Data, indices: Data, updates: Data) -> Any:
-        return getattr(a.at[parts_of(indices)], method)(updates)
+        return getattr(a.at[parts_of(indices, rank_of(a))], method)(updates)
 
 
 for _name, _method in {
@@ -74,7 +98,7 @@ for _name, _method in {
 
 @converts("TensorScatterSub")
 def scatter_sub(a: Data, indices: Data, updates: Data) -> Any:
-    return a.at[parts_of(indices)].add(-updates)
+    return a.at[parts_of(indices, rank_of(a))].add(-updates)
 
 
 @takes_call("StridedSliceGrad")

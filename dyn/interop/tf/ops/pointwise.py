@@ -14,6 +14,7 @@ from dyn import lax, nn
 from dyn.errors import UnsupportedOpError
 from dyn.interop.tf.converter_registry import Data, converts, takes_call
 from dyn.interop.tf.lists import TensorList
+from dyn.interop.tf.optionals import Optional
 from dyn.interop.tf.values import Reductions, known_dtype
 
 _PLAIN: dict[str, Callable[..., Any]] = {
@@ -108,6 +109,11 @@ def add_n(call: Any) -> Any:
     lists = [value for value in call.inputs if isinstance(value, TensorList)]
     if lists:
         return functools.reduce(TensorList.plus, lists)
+    optionals = [value for value in call.inputs if isinstance(value, Optional)]
+    if optionals:
+        columns = zip(*[value.leaves() for value in optionals if value.ways], strict=True)
+        sums = [functools.reduce(dnp.add, column) for column in columns]
+        return next((value.with_leaves(sums) for value in optionals if value.ways), optionals[0])
     return functools.reduce(dnp.add, call.values())
 
 
@@ -162,6 +168,8 @@ def selu(a: Data) -> Any:
 @takes_call("ZerosLike")
 def zeros_like(call: Any) -> Any:
     value = call.inputs[0]
+    if isinstance(value, Optional):
+        return value.mapped(dnp.zeros_like)
     return value.zeros() if isinstance(value, TensorList) else dnp.zeros_like(call.value(0))
 
 

@@ -9,10 +9,12 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn.errors import UnsupportedOpError
-from dyn.interop.tf.converter_registry import takes_call
-from dyn.interop.tf.ops.indexing import parts_of
+from dyn.interop.tf.converter_registry import rank_of, takes_call
+from dyn.interop.tf.ops.indexing import gather, gather_nd, parts_of
 from dyn.interop.tf.ops.shapes import subscript
 from dyn.interop.tf.values import Resource, known_dtype, settled, vector
+
+ASKS_FOR_OTHERS = True
 
 
 def _variable(call: Any, number: int = 0) -> Resource:
@@ -70,8 +72,14 @@ _update("AssignSubVariableOp", dnp.subtract)
 
 
 @takes_call("ResourceGather")
-def gather(call: Any) -> Any:
-    return dnp.take(_read(call), call.value(1), axis=0)
+def gather_rows(call: Any) -> Any:
+    batch_dims = call.attr("batch_dims")
+    return gather(_read(call), call.value(1), batch_dims, batch_dims=batch_dims)
+
+
+@takes_call("ResourceGatherNd")
+def gather_elements(call: Any) -> Any:
+    return gather_nd(_read(call), call.value(1))
 
 
 def _scatter(name: str, method: str) -> None:
@@ -92,7 +100,8 @@ for _name, _method in {
 def _scatter_nd(name: str, method: str) -> None:
     @takes_call(name)
     def scatter(call: Any) -> Any:
-        made = getattr(_read(call).at[parts_of(call.value(1))], method)(call.value(2))
+        old = _read(call)
+        made = getattr(old.at[parts_of(call.value(1), rank_of(old))], method)(call.value(2))
         call.evaluation.state.set(_variable(call), made)
         return ()
 
