@@ -80,7 +80,11 @@ def contract_schedules(
 
 def _packed_rows(own: CacheBlocking, rows: Dim | None, cols: Dim | None, panel: int) -> int:
     """Rows of a GRID iteration that packs both operands, ``panel`` columns of them."""
-    if isinstance(rows, int) and isinstance(cols, int) and -(-rows // own.left_rows) * -(-cols // panel) < own.left_grid:
+    if (
+        isinstance(rows, int)
+        and isinstance(cols, int)
+        and -(-rows // own.left_rows) * -(-cols // panel) < own.left_grid
+    ):
         return LEFT_ROWS_OF_FEW
     return own.left_rows
 
