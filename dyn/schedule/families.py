@@ -101,14 +101,14 @@ class Reach:
     rhs_reduced: bool
 
 
-def contract_schedules(target: Target, dtype: DType, reach: Reach, cols: Dim) -> tuple[ContractVariant, ...]:
+def contract_schedules(target: Target, dtype: DType, reach: Reach, rows: Dim, cols: Dim) -> tuple[ContractVariant, ...]:
     """The variants of a contraction whose accumulators have a dtype, by rows: disjoint, and covering.
 
-    ``cols`` is the number of columns.
+    ``rows`` and ``cols`` are the sizes of the result.
     """
     return schedules_of(target).contractions(
         target, dtype, col_contiguous=reach.rhs_columns, red_contiguous=reach.rhs_reduced,
-        lhs_contiguous=reach.lhs_reduced, cols=cols,
+        lhs_contiguous=reach.lhs_reduced, cols=cols, result_rows=rows,
     )  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def tile_forms(sides: Sides, target: Target) -> list[SpecializedKernel]:
         rhs_reduced=direct and _contiguous(operands, operands.rhs, sides.reduced),
     )
     facts, forms = loops.nest.plan.function.facts, list[SpecializedKernel]()
-    for variant in contract_schedules(target, operands.lhs.dtype, reach, sides.column.extent):
+    for variant in contract_schedules(target, operands.lhs.dtype, reach, sides.row.extent, sides.column.extent):
         condition = Condition(sides.row.extent, variant.min_rows, variant.max_rows)
         if variant.max_cols is not None:
             # Scores of attention have as many columns as rows: few of either are few rows.

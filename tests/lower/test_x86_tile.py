@@ -39,6 +39,7 @@ from dyn.schedule.kernel import (
 )
 from dyn.schedule.target import Target
 from dyn.schedule.x86.blocking import CacheBlocking
+from dyn.schedule.x86.blocking import blocking as blocking_of
 from dyn.schedule.x86.contractions import contract_schedules
 from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, symbol
 from tests.lower.x86_run import Compiled, compile_kernels
@@ -231,6 +232,7 @@ SHARING = (
     (PACKED, SHARED),
     (tiled(6, 4), replace(SHARED, panels=3)),
     (tiled(1, 2), replace(SHARED, panels=4, depth=0)),
+    (tiled(6, 4), replace(SHARED, depth=128, left_depth=64, left_bytes=24 * 64 * 4, left_panels=4)),
 )
 
 
@@ -469,7 +471,10 @@ def test_results_depend_on_no_cutting() -> None:
 def test_scratch_is_bounded() -> None:
     """Whatever the sizes: a constant that fits into a second-level cache."""
     target = host_target()
-    for lhs, rhs, blocking in [(x, y, b) for x, y in LAYOUTS for b in (CacheBlocking(), replace(SHARED, depth=768))]:
+    intel = blocking_of(Target("x86", "cascadelake", vector_bytes=64, registers=32))
+    for lhs, rhs, blocking in [
+        (x, y, b) for x, y in LAYOUTS for b in (CacheBlocking(), replace(SHARED, depth=768), intel)
+    ]:
         with blocked(blocking):
             size = emit_kernel(contraction("g", lhs, rhs, PACKED), target).scratch_bytes
         assert isinstance(size, int)
@@ -561,3 +566,19 @@ def test_schedules_of_intels_caches() -> None:
     assert intel[1].tile == Tile(8, 48)
     assert (intel[1].row_chunk, intel[1].col_panel) == (528, 96)
     assert intel[0] == replace(first[0], row_chunk=528)
+
+
+def test_both_operands_packed_on_intel() -> None:
+    """High blocks of rows, unless sizes are known of which there are then few."""
+    cases = [(256, 1024), (1024, 256), (None, 256), (256, None), (256, 256), (64, 64)]
+
+    def of(name: str) -> list[tuple[int, int]]:
+        target = Target("x86", name, vector_bytes=64, registers=32)
+        found = [
+            contract_schedules(target, F32, col_contiguous=True, lhs_contiguous=False, cols=n, result_rows=m)[-1]
+            for m, n in cases
+        ]
+        return [(v.row_chunk, v.col_panel) for v in found]
+
+    assert of("sapphirerapids") == [(264, 256), (264, 256), (264, 256), (264, 192), (96, 256), (96, 256)]
+    assert set(of("znver5")) == {(96, 192)}

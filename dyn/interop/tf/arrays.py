@@ -23,8 +23,12 @@ _ALIGNED = 64
 
 
 def to_array(tensor: Any) -> Array:
-    """The elements of a tensor on the CPU: TensorFlow's own memory, which is not to be written to."""
-    return tensor._numpy()
+    """The elements of a tensor on the CPU: TensorFlow's own memory, which is not to be written to.
+
+    Of a tensor without axes TensorFlow makes a NumPy scalar, which the native entry does not read: it becomes an array.
+    """
+    elements = tensor._numpy()
+    return elements if type(elements) is np.ndarray else np.asarray(elements)
 
 
 def from_array(array: Array) -> Any:

@@ -182,8 +182,8 @@ class TfProgram:
 
     def run(self, tensors: Sequence[Any], variables: Sequence[Any], seed: Any) -> Any:
         """What the compiled function gives for tensors, and for what was read of variables."""
-        given = tuple([tensor._numpy() for tensor in tensors])
-        return self.function(given, tuple([value._numpy_internal() for value in variables]), seed)
+        given = tuple([to_array(tensor) for tensor in tensors])
+        return self.function(given, tuple([to_array(value) for value in variables]), seed)
 
     @cached_property
     def assigned(self) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ per panel, so a tail costs no second copy of the nest. Accumulators go through a
 epilogue is then one loop over vectors, with one copy of its code however heavy it is, at the price of one store and
 one load for each ``depth`` multiply-adds.
 
-Scratch is bounded by constants, about 1 MiB in all: 384 KiB for the panel, about 400 for a packed left operand, and a
+Scratch is bounded by constants, about 1 MiB in all: 384 KiB for the panel, 400 to 520 for a packed left operand, and a
 block of partial accumulators when the reduced dimension may need more than one block.
 """
 
@@ -44,12 +44,8 @@ if TYPE_CHECKING:
 #: Bytes of a packed panel of the right operand, by the bytes of a vector: with the accumulators and the rows at hand it
 #: stays in the L2, of which machines with AVX-512 have 1 MiB or more.
 PANEL_BYTES = {16: 192 * 1024, 32: 192 * 1024, 64: 384 * 1024}
-#: Bytes of a packed block of the left operand.
-LHS_BYTES = 384 * 1024
 #: Rows of partial accumulators: all that a GRID iteration takes.
 PARTIAL_ROWS = 528
-#: Panels that share one packed block of the left operand.
-PANELS_PER_LHS = 8
 
 
 def emit_tile(em: KernelEmitter, tile: TileContract) -> None:
@@ -95,7 +91,9 @@ class _Tile:
         #: Panels that lie packed side by side, and take turns at each tile of rows.
         self.group = self.blocking.panels
         most = PANEL_BYTES[em.target.vector_bytes] // (self.width * itemsize * self.group) // 64
-        self.block = min(self.blocking.depth // 64 if self.blocking.depth else most, most)
+        depth = self.blocking.left_depth if self.lhs is None else 0
+        depth = depth if depth else self.blocking.depth
+        self.block = min(depth // 64 if depth else most, most)
         self.block = max(self.block, 1) * 64
         #: Whether the reduced dimension may be cut, so that accumulators wait for the next block.
         packs = self.lhs is None or self.mode is not Rhs.DIRECT
@@ -113,10 +111,10 @@ class _Tile:
 
         self.lhs_rows = 0
         if self.lhs is None:
-            self.lhs_rows = max(LHS_BYTES // (self.block * itemsize) // self.height, 2) * self.height
+            self.lhs_rows = max(self.blocking.left_bytes // (self.block * itemsize) // self.height, 2) * self.height
         self.partial_rows = self.lhs_rows if self.lhs_rows else PARTIAL_ROWS // self.height * self.height
         self.tiles = max(self.partial_rows // self.height, 1) + (1 if self.lead else 0)
-        self.panels = max(PANELS_PER_LHS if self.lhs is None else 1, self.group)
+        self.panels = max(self.blocking.left_panels if self.lhs is None else 1, self.group)
         self.epilogue = Epilogue(em, tile, self.vec)
         self._scratch(itemsize)
         self._leaves()

@@ -108,6 +108,7 @@ def contract_schedules(
     red_contiguous: bool = False,
     lhs_contiguous: bool = True,
     cols: Dim | None = None,
+    result_rows: Dim | None = None,
 ) -> tuple[ContractVariant, ...]:
     """The variants of a contraction whose accumulators have a dtype, in order of their rows: disjoint, and covering.
 

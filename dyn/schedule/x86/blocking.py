@@ -18,6 +18,11 @@ class CacheBlocking:
     panels take turns at a tile of rows, and ``depth`` steps of the reduced dimension are packed at once (0: as many as
     fit). ``unroll`` steps are one iteration of the micro-kernel, and a packed panel is asked for ``ahead`` steps before
     it is read. One GRID iteration takes ``rows`` rows, in whole tiles: so many that packing for each costs little.
+
+    Where the left operand is packed too, a GRID iteration takes ``left_rows`` rows by ``left_vectors`` vectors of
+    columns, and packs ``left_depth`` steps (0: ``depth``) of as many rows as ``left_bytes`` hold. ``left_panels``
+    panels share a packed block where the reduced dimension is cut. Of results whose known sizes are less than
+    ``left_grid`` such pieces, one takes ``LEFT_ROWS_OF_FEW`` rows: there would be nothing to share among threads.
     """
 
     low_tiles: bool = True
@@ -26,16 +31,29 @@ class CacheBlocking:
     unroll: int = 1
     ahead: int = 0
     rows: int = 256
+    left_rows: int = 96
+    left_vectors: int = 12
+    left_depth: int = 0
+    left_bytes: int = 384 * 1024
+    left_panels: int = 8
+    left_grid: int = 1
 
 
+#: Rows of a GRID iteration that packs both operands, where there are few.
+LEFT_ROWS_OF_FEW = 96
 #: For what is not packed, but read where it lies.
 IN_PLACE = CacheBlocking()
 #: Measured on Zen 5, whose second-level cache gives 64 bytes a cycle and keeps up with all that is asked of it.
 _FIRST = CacheBlocking()
 #: Measured on Cascade Lake. Its second-level cache gives half of that, less while it is filled, so tiles are high, and
 #: the panels together with the rows at hand leave room in 1 MiB for what streams by. A panel's rows are asked for by
-#: hand, for its prefetchers start late; pages are walked slowly, so panels are packed side by side.
-_INTEL_512 = CacheBlocking(low_tiles=False, panels=2, depth=768, unroll=2, ahead=8, rows=528)
+#: hand, for its prefetchers start late; pages are walked slowly, so panels are packed side by side. Packing reads rows
+#: of the right operand that are pages apart, at a tenth of the speed of the rest, once for each block of rows of the
+#: left one: these are as high as leaves the scratch of both below 1 MiB.
+_INTEL_512 = CacheBlocking(
+    low_tiles=False, panels=2, depth=768, unroll=2, ahead=8, rows=528,
+    left_rows=264, left_vectors=16, left_depth=448, left_bytes=264 * 448 * 4, left_panels=4, left_grid=4,
+)  # fmt: skip
 
 _INTEL_512_NAMES = frozenset({
     "skylake-avx512", "cascadelake", "cooperlake", "cannonlake", "icelake-client", "icelake-server", "rocketlake",

@@ -20,13 +20,8 @@ from dyn.dtypes import DType
 from dyn.schedule.kernel import Operand, Tile
 from dyn.schedule.sizes import ContractVariant
 from dyn.schedule.target import Target
-from dyn.schedule.x86.blocking import blocking
+from dyn.schedule.x86.blocking import LEFT_ROWS_OF_FEW, CacheBlocking, blocking
 from dyn.shapes import Dim, SymExpr
-
-#: Rows that one GRID iteration takes where the left operand is packed too: as many as its block in scratch has.
-PACKED_ROW_CHUNK = 96
-#: Vectors of columns that share a packed left operand.
-PACKED_VECTORS = 12
 
 #: Up to how many rows dot products beat transposing the right operand.
 DOT_ROWS = 32
@@ -40,13 +35,15 @@ def contract_schedules(
     red_contiguous: bool = False,
     lhs_contiguous: bool = True,
     cols: Dim | None = None,
+    result_rows: Dim | None = None,
 ) -> tuple[ContractVariant, ...]:
     """The variants of a contraction whose accumulators have a dtype, in order of their rows: disjoint, and covering.
 
     ``col_contiguous`` says that the right operand is a plain load of ``dtype`` in which neighbouring columns lie next
     to each other, ``red_contiguous`` the same of the reduced dimension (a transposed weight); ``lhs_contiguous`` that
     the left operand is such a load, with the reduced dimension contiguous. ``cols``, where it is a number, chooses
-    among tiles of the same speed one that divides it.
+    among tiles of the same speed one that divides it. With ``result_rows``, where both are numbers, it tells how many
+    GRID iterations there are.
 
     A packing variant adds up in the order of the reduced dimension, and so does a direct one for contiguous columns:
     which of those runs cannot be seen in the result. The direct one for a transposed operand adds up by lanes.
@@ -54,8 +51,13 @@ def contract_schedules(
     lanes = target.lanes(dtype.itemsize)
     rows, vectors = _tile(target, dtype, cols, wide=col_contiguous)
     own = blocking(target)
-    panels = own.panels if lhs_contiguous else max(PACKED_VECTORS // vectors, 1)
-    chunk = max((own.rows if lhs_contiguous else PACKED_ROW_CHUNK) // rows, 1) * rows
+    panels = own.panels  # those that take turns, or several times as many
+    if not lhs_contiguous:
+        panels *= max(own.left_vectors // (vectors * panels), 1)
+    most = own.rows
+    if not lhs_contiguous:
+        most = _packed_rows(own, result_rows, cols, panels * vectors * lanes)
+    chunk = max(most // rows, 1) * rows
     main = Tile(rows, vectors * lanes, (Operand.RHS,))
     note = f"packed {rows}x{vectors * lanes}"
     last: tuple[ContractVariant, ...] = (ContractVariant(main, chunk, panels * vectors * lanes, 0, None, note),)
@@ -74,6 +76,17 @@ def contract_schedules(
         ContractVariant(low, chunk, low_vectors * lanes, 0, few, low_note, adds_alike=col_contiguous),
         *[replace(variant, min_rows=few + 1) for variant in last],
     )
+
+
+def _packed_rows(own: CacheBlocking, rows: Dim | None, cols: Dim | None, panel: int) -> int:
+    """Rows of a GRID iteration that packs both operands, ``panel`` columns of them."""
+    if (
+        isinstance(rows, int)
+        and isinstance(cols, int)
+        and -(-rows // own.left_rows) * -(-cols // panel) < own.left_grid
+    ):
+        return LEFT_ROWS_OF_FEW
+    return own.left_rows
 
 
 def _tile(target: Target, dtype: DType, cols: Dim | None, *, wide: bool) -> tuple[int, int]:

@@ -62,6 +62,24 @@ def test_all_are_assigned_as_tensorflow_assigns_them() -> None:
     assert compiled.cache_info().compiles == 1
 
 
+def test_variables_and_tensors_without_axes_are_read_natively() -> None:
+    """TensorFlow gives NumPy scalars for them, which the native entry does not read: each call went through Python."""
+    number = tf.Variable(2.0)
+    half = tf.Variable(tf.ones([], tf.bfloat16))
+
+    @dtf.jit(strict=True)
+    def step(x: Any) -> Any:
+        number.assign_add(x)
+        half.assign(half + 1)
+        return number * 2.0
+
+    for n in range(5):
+        assert float(step(tf.constant(float(n)))) == 2 * (2 + sum(range(n + 1)))
+    assert float(half) == 6
+    (program,) = step._programs()
+    assert program.function._native_hits() == 4
+
+
 def test_variables_that_are_copied_when_they_are_read() -> None:
     """A sparse update has TensorFlow write to a variable's memory in place, and copy it for whoever reads it."""
     variables = [tf.Variable(tf.ones([6, 4])) for _ in range(6)]
