@@ -245,13 +245,22 @@ class Scatters:
             if not self.loops.clamp:
                 inside = _inside(k, places[a], size)
                 mask = inside if mask is None else k.both(mask, inside)
-        if own is None:
-            return tuple(places), mask
-        for a in set(range(w.rank)) - {*self.own, *w.start_map}:
-            found = [k.index(dtypes.int64, d) for d in (places[a], own[a])]
-            same = k.apply(Scalar.EQ, found, dtypes.bool_)
-            mask = same if mask is None else k.both(mask, same)
-        return own, mask
+        for a in sorted(set(range(w.rank)) - {*self.own, *w.start_map}):
+            found = [k.index(dtypes.int64, d) for d in (places[a], x.shape[a] if own is None else own[a])]
+            if own is not None:
+                inside = k.apply(Scalar.EQ, found, dtypes.bool_)
+            elif a in w.axes and self._may_leave(a):
+                inside = k.apply(Scalar.LT, found, dtypes.bool_)
+            else:
+                continue
+            mask = inside if mask is None else k.both(mask, inside)
+        return tuple(places) if own is None else own, mask
+
+    def _may_leave(self, a: int) -> bool:
+        """Whether windows may be longer than an axis of the array that all of them begin at the front of."""
+        window = self.updates.shape[self.windows.window_dims[self.windows.axes.index(a)]]
+        least, _ = self.plan.function.facts.bounds(self.x.shape[a] - window)
+        return least is None or least < 0
 
     def update(
         self, elements: ElementReader, buffer: Buffer, index: Index, own: Index | None, first: Dim = 0

@@ -13,6 +13,7 @@ the others run, which compute the same. One place is one lane's, so what goes to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -24,8 +25,8 @@ from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
 from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.expressions import ExprBuilder
 from dyn.schedule.gpu.sorting import MOST, sort_into
-from dyn.schedule.gpu.tables import SIZES, divided, elementwise, folds
-from dyn.schedule.kernel import Buffer, Carry, Expr, Ref, Stmt, Store
+from dyn.schedule.gpu.tables import PART_OF_WARP, SIZES, THREADS, elementwise, folds
+from dyn.schedule.kernel import Buffer, Carry, Expr, Ref, Role, Stmt, Store
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.merging import Integers
@@ -71,6 +72,13 @@ def by_destination(loops: Loops) -> None:
         loops.bind_lanes(copy)
     if change.axes and change.axes[-1].kind is not AxisKind.FOLD:
         loops.bind_lanes(change)
+
+
+def short_rows(loops: Loops) -> None:
+    """Rows by teams of a few lanes, for those that are too short to fill a warp."""
+    *_, rows, _ = loops.fuse(loops.shared)
+    loops.split(rows, THREADS // PART_OF_WARP, name="r")
+    loops.bind_last([Role.TEAM, Role.LANE], PART_OF_WARP)
 
 
 class SortedScatter:
@@ -148,7 +156,7 @@ class SortedScatter:
         axes, forms = general.fuse(general.shared), list[SpecializedKernel]()
         if len(axes) > 1:
             short = Condition(axes[-1].extent, 0, self.target.warp // 2)
-            forms.append(SpecializedKernel("short rows", short, lambda: Loops(nest), divided))
+            forms.append(SpecializedKernel("short rows", short, lambda: Loops(nest), short_rows))
         launch = launch_nest(general, schedule, forms, note)
         return replace(launch, temporaries=() if written is None else (written,), when=when)
 
@@ -295,5 +303,5 @@ class SortedScatter:
         )
 
 
-def _less(k: ExprBuilder, a: list[Expr], b: list[Expr]) -> Expr:
+def _less(k: ExprBuilder, a: Sequence[Expr], b: Sequence[Expr]) -> Expr:
     return k.apply(Scalar.LT, [a[0], b[0]], dtypes.bool_)

@@ -100,8 +100,8 @@ class _Rows:
 
 
 class _Sort:
-    """A sort of arrays of a ``shape``: ``stored`` says in which memory the operands and the ``results`` lie. Or else keys
-    and places are left in ``runs``, by launches that run all ``when`` a condition holds."""
+    """A sort of arrays of a ``shape``: ``stored`` says in which memory operands and ``results`` lie. Or else keys and
+    places are left in ``runs``, by launches that run all ``when`` a condition holds."""
 
     def __init__(
         self,
@@ -186,9 +186,14 @@ class _Sort:
     # Launches ---------------------------------------------------------------------------------------------------
 
     def _at_once(self, when: Condition | None) -> Launch:
-        """Rows that a block sorts: read, sorted and stored, by teams of lanes where they are short."""
+        """Rows that a block sorts: read, sorted and stored, by teams of lanes where they are short.
+
+        What is sorted on its way to something else has no kernels for short rows: they would take longer to compile
+        than they save.
+        """
         forms = [(0, self.block)]
-        for width, most in ((self.warp, _OF_WARP), (min(_TEAM, self.warp), _SHORT)):
+        teams = () if self.into_runs else ((self.warp, _OF_WARP), (min(_TEAM, self.warp), _SHORT))
+        for width, most in teams:
             fitting = _power(_ROOM // (2 * self.bytes * (_THREADS // width)))
             if min(most, fitting) < forms[0][1]:
                 forms.insert(0, (width, min(most, fitting)))
