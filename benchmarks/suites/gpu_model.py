@@ -54,7 +54,7 @@ PROGRAMS = {
     "column sum": Program(lambda x: dnp.sum(x, axis=0), "float32 n m", ROWS),
     "transpose": Program(lambda x: x.T * 2, "float32 n m", ROWS),
     "running sum": Program(lambda x: dnp.cumulative_sum(x, axis=1), "float32 n m", ROWS),
-    "histogram": Program(lambda x, i: x.at[i].add(1), "int32 m, int32 n", ({"m": 10**4, "n": 10**6},)),
+    "histogram": Program(lambda x, i: x.at[i].add(1), "int32 v, int32 n", ({"v": 10**4, "n": 10**6},)),
     "embedding gradient": Program(
         lambda x, i, u: x.at[i].add(u), "float32 v m, int32 n, float32 n m", ({"v": 30000, "m": 64, "n": 10**5},)
     ),
