@@ -16,7 +16,7 @@ from tests.gpu.programs import Device
 from tests.schedule.test_gpu_sorting import bits
 
 #: Of the array and of the updates: each form with sizes at its edges.
-SMALL = ((0, 1500), (1, 1500), (5, 0), (5, 2), (300, 1025), (9, 5000))
+SMALL = ((0, 1500), (1, 1500), (5, 0), (5, 2), (300, 1025), (9, 5000), (3000, 20000))
 SIZES = (*SMALL, (70000, 0), (70000, 1), (70000, 33), (70000, 257))
 
 
