@@ -24,6 +24,7 @@ from benchmarks.report import Report, Table
 from benchmarks.stream import plain
 from benchmarks.suites.gpu_model import PROGRAMS, Program
 from dyn import dtypes
+from dyn.dtypes import DType
 
 #: Columns of the memory-bound programs that have two axes.
 COLUMNS = 1024
@@ -73,11 +74,15 @@ def run(arguments: argparse.Namespace) -> Report:
 
 
 def _sizes(program: Program, elements: Sequence[int], squares: Sequence[int]) -> list[dict[str, int]]:
-    """The sizes at which a program is measured: of the first argument so many elements, or squares."""
+    """The sizes at which a program is measured: of the first argument, or of updates, so many elements; or squares."""
     names = {name for argument in program.arguments.split(", ") for name in argument.split()[1:]}
     if "k" in names:
         few = next(iter(program.sizes))["m"] == 1
         return [{"m": 1 if few else n, "k": n, "n": n} for n in squares]
+    if "v" in names:  # places, and a hundred updates for each, or three rows
+        row = {"m": 64} if "m" in names else {}
+        counts = [max(n // 64, 1) if row else n for n in elements]
+        return [{"v": max(n // (3 if row else 100), 1), **row, "n": n} for n in counts]
     if "m" in names:
         return [{"n": max(n // COLUMNS, 1), "m": min(n, COLUMNS)} for n in elements]
     return [{"n": n} for n in elements]
@@ -91,7 +96,7 @@ def _measured(
     rng = np.random.default_rng(arguments.seed)
     words = [argument.split() for argument in program.arguments.split(", ")]
     dtype = dtypes.dtype(words[0][0])
-    host = [rng.standard_normal([sizes[d] for d in dims], np.float32).astype(dtype.np) for _, *dims in words]
+    host = [_drawn(rng, dtypes.dtype(of), [sizes[d] for d in dims], sizes.get("v", 9)) for of, *dims in words]
     function = dyn.jit(program.function, shapes=", ".join([" ".join(dims) for _, *dims in words]))
     there = [device.put(array) for array in host]
     result = function(*there)
@@ -111,6 +116,13 @@ def _measured(
     peak = 0.0 if model is None or dtype.itemsize < 4 else 2 * model.multiply_adds(dtype)
     share = f"{flops / seconds / peak:.2f}" if peak else "–"
     return (label, str(launches), f"{1e6 * seconds:,.1f}", f"{flops / seconds / 1e9:,.0f}", share, error), found
+
+
+def _drawn(rng: np.random.Generator, dtype: DType, shape: Sequence[int], places: int) -> np.ndarray[Any, Any]:
+    """Random elements; of integers places."""
+    if dtype.is_integer:
+        return rng.integers(0, places, shape).astype(dtype.np)
+    return rng.standard_normal(shape, np.float32).astype(dtype.np)
 
 
 def _difference(found: Any, wanted: Any) -> float:

@@ -24,11 +24,11 @@ from dyn.backends.families import family_of, parse_target
 from dyn.backends.gpu import reports
 from dyn.compilation_record import CompilationRecord
 from dyn.errors import DynError
-from dyn.lower.gpu.contract import blocking_of
 from dyn.lower.gpu.emit import GpuKernelText, emit_kernel
 from dyn.pipeline import optimize
 from dyn.schedule.families import schedules_of
-from dyn.schedule.kernel import Kernel
+from dyn.schedule.kernel import Kernel, TileContract
+from dyn.schedule.kernel_walks import walk_stmts
 from dyn.schedule.target import Target
 from dyn.shapes import Dim
 from examples import bert, gpt, optimizers
@@ -125,7 +125,7 @@ class Compiled:
     @property
     def contracts(self) -> bool:
         """Whether it is a contraction by tiles, bound by arithmetic; all others are bound by memory."""
-        return blocking_of(self.kernel) is not None
+        return any(isinstance(stmt, TileContract) for stmt in walk_stmts(self.kernel.body))
 
     def within(self, target: Target) -> bool:
         """Whether any device of the family can launch it: its threads, registers and, where they are fixed, shared

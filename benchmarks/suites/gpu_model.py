@@ -54,6 +54,10 @@ PROGRAMS = {
     "column sum": Program(lambda x: dnp.sum(x, axis=0), "float32 n m", ROWS),
     "transpose": Program(lambda x: x.T * 2, "float32 n m", ROWS),
     "running sum": Program(lambda x: dnp.cumulative_sum(x, axis=1), "float32 n m", ROWS),
+    "histogram": Program(lambda x, i: x.at[i].add(1), "int32 v, int32 n", ({"v": 10**4, "n": 10**6},)),
+    "embedding gradient": Program(
+        lambda x, i, u: x.at[i].add(u), "float32 v m, int32 n, float32 n m", ({"v": 30000, "m": 64, "n": 10**5},)
+    ),
     "product, float32": Program(lambda a, b: a @ b, "float32 m k, float32 k n", _square(1024, 4096)),
     "product, float64": Program(lambda a, b: a @ b, "float64 m k, float64 k n", _square(1024, 4096)),
     "product, bfloat16": Program(lambda a, b: a @ b, "bfloat16 m k, bfloat16 k n", _square(1024, 4096)),
@@ -114,6 +118,8 @@ def estimates(program: Program, device: str) -> list[tuple[dict[str, int], list[
             if other or not (launch.when is None or _holds(launch.when, env)):
                 continue
             variant = next(v for v in launch.variants if v.condition is None or _holds(v.condition, env))
+            if evaluate(variant.grid, env) == 0:
+                continue
             dims = {s: evaluate(d, env) for s, d in zip(variant.kernel.dims, variant.dims, strict=True)}
             held, used = sum(evaluate(v.type.nbytes, env) for v in launch.buffers), registers[names[variant]]
             own.append(estimate(variant.kernel, texts[variant], dims, held, used, DEVICES[device]))

@@ -6,8 +6,8 @@ does both first is *in place*:
 
 * each element of the result is stored after the only read of the argument's element of that place, in one iteration,
   that of a contraction's epilogue too; or
-* it is a scatter that copies the argument before it updates the copy. It gets variants that leave the copy out, so that
-  a step costs what it changes, and not what there is.
+* it is a scatter that copies the argument before it updates the copy, in the same launch or in a later one. It gets
+  variants that leave the copy out, so that a step costs what it changes, and not what there is.
 
 Whether the memory is free to be taken, each call says for itself: the host program is ready for both. A function
 outside of the program may raise, and then donated memory is as it was: nothing is taken that is written before the last
@@ -209,12 +209,12 @@ class _Matcher:
                         changed[n] = _without(changed[n], self.launches[n], number)
         for reuse in reuses:
             base, param = self.bases[reuse.output], self.function.params[reuse.input]
-            time = self.whole.first[base]
-            launch = changed[time]
-            if launch.group.kind is GroupKind.SCATTER and self._is_last(param, time):
-                at = launch.buffers.index(base)
-                inside = tuple(_without_copy(variant, at, reuse.output) for variant in launch.variants)
-                changed[time] = replace(launch, variants=(*inside, *launch.variants))
+            writer = changed[self.whole.first[base]].group
+            for time, launch in enumerate(changed):
+                if launch.group is writer and _copies(launch, base, param) and self._is_last(param, time):
+                    at = launch.buffers.index(base)
+                    inside = tuple(_without_copy(variant, at, reuse.output) for variant in launch.variants)
+                    changed[time] = replace(launch, variants=(*inside, *launch.variants))
         return tuple(changed)
 
     def _is_last(self, param: Value, time: int) -> bool:
@@ -228,6 +228,14 @@ class _Matcher:
         if found is None:
             found = self.equal[a, b] = a == b or self.function.facts.eq(a, b).proved
         return found
+
+
+def _copies(launch: Launch, base: Value, param: Value) -> bool:
+    """Whether a launch of a scatter copies an argument to its result, and reads nothing else of it."""
+    if launch.group.kind is not GroupKind.SCATTER or not {base, param} <= {*launch.buffers}:
+        return False
+    out, source = launch.buffers.index(base), launch.buffers.index(param)
+    return all(_only_copies(v.kernel, v.kernel.buffers[out], v.kernel.buffers[source]) for v in launch.variants)
 
 
 def _is_in_place(launch: Launch, written: Value, read: Value) -> bool:
@@ -287,9 +295,11 @@ def _loads(stmt: Stmt, source: Buffer) -> list[Load]:
 
 
 def _without_copy(variant: Variant, at: int, output: int) -> Variant:
-    """A scatter's variant for a result that holds its operand's elements already."""
+    """A scatter's variant for a result that holds its operand's elements already; of no blocks where it only copies."""
     kernel = variant.kernel
     body = _updates(kernel.body, kernel.buffers[at])
+    if not body:
+        return replace(variant, grid=0, note=f"{variant.note}, in place", in_place=output)
     updating = replace(kernel, body=body, in_place=True, note=f"{kernel.note}, in place")
     check(updating)
     loops, block = updating.grid()

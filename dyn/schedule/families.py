@@ -12,6 +12,7 @@ from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.schedule.gpu import tables as gpu
 from dyn.schedule.gpu.contractions import contract_schedules as gpu_contract_schedules
+from dyn.schedule.gpu.scatter import lower_scatter as gpu_lower_scatter
 from dyn.schedule.gpu.sorting import lower_sort as gpu_lower_sort
 from dyn.schedule.launch import Launch
 from dyn.schedule.orderings import Ordering
@@ -59,7 +60,7 @@ _GPU = Schedules(
     reductions=gpu.lower_reductions,
     folds=gpu.folds,
     running=gpu.lower_running,
-    scatter=gpu.lower_scatter,
+    scatter=gpu_lower_scatter,
     sizes=lambda: gpu.SIZES,
     contractions=gpu_contract_schedules,
     sort=gpu_lower_sort,

@@ -17,7 +17,19 @@ from dyn.schedule.expressions import Parameters, Rewriter
 from dyn.schedule.kernel import Buffer, Expr, Index, Kernel, Load, Loop, Role, Stmt, Store, TileContract, Update
 from dyn.schedule.kernel_verifier import check
 from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
-from dyn.shapes import Dim, Facts, Opaque, OpaqueKind, Relation, Symbol, SymExpr, free_symbols, product
+from dyn.shapes import (
+    Dim,
+    Facts,
+    Opaque,
+    OpaqueKind,
+    Relation,
+    Symbol,
+    SymExpr,
+    dim_max,
+    dim_min,
+    free_symbols,
+    product,
+)
 from dyn.shapes.expr import all_atoms, polynomial
 from dyn.stitch.groups import Group, GroupKind
 
@@ -34,6 +46,11 @@ class Condition:
         if self.high is None:
             return f"{self.dim} >= {self.low}"
         return f"{self.low} <= {self.dim} <= {self.high}" if self.low else f"{self.dim} <= {self.high}"
+
+    def indicator(self) -> Dim:
+        """1 where it holds, 0 elsewhere."""
+        above = self.dim - self.low + 1
+        return dim_max(0, dim_min(1, above) if self.high is None else dim_min(1, above, self.high + 1 - self.dim))
 
     def decided(self, facts: Facts) -> bool | None:
         """True or False where the facts settle it for every shape."""
@@ -268,6 +285,7 @@ def bind_kernel(
     name: str,
     condition: Condition | None = None,
     note: str = "",
+    in_place: bool = False,
 ) -> Variant:
     """A kernel made of statements that still mention the host's dims: those become size parameters."""
     inner: set[Symbol] = set()
@@ -294,7 +312,7 @@ def bind_kernel(
     rewritten = _Rename(parameters, sized).block(body)
     factors = frozenset([symbol for host, symbol in parameters.symbols.items() if is_stretch_factor(host)])
     globals_, own = (tuple([sized.get(id(b), b) for b in some]) for some in (buffers, scratch))
-    kernel = Kernel(name, globals_, tuple(parameters.symbols.values()), own, rewritten, note, factors=factors)
+    kernel = Kernel(name, globals_, tuple(parameters.symbols.values()), own, rewritten, note, in_place, factors)
     check(kernel)
     size = product(loop.extent for loop in grid)
     dims = tuple(parameters.symbols)

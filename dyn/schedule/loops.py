@@ -518,7 +518,10 @@ class Loops:
         body = nest(outer, roles[: len(outer)], body, self.team_lanes)
         found = self.code.buffers()
         buffers = tuple([found[value] for value in (found if order is None else order)])
-        made = bind_kernel(body, buffers, tuple(scratch), name=self.nest.group.name, condition=condition, note=note)
+        made = bind_kernel(
+            body, buffers, tuple(scratch), name=self.nest.group.name, condition=condition, note=note,
+            in_place=self.nest.in_place,
+        )  # fmt: skip
         return replace(made, steps=tuple(map(str, self.steps)), folds=self._fold_orders())
 
     def _is_positive(self, extent: Dim) -> bool:

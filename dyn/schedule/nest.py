@@ -134,10 +134,12 @@ class Stage:
 
 @record(eq=False)
 class Nest:
-    """Stages over the ``shared`` axes of a group, outermost first. Lanes that fold floats do it in ``order``."""
+    """Stages over the ``shared`` axes of a group, outermost first. Lanes that fold floats do it in ``order``. What is
+    updated ``in_place`` an earlier launch has stored."""
 
     plan: Plan
     group: Group
     shared: tuple[Axis, ...]
     stages: tuple[Stage, ...]
     order: Order | None = None
+    in_place: bool = False

@@ -131,9 +131,9 @@ class Scatters:
         first = next((a for a in axes if a not in self.own), len(axes))
         dealt = axes if dealing is Dealt.ALL else [a for a in self.own if dealing is Dealt.OWN or a < first]
         grid = {a: loop(f"i{a}", self.x.shape[a]) for a in dealt}
-        return Nest(self.plan, self.group, present(list(grid.values())), (self._copy(grid), self.changes(grid)))
+        return Nest(self.plan, self.group, present(list(grid.values())), (self.copy(grid), self.changes(grid)))
 
-    def _copy(self, grid: dict[int, Axis | None]) -> Stage:
+    def copy(self, grid: dict[int, Axis | None]) -> Stage:
         """The operand into the result."""
         own = [grid[a] if a in grid else loop(f"c{a}", d) for a, d in enumerate(self.x.shape)]
         index = index_of(own)
@@ -173,7 +173,7 @@ class Scatters:
         )
 
         def statements(elements: ElementReader, buffer: Buffer) -> tuple[Stmt, ...]:
-            return (self._update(elements, buffer, index, own if len(grid) == len(self.x.shape) else None, first),)
+            return (self.update(elements, buffer, index, own if len(grid) == len(self.x.shape) else None, first),)
 
         inside = {id(a) for a in grid.values()}
         ordered = [a for dim, a in enumerate(loops) if dim not in free]
@@ -214,11 +214,11 @@ class Scatters:
         inside = bool(change.axes) and bool(w.axes) and w.axes[-1] == w.rank - 1
         return inside and updates[w.window_dims[-1]] == as_dim(change.axes[-1].var)
 
-    def _update(
-        self, elements: ElementReader, buffer: Buffer, index: Index, own: Index | None, first: Dim = 0
-    ) -> Update:
-        """The update at an index of the updates of an array that begins at ``first``; where there is an ``own`` place,
-        one of that alone."""
+    def places(
+        self, elements: ElementReader, index: Index, own: Index | None = None
+    ) -> tuple[tuple[Dim, ...], Expr | None]:
+        """The place of the update at an index, and a mask, None where it is always one of the array's; where there is
+        an ``own`` place, whether it is that one."""
         x, w, k = self.x, self.windows, elements.k
         batch = tuple(index[dim] for dim in self.batch)
         places: list[Dim] = [0] * w.rank
@@ -245,16 +245,37 @@ class Scatters:
             if not self.loops.clamp:
                 inside = _inside(k, places[a], size)
                 mask = inside if mask is None else k.both(mask, inside)
+        for a in sorted(set(range(w.rank)) - {*self.own, *w.start_map}):
+            found = [k.index(dtypes.int64, d) for d in (places[a], x.shape[a] if own is None else own[a])]
+            if own is not None:
+                inside = k.apply(Scalar.EQ, found, dtypes.bool_)
+            elif a in w.axes and self._may_leave(a):
+                inside = k.apply(Scalar.LT, found, dtypes.bool_)
+            else:
+                continue
+            mask = inside if mask is None else k.both(mask, inside)
+        return tuple(places) if own is None else own, mask
+
+    def _may_leave(self, a: int) -> bool:
+        """Whether windows may be longer than an axis of the array that all of them begin at the front of."""
+        window = self.updates.shape[self.windows.window_dims[self.windows.axes.index(a)]]
+        least, _ = self.plan.function.facts.bounds(self.x.shape[a] - window)
+        return least is None or least < 0
+
+    def update(
+        self, elements: ElementReader, buffer: Buffer, index: Index, own: Index | None, first: Dim = 0
+    ) -> Update:
+        """The update at an index of the updates of an array that begins at ``first``; where there is an ``own`` place,
+        one of that alone."""
+        places, mask = self.places(elements, index, own)
         value = elements.at(self.updates, index)
-        if own is not None:
-            for a in set(range(w.rank)) - {*self.own, *w.start_map}:
-                found = [k.index(dtypes.int64, d) for d in (places[a], own[a])]
-                same = k.apply(Scalar.EQ, found, dtypes.bool_)
-                mask = same if mask is None else k.both(mask, same)
-        place = first + linearize(tuple(places) if own is None else own, x.shape)
+        return self.joined(elements.k, buffer, first + linearize(places, self.x.shape), value, mask)
+
+    def joined(self, k: ExprBuilder, buffer: Buffer, place: Dim, value: Expr, mask: Expr | None) -> Update:
+        """An update of one element by a value."""
         if not self.op.regions:
             return k.update(buffer, place, self.loops.combine(self.op.attrs), value, mask)
-        state = Ref("old", x.dtype)
+        state = Ref("old", self.x.dtype)
         (value,) = region_values(k, self.op.regions[0], [state, value])
         return k.update(buffer, place, None, value, mask, state)
 

@@ -77,7 +77,7 @@ class ScatterParts:
         each = dim_max(least, floordiv(extent + _MOST_PARTS - 1, _MOST_PARTS), 1)
         count = floordiv(extent + each - 1, each)
         # Where it does not pay no memory is taken.
-        room = self.apart if when is None else self.apart * dim_max(0, dim_min(1, when.dim + 1))
+        room = self.apart if when is None else self.apart * when.indicator()
         arrays = Value(TensorType(self.dtype, (count, room)))
         return self._updated(arrays, each, when), self._joined(arrays, when)
 

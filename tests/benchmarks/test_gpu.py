@@ -77,6 +77,8 @@ def test_sizes_follow_the_arguments() -> None:
     assert _sizes(PROGRAMS["add"], [7, 10**6], []) == [{"n": 7}, {"n": 10**6}]
     assert _sizes(PROGRAMS["softmax"], [7, 10**6], []) == [{"n": 1, "m": 7}, {"n": 976, "m": 1024}]
     assert _sizes(PROGRAMS["product, float32"], [], [33]) == [{"m": 33, "k": 33, "n": 33}]
+    assert _sizes(PROGRAMS["histogram"], [7, 10**6], []) == [{"v": 1, "n": 7}, {"v": 10**4, "n": 10**6}]
+    assert _sizes(PROGRAMS["embedding gradient"], [64 * 9], []) == [{"v": 3, "m": 64, "n": 9}]
     assert _sizes(PROGRAMS["one row"], [], [33]) == [{"m": 1, "k": 33, "n": 33}]
 
 

@@ -74,9 +74,9 @@ def run(
     env = bind_symbols(function, arrays)
     memory: dict[Value, Array] = {v: np.array(a, order="C") for v, a in zip(function.params, arrays, strict=True)}
     for launch in compiled.program.launches:
-        if launch.when is not None and not _holds(launch.when, env):
+        if launch.when is not None and not holds(launch.when, env):
             continue
-        if any(_holds(condition, env) for condition in launch.unless):
+        if any(holds(condition, env) for condition in launch.unless):
             continue
         guards: list[Array] = []
         for value in launch.buffers:
@@ -100,12 +100,12 @@ def _chosen(launch: Launch, env: Mapping[Symbol, int], *, deferred: bool) -> Var
     for variant in launch.variants:
         if variant.deferred and not deferred:
             continue
-        if variant.condition is None or _holds(variant.condition, env):
+        if variant.condition is None or holds(variant.condition, env):
             return variant
     raise AssertionError(f"no variant of {launch.group.name} fits {env}")
 
 
-def _holds(condition: Condition, env: Mapping[Symbol, int]) -> bool:
+def holds(condition: Condition, env: Mapping[Symbol, int]) -> bool:
     size = evaluate(condition.dim, env)
     return condition.low <= size and (condition.high is None or size <= condition.high)
 

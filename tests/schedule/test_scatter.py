@@ -109,6 +109,16 @@ def test_places_far_outside_are_left_out() -> None:
     _run(each_its_own(), np.zeros((5, 6), np.float32), np.stack([far, far]), np.ones((2, 6), np.float32))
 
 
+def test_windows_longer_than_an_axis_leave_out_what_lies_outside() -> None:
+    """What lay behind the end of a row went to the next one, or behind the array."""
+    m = Model("long_windows")
+    table, ids = m.param("table", "v", "c"), m.param("ids", "n", dtype=dtypes.int64)
+    rows = m.param("rows", ids.shape[0], "w")
+    function = m.function(m.op("scatter", table, ids, rows, **scatter_attrs("add", update_window_dims=(1,), **ROWS)))
+    for columns, width in ((3, 7), (7, 3), (0, 2), (3, 3), (70, 300)):
+        _run(function, np.zeros((5, columns), np.float32), np.array([4, 0, 4, 7]), np.ones((4, width), np.float32))
+
+
 #: What -0.0 becomes with -0.0 and then 0.0, and with 0.0 and then -0.0; NaNs win everywhere.
 SIGNS = {"add": (0.0, 0.0), "multiply": (0.0, 0.0), "maximum": (0.0, 0.0), "minimum": (-0.0, -0.0)}
 

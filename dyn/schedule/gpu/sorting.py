@@ -10,13 +10,17 @@ runs come to lie where they lay before: where the first one has made one run, th
 Keys are moved with each merge, and places beside them where there is more to sort than keys; what is carried is read by
 its place at the end. Of the greatest elements of a row no run needs more than are wanted.
 
+A group that sorts on its way to something else (the destinations of a scatter) has its sorted keys and their places
+left in memory. Its launches run all on one condition, for an alternative stands in for them (``Launch.unless``): those
+of widths that a row does not have are left out by grids of no blocks.
+
 This is kernel IR written by hand: the places that merges read and the scratch that they go through are computed from
 elements, which no step of a schedule does (decision 58).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from dyn import dtypes
@@ -56,13 +60,35 @@ from dyn.stitch.groups import Group, Plan
 _ROOM, _BLOCK, _TILE = 32 << 10, 2048, 1024
 #: Threads of a block; lanes of the least team, and the most elements that it sorts, and that a warp does.
 _THREADS, _TEAM, _SHORT, _OF_WARP = 256, 8, 32, 256
-#: Places have 32 bits.
-_MOST = (1 << 32) - 1
+#: The most elements of a row: places have 32 bits.
+MOST = (1 << 32) - 1
 
 
 def lower_sort(plan: Plan, group: Group, target: Target, ordering: Ordering) -> tuple[Launch, ...]:
     """The launches of a group that sorts."""
-    return _Sort(plan, group, ordering, target.warp).launches()
+    (op,) = group.ops
+    shape = op.operands[0].shape
+    stored = dict(zip((*op.operands, *op.results), memory_of(plan, group), strict=True))
+    reason = Reason(f"{op.opdef.name} counts the elements of a row in 32 bits on a GPU", op.loc)
+    demands = (Relation(RelKind.GE, MOST, shape[ordering.axis], reason),)
+    sort = _Sort(plan, group, ordering, target.warp, shape, stored=stored, results=op.results, demands=demands)
+    return sort.launches()
+
+
+def sort_into(
+    plan: Plan,
+    group: Group,
+    target: Target,
+    ordering: Ordering,
+    shape: tuple[Dim, ...],
+    runs: tuple[Value, ...],
+    when: Condition | None,
+) -> tuple[Launch, ...]:
+    """The launches of a group that leave its sorted keys, arrays of a ``shape``, and the places where they were, in
+    ``runs``, memory that the group's launches hand on. No row has more than :data:`MOST` elements where ``when``
+    holds."""
+    stored = {key: key for key in ordering.keys}
+    return _Sort(plan, group, ordering, target.warp, shape, stored=stored, runs=runs, when=when).launches()
 
 
 @record(eq=False)
@@ -74,12 +100,25 @@ class _Rows:
 
 
 class _Sort:
-    def __init__(self, plan: Plan, group: Group, ordering: Ordering, warp: int) -> None:
+    """A sort of arrays of a ``shape``: ``stored`` says in which memory operands and ``results`` lie. Or else keys and
+    places are left in ``runs``, by launches that run all ``when`` a condition holds."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        group: Group,
+        ordering: Ordering,
+        warp: int,
+        shape: tuple[Dim, ...],
+        *,
+        stored: Mapping[Value, Value],
+        results: Sequence[Value] = (),
+        demands: tuple[Relation, ...] = (),
+        runs: tuple[Value, ...] | None = None,
+        when: Condition | None = None,
+    ) -> None:
         self.plan, self.group, self.ordering, self.warp = plan, group, ordering, warp
-        (op,) = group.ops
-        self.op = op
-        self.stored = dict(zip((*op.operands, *op.results), memory_of(plan, group), strict=True))
-        shape = op.operands[0].shape
+        self.stored, self.results, self.demands, self.when = stored, results, demands, when
         self.length, self.limit = shape[ordering.axis], ordering.limit
         self.outer, self.inner = product(shape[: ordering.axis]), product(shape[ordering.axis + 1 :])
         self.dtypes = tuple([key.dtype for key in ordering.keys])
@@ -88,12 +127,13 @@ class _Sort:
         self.bytes = sum(dtype.itemsize for dtype in self.dtypes)
         self.block = min(_BLOCK, _power(_ROOM // (2 * self.bytes)))
         self.tile = min(_TILE, self.block)
-        rows = self.outer * self.inner
-        # Of rows that a block sorts no memory is taken.
-        some = dim_max(0, dim_min(1, self.length - self.block))
-        self.runs, self.merged = (
-            tuple([Value(TensorType(dtype, (rows, self.length, some))) for dtype in self.dtypes]) for _ in range(2)
-        )
+        self.rows = self.outer * self.inner
+        # Of rows that a block sorts no memory is taken, nor where the launches don't run.
+        some = Condition(self.length, self.block + 1, None).indicator()
+        room = (self.length, some) if when is None else (self.length * some * when.indicator(),)
+        made = [tuple([Value(TensorType(dtype, (self.rows, *room))) for dtype in self.dtypes]) for _ in range(2)]
+        self.into_runs = runs is not None
+        self.runs, self.merged = made[0] if runs is None else runs, made[1]
 
     def launches(self) -> tuple[Launch, ...]:
         """The launch for rows that a block sorts, and those for longer ones, if there may be any."""
@@ -108,13 +148,13 @@ class _Sort:
         width = self.block
         merge = self._merge(self.runs, self.merged)
         back = self._merge(self.merged, self.runs)
-        while width <= _MOST:
+        while width <= MOST:
             when = Condition(self.length, width + 1, None)
             if when.decided(facts) is False:
                 break
             found += [merge(width, when), back(2 * width, when)]
             width *= 4
-        return (*found, self._finish(long))
+        return tuple(found) if self.into_runs else (*found, self._finish(long))
 
     # What kernels read and write --------------------------------------------------------------------------------
 
@@ -126,15 +166,16 @@ class _Sort:
             return _Rows(number, self.inner)
         return _Rows(floordiv(number, self.inner) * length * self.inner + mod(number, self.inner), self.inner)
 
-    def demands(self) -> tuple[Relation, ...]:
-        reason = Reason(f"{self.op.opdef.name} counts the elements of a row in 32 bits on a GPU", self.op.loc)
-        return (Relation(RelKind.GE, _MOST, self.length, reason),)
-
     def launch(
         self, kernel: _Kernel, variants: Sequence[Variant], when: Condition | None, written: Sequence[Value] = ()
     ) -> Launch:
-        buffers = tuple(kernel.buffers)
-        return Launch(self.group, buffers, tuple(variants), tuple(written), when, demands=self.demands())
+        when = when if self.when is None else self.when
+        return Launch(self.group, tuple(kernel.buffers), tuple(variants), tuple(written), when, demands=self.demands)
+
+    def rows_where(self, own: Condition) -> Dim:
+        """The number of rows, of a launch with a condition of its ``own``: 0 where that does not hold, unless it is
+        what the launch runs on."""
+        return self.rows if self.when is None else self.rows * own.indicator()
 
     def merge(
         self, i: Integers, elements: Elements, left: Expr, right: Expr, left_length: Expr, right_length: Expr
@@ -145,9 +186,14 @@ class _Sort:
     # Launches ---------------------------------------------------------------------------------------------------
 
     def _at_once(self, when: Condition | None) -> Launch:
-        """Rows that a block sorts: read, sorted and stored, by teams of lanes where they are short."""
+        """Rows that a block sorts: read, sorted and stored, by teams of lanes where they are short.
+
+        What is sorted on its way to something else has no kernels for short rows: they would take longer to compile
+        than they save.
+        """
         forms = [(0, self.block)]
-        for width, most in ((self.warp, _OF_WARP), (min(_TEAM, self.warp), _SHORT)):
+        teams = () if self.into_runs else ((self.warp, _OF_WARP), (min(_TEAM, self.warp), _SHORT))
+        for width, most in teams:
             fitting = _power(_ROOM // (2 * self.bytes * (_THREADS // width)))
             if min(most, fitting) < forms[0][1]:
                 forms.insert(0, (width, min(most, fitting)))
@@ -166,31 +212,31 @@ class _Sort:
                 variants.append(made)
                 break
             variants.append(replace(made, deferred=width > 0))
-        return self.launch(kernel, variants, when)
+        return self.launch(kernel, variants, when, self.runs if self.into_runs else ())
 
     def _sorted_rows(self, kernel: _Kernel, width: int, most: int) -> tuple[Stmt, ...]:
-        rows = self.outer * self.inner
+        rows = self.rows_where(Condition(self.length, 0, self.block))
+        store = self._store_runs if self.into_runs else self._store_results
         if not width:
             row = axis("r", rows)
-            inside = self._sorted(kernel, as_dim(row.var), 0, self.length, most, 0, self._store_results)
+            inside = self._sorted(kernel, as_dim(row.var), 0, self.length, most, 0, store)
             return (Loop(Role.GRID, row.var, rows, inside),)
         teams = _THREADS // width
         chunk, team = axis("c", floordiv(rows + teams - 1, teams)), new_symbol("t", "a loop variable")
         number = as_dim(chunk.var) * teams + as_dim(team)
         offset = as_dim(team) * (2 * most)
-        inside = self._sorted(kernel, number, 0, self.length, most, offset, self._store_results, teams)
+        inside = self._sorted(kernel, number, 0, self.length, most, offset, store, teams)
         loop = Loop(Role.TEAM, team, dim_min(teams, rows - as_dim(chunk.var) * teams), inside, width=width)
         return (Loop(Role.GRID, chunk.var, chunk.extent, (loop,)),)
 
     def _blocks(self, when: Condition) -> Launch:
         """Runs of a block's elements, sorted into memory."""
-        kernel, rows = _Kernel(self), self.outer * self.inner
+        kernel, rows = _Kernel(self), self.rows_where(when)
         row, block = axis("r", rows), axis("c", floordiv(self.length + self.block - 1, self.block))
         first = as_dim(block.var) * self.block
 
         def store(kernel: _Kernel, values: list[Expr], row: Dim, place: Dim) -> list[Stmt]:
-            at = row * self.length + first + place
-            return [Store(b, at, value) for b, value in zip(kernel.globals(self.runs), values, strict=True)]
+            return self._store_runs(kernel, values, row, first + place)
 
         count = dim_min(self.block, self.length - first)
         inside = self._sorted(kernel, as_dim(row.var), first, count, self.block, 0, store)
@@ -252,10 +298,11 @@ class _Sort:
         wide, near = Integers(k, dtypes.int64), Integers(k, dtypes.int32)
         runs, merged = kernel.globals(source), kernel.globals(target)
         scratch = kernel.scratch_for(self.tile)
-        width, steps = (new_symbol(name, "of a run") for name in ("width", "steps"))
+        width, steps, least = (new_symbol(name, "of a run") for name in ("width", "steps", "least"))
         w, n, limit = as_dim(width), self.length, self.limit
         pairs, tiles = floordiv(n + 2 * w - 1, 2 * w), floordiv(dim_min(2 * w, limit) + self.tile - 1, self.tile)
-        row, pair, tile = axis("r", self.outer * self.inner), axis("p", pairs), axis("c", tiles)
+        rows = self.rows_where(Condition(n - as_dim(least), 0, None))
+        row, pair, tile = axis("r", rows), axis("p", pairs), axis("c", tiles)
         first, start = as_dim(pair.var) * (2 * w), as_dim(tile.var) * self.tile
         left = dim_min(w, n - first, limit)
         right = dim_max(dim_min(w, n - first - w, limit), 0)
@@ -288,7 +335,7 @@ class _Sort:
         made = kernel.variant(body, f"{self.group.name}, runs merged")
 
         def launch(of: int, when: Condition) -> Launch:
-            known: dict[Symbol, Dim] = {width: of, steps: of.bit_length()}
+            known: dict[Symbol, Dim] = {width: of, steps: of.bit_length(), least: when.low}
 
             def dim(own: Dim) -> Dim:
                 return substitute(own, known)
@@ -302,7 +349,7 @@ class _Sort:
         """The results of rows that were merged."""
         kernel = _Kernel(self)
         k = kernel.k
-        row = axis("r", self.outer * self.inner)
+        row = axis("r", self.rows)
         chunk, lane = axis("c", floordiv(self.limit + _TILE - 1, _TILE)), new_symbol("t", "a loop variable")
         place = as_dim(chunk.var) * _TILE + as_dim(lane)
         values = [k.load(b, as_dim(row.var) * self.length + place) for b in kernel.globals(self.runs)]
@@ -313,12 +360,17 @@ class _Sort:
             body = (Loop(Role.GRID, each.var, each.extent, body),)
         return self.launch(kernel, [kernel.variant(body, f"{self.group.name}, results")], when)
 
+    def _store_runs(self, kernel: _Kernel, values: list[Expr], row: Dim, place: Dim) -> list[Stmt]:
+        """What is sorted of an element, into a run."""
+        at = row * self.length + place
+        return [Store(b, at, value) for b, value in zip(kernel.globals(self.runs), values, strict=True)]
+
     def _store_results(self, kernel: _Kernel, values: list[Expr], row: Dim, place: Dim) -> list[Stmt]:
         """The element of each result at a place of a row: a key, the place where it was, or what stands there."""
         k, stores = kernel.k, list[Stmt]()
         target, source = self.row(row, self.limit), self.row(row, self.length)
         to = target.first + place * target.step
-        for result, what in zip(self.op.results, self.ordering.results, strict=True):
+        for result, what in zip(self.results, self.ordering.results, strict=True):
             out = kernel.store(result)
             if isinstance(what, int):
                 stores.append(Store(out, to, values[what]))

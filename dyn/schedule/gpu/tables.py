@@ -5,7 +5,7 @@ from __future__ import annotations
 from dyn.ir.opdef import OrderedReductionLoops
 from dyn.ops.complex_parts import part_dtype
 from dyn.schedule.accesses import accesses_of, crossed_loads, widest
-from dyn.schedule.axes import Axis, AxisKind, axis
+from dyn.schedule.axes import Axis, axis
 from dyn.schedule.join import join_launches
 from dyn.schedule.kernel import Role
 from dyn.schedule.launch import Condition, Launch
@@ -14,7 +14,6 @@ from dyn.schedule.nests import loop_nest, stitch_nest
 from dyn.schedule.parts import InParts, in_parts
 from dyn.schedule.reduction_parts import ReductionParts
 from dyn.schedule.running import RunningNests
-from dyn.schedule.scatter import Dealt, Scatters
 from dyn.schedule.sizes import Limits, LoopSchedule
 from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel, launch_nest, unstretched_forms
 from dyn.schedule.sweeps import Sweeps
@@ -49,8 +48,6 @@ SCRATCH_BYTES, SLOTS = 48 << 10, 1024
 #: Elements of a chunk that a lane scans, and of a run that a warp does. Runs of more elements than a part has are cut,
 #: if they are not many.
 EACH, RUN_OF_WARP, PART_OF_RUN, MANY_RUNS = 8, 512, 16384, 1024
-#: The most elements of an array for which each has a lane that looks at every update of a scatter.
-FEW_PLACES = 1 << 16
 
 
 def limits(target: Target) -> Limits:
@@ -172,37 +169,6 @@ def folds(target: Target) -> Schedule:
         elementwise(target)(loops)
 
     return schedule
-
-
-def lower_scatter(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
-    """The launch of a scatter, by its destinations: a lane copies its own, and takes every update of them in order.
-
-    Where every update has its own place along some axes, lanes go along these, each through all updates. An array of
-    few elements has a lane for each, which looks at every update and takes those that are its own.
-    """
-    scatter = Scatters(plan, group)
-    general, size = Loops(scatter.nest(Dealt.OWN)), product(scatter.x.shape)
-    forms = unstretched_forms(general, by_destination, lambda loops: loops.fused_inside)
-    if set(scatter.own) != set(range(len(scatter.x.shape))):
-        few = Condition(size, 0, FEW_PLACES)
-        forms.insert(0, SpecializedKernel("by place", few, lambda: Loops(scatter.nest(Dealt.ALL)), by_destination))
-    return (launch_nest(general, by_destination, forms, f"{group.kind.value} {group.name}"),)
-
-
-def by_destination(loops: Loops) -> None:
-    """Lanes along all axes that are dealt, each through the copy and the updates; without any, along the copy."""
-    for phase in loops.phases:
-        loops.fuse([a for a in phase.axes if a.kind is AxisKind.PARALLEL], phase)
-    if loops.shared:
-        loops.fuse(loops.shared)
-        _, lanes = loops.split(loops.flatten(loops.shared), SIZES.scattered)
-        loops.bind_lane(lanes)
-        return
-    copy, change = loops.phases
-    if copy.axes:
-        loops.bind_lanes(copy)
-    if change.axes and change.axes[-1].kind is not AxisKind.FOLD:
-        loops.bind_lanes(change)
 
 
 # Stitched reductions ------------------------------------------------------------------------------------------------
