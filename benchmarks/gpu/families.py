@@ -233,6 +233,38 @@ FAMILIES = {
 }
 
 
+# ---- a step of decoding ----------------------------------------------------------------------------------------------
+
+
+def _decode(o: Ops, c: Config, p: Any, ids: Any, *kept: Any) -> Any:
+    """Scores of the next token, and the grown keys and values: ``kept`` are those of the tokens so far and those of the
+    encoder's memory, of each layer."""
+    x, grown = o.embedding(ids, p["table"]), list[Any]()
+    for number, layer in enumerate(p["decoder"]):
+        keys, values, memory_keys, memory_values = kept[4 * number : 4 * number + 4]
+        keys, values = o.concat([keys, x @ layer["k"]]), o.concat([values, x @ layer["v"]])
+        grown += [keys, values]
+        x = o.norm(
+            x + o.attention(x @ layer["q"], keys, values, c.heads) @ layer["o"], layer["scale0"], layer["shift0"]
+        )
+        found = o.attention(x @ layer["xq"], memory_keys, memory_values, c.heads) @ layer["xo"]
+        x = o.norm(x + found, layer["scale2"], layer["shift2"])
+        wide = o.gelu(x @ layer["w1"] + layer["b1"]) @ layer["w2"] + layer["b2"]
+        x = o.norm(x + wide, layer["scale1"], layer["shift1"])
+    return (o.log_softmax(x @ p["head"]), *grown)
+
+
+def _draw_decode(rng: np.random.Generator, c: Config) -> tuple[np.ndarray[Any, Any], ...]:
+    batch, length = _sizes(rng, c)
+    memory = max(_batch(rng, c.longest), 2)
+    kept = [_frames(rng, batch, n, c.width) for _ in range(c.layers) for n in (length, length, memory, memory)]
+    return _ids(rng, batch, 1), *kept
+
+
+#: A step of the decoder of "seq2seq", one token each, with what it keeps of those before.
+DECODING = Family(_seq2seq_params, _decode, _draw_decode)
+
+
 def weights(family: Family, config: Config, seed: int) -> Any:
     """The parameters, as NumPy's arrays: matrices scaled by their rows, scales around 1."""
     rng = np.random.default_rng(seed)

@@ -14,6 +14,7 @@ import numpy as np
 
 import dyn
 import dyn.numpy as dnp
+from benchmarks.gpu.launches import launched
 from benchmarks.report import Report, Table
 from dyn import dtypes, nn
 from dyn.backends.base import Source
@@ -25,9 +26,8 @@ from dyn.lower.gpu.dialect import gpu_target
 from dyn.lower.gpu.emit import emit_kernel
 from dyn.lower.gpu.model import DEVICES, LaunchEstimate, estimate
 from dyn.pipeline import optimize
-from dyn.schedule.launch import Condition
 from dyn.schedule.target import Target
-from dyn.shapes import Symbol, evaluate
+from dyn.shapes import evaluate
 
 
 @dataclass(frozen=True)
@@ -113,23 +113,12 @@ def estimates(program: Program, device: str) -> list[tuple[dict[str, int], list[
     for sizes in program.sizes:
         arrays = [np.broadcast_to(np.zeros((), dtypes.dtype(d).np), [sizes[n] for n in dims]) for d, *dims in shapes]
         env, own = bind_symbols(optimized.function, arrays), list[LaunchEstimate]()
-        for launch in optimized.launches:
-            other = any(_holds(condition, env) for condition in launch.unless)
-            if other or not (launch.when is None or _holds(launch.when, env)):
-                continue
-            variant = next(v for v in launch.variants if v.condition is None or _holds(v.condition, env))
-            if evaluate(variant.grid, env) == 0:
-                continue
+        for launch, variant in launched(optimized.launches, env):
             dims = {s: evaluate(d, env) for s, d in zip(variant.kernel.dims, variant.dims, strict=True)}
             held, used = sum(evaluate(v.type.nbytes, env) for v in launch.buffers), registers[names[variant]]
             own.append(estimate(variant.kernel, texts[variant], dims, held, used, DEVICES[device]))
         found.append((sizes, own))
     return found
-
-
-def _holds(condition: Condition, env: Mapping[Symbol, int]) -> bool:
-    size = evaluate(condition.dim, env)
-    return condition.low <= size and (condition.high is None or size <= condition.high)
 
 
 def _registers(source: Source, target: Target) -> dict[str, int]:

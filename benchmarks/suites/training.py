@@ -69,7 +69,7 @@ def measure(steps: dict[str, Step], config: gpt.GptConfig, shape: Sequence[int],
 # ---- a step of each --------------------------------------------------------------------------------------------------
 
 
-def _step(config: gpt.GptConfig, lib: Any) -> Callable[..., tuple[Any, Any, Any]]:
+def step_of(config: gpt.GptConfig, lib: Any) -> Callable[..., tuple[Any, Any, Any]]:
     adam = optimizers.adam(RATE, lib=lib)
 
     def step(params: Any, state: Any, ids: Any) -> tuple[Any, Any, Any]:
@@ -85,7 +85,7 @@ def dyn_step(config: gpt.GptConfig, params: Any) -> Step:
 
     state = optimizers.adam(RATE).init(params)
     shapes = [gpt.shapes_of(params), gpt.shapes_of(state), "b s"]
-    return _kept(dyn.jit(_step(config, dyn), donate_argnums=(0, 1), shapes=shapes), params, state)
+    return _kept(dyn.jit(step_of(config, dyn), donate_argnums=(0, 1), shapes=shapes), params, state)
 
 
 def jax_step(config: gpt.GptConfig, params: Any) -> Step:
@@ -93,7 +93,7 @@ def jax_step(config: gpt.GptConfig, params: Any) -> Step:
 
     state = optimizers.adam(RATE, lib=jax).init(params)
     params, state = jax.tree.map(jax.numpy.array, (params, state))
-    return _kept(jax.jit(_step(config, jax), donate_argnums=(0, 1)), params, state)
+    return _kept(jax.jit(step_of(config, jax), donate_argnums=(0, 1)), params, state)
 
 
 def _kept(step: Callable[..., tuple[Any, Any, Any]], params: Any, state: Any) -> Step:
@@ -107,11 +107,25 @@ def _kept(step: Callable[..., tuple[Any, Any, Any]], params: Any, state: Any) ->
 
 def torch_step(config: gpt.GptConfig, params: Any) -> Step:
     import torch
-    from torch.nn import functional as F
 
     torch.set_num_threads(1)
     p: Any = optree.tree_map(lambda a: torch.tensor(a, requires_grad=True), params)
     optimizer = torch.optim.Adam(optree.tree_leaves(p), RATE, foreach=True)
+    surprise = torch_loss(config, p)
+
+    def step(ids: np.ndarray) -> float:
+        loss = surprise(torch.from_numpy(ids))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def torch_loss(config: gpt.GptConfig, p: Any) -> Callable[[Any], Any]:
+    """The loss of a GPT on tokens ``[b, s + 1]``, of PyTorch's tensors and by its fused attention and norms."""
+    from torch.nn import functional as F
 
     def dense(p: Any, x: Any) -> Any:
         return x @ p["kernel"] + p["bias"]
@@ -125,20 +139,15 @@ def torch_step(config: gpt.GptConfig, params: Any) -> Step:
         mixed = F.scaled_dot_product_attention(*heads, is_causal=True)
         return dense(layer["out"], mixed.transpose(1, 2).reshape(x.shape))
 
-    def step(ids: np.ndarray) -> float:
-        tokens = torch.from_numpy(ids)
-        x = F.embedding(tokens[:, :-1], p["tokens"]) + p["positions"][: ids.shape[1] - 1]
+    def loss(tokens: Any) -> Any:
+        x = F.embedding(tokens[:, :-1], p["tokens"]) + p["positions"][: tokens.shape[1] - 1]
         for layer in p["layers"]:
             x = x + attend(layer, norm(layer["norm1"], x))
             x = x + dense(layer["down"], F.gelu(dense(layer["up"], norm(layer["norm2"], x)), approximate="tanh"))
         logits = norm(p["norm"], x) @ p["tokens"].T
-        loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss.item()
+        return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
-    return step
+    return loss
 
 
 _MAKE: dict[str, Callable[[gpt.GptConfig, Any], Step]] = {"dyn": dyn_step, "torch": torch_step, "jax": jax_step}

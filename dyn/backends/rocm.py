@@ -64,7 +64,7 @@ def _run(command: list[str], limit: float | None = None) -> subprocess.Completed
 
 
 def _said(command: list[str]) -> str | None:
-    """What a short command wrote; None where it failed."""
+    """Output of a short command; None where it failed."""
     done = _run(command, _TIME_LIMIT_OF_QUESTIONS)
     return None if done is None or done.returncode else done.stdout + done.stderr
 

@@ -120,7 +120,8 @@ def _numpy(expand: Callable[..., Sequence[Array]]) -> Callable[..., Array | tupl
 
 
 def _sum(x: Array) -> Array:
-    return np.asarray(x.sum(tuple(range(x.ndim - 1)), dtype=x.dtype))
+    """The sum for each feature, added up in float64: where terms cancel, that of float32s has few digits left."""
+    return np.asarray(x.sum(tuple(range(x.ndim - 1)), dtype=np.promote_types(x.dtype, np.float64)).astype(x.dtype))
 
 
 def _inference_arrays(x: Array, scale: Array, offset: Array, mean: Array, var: Array, e: Array) -> tuple[Array, ...]:

@@ -27,6 +27,8 @@ from dyn.runtime.staging import (
 _NO_TIMING = 2
 #: The answer where there is no pinned memory.
 _NO_MEMORY = answer_of("pinned", OUT_OF_MEMORY)
+#: Arguments of ``dyn_staging_copy``, and of the part of it that goes through the ring.
+_COPY = [("ptr", "staging"), ("ptr", "into"), ("ptr", "parts"), ("i64", "count"), ("i64", "bytes"), ("ptr", "stream")]
 
 
 def add_staging(m: Module) -> None:
@@ -39,19 +41,11 @@ def add_staging(m: Module) -> None:
         m.declare(name, result, arguments)
     _define_reserve(m)
     _define_through_ring(m)
-    params = [
-        ("ptr", "staging"),
-        ("ptr", "into"),
-        ("ptr", "parts"),
-        ("i64", "count"),
-        ("i64", "bytes"),
-        ("ptr", "stream"),
-    ]
-    f = m.function("dyn_staging_copy", "i64", params)
+    f = m.function("dyn_staging_copy", "i64", _COPY)
     with f.if_(f.icmp("ule", "%bytes", str(MOST_BYTES))):
         mutex = f.at("%staging", StagingRecord.MUTEX)
         f.call("i32", "@pthread_mutex_lock", [("ptr", mutex)])
-        answer = f.call("i64", "@staging.through_ring", [(type, f"%{name}") for type, name in params])
+        answer = f.call("i64", "@staging.through_ring", [(type, f"%{name}") for type, name in _COPY])
         f.call("i32", "@pthread_mutex_unlock", [("ptr", mutex)])
         f.ret_if(f.icmp("ne", answer, str(_NO_MEMORY), "i64"), "i64", answer)
     with f.count("%count") as number:
@@ -110,15 +104,7 @@ def _define_reserve(m: Module) -> None:
 
 
 def _define_through_ring(m: Module) -> None:
-    params = [
-        ("ptr", "staging"),
-        ("ptr", "into"),
-        ("ptr", "parts"),
-        ("i64", "count"),
-        ("i64", "bytes"),
-        ("ptr", "stream"),
-    ]
-    f = m.function("staging.through_ring", "i64", params, exported=False)
+    f = m.function("staging.through_ring", "i64", _COPY, exported=False)
     with f.if_(f.icmp("eq", "%bytes", "0")):
         f.ret("i64", "0")
     place = f.at("%staging", StagingRecord.RING)

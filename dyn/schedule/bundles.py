@@ -66,7 +66,7 @@ def _latest(runs: Mapping[Value, int], values: Sequence[Value]) -> int:
 
 
 def _key(unit: Sequence[Launch]) -> object:
-    """What launches of groups that can be one have in common; None of those that stay alone."""
+    """Equal for groups whose launches can be joined; None for one that stays alone."""
     for launch in unit:
         if not launch.variants or launch.bodies or any(v.in_place is not None for v in launch.variants):
             return None

@@ -4,7 +4,7 @@ It is decided once for all shapes. A result takes the memory of a donated argume
 prove, the same number of bytes, if nothing reads the argument once something writes the result; or if the launch that
 does both first is *in place*:
 
-* each element of the result is stored after the only read of the argument's element of that place, in one iteration,
+* each element of the result is stored after the last read of the argument's element of that place, in one iteration,
   that of a contraction's epilogue too; or
 * it is a scatter that copies the argument before it updates the copy, in the same launch or in a later one. It gets
   variants that leave the copy out, so that a step costs what it changes, and not what there is.
@@ -26,7 +26,7 @@ from dyn.schedule.cost import iteration_cost
 from dyn.schedule.kernel import Buffer, Kernel, Load, Loop, Stmt, Store, TileContract, Update
 from dyn.schedule.kernel_verifier import check
 from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
-from dyn.schedule.launch import Launch, Variant, walk_launches
+from dyn.schedule.launch import Body, Launch, Variant, walk_launches
 from dyn.shapes import Dim, free_symbols, substitute
 from dyn.stitch.groups import GroupKind, Plan
 
@@ -60,7 +60,11 @@ def stored_results(plan: Plan) -> tuple[Value, ...]:
 
 
 def donate(plan: Plan, launches: tuple[Launch, ...], donated: Sequence[int]) -> Donations:
-    """Match results with donated arguments: each in its order takes one of its own shape, or else the first it can."""
+    """Match results with donated arguments.
+
+    First each takes what the launch that writes it is the last to read, such as the weights that a step updates; then
+    what else there is. In both cases it is in their order, one of its own shape before others.
+    """
     # A call may still fail once a size is measured, when an argument's memory must be as it was.
     if not donated or any(launch.measures is not None for launch in walk_launches(launches)):
         return Donations(launches, (), tuple(donated))
@@ -75,17 +79,24 @@ def donate(plan: Plan, launches: tuple[Launch, ...], donated: Sequence[int]) -> 
     for number in donated:
         alike.setdefault((params[number].dtype, params[number].type.nbytes), []).append(number)
     free = dict.fromkeys(donated)
-    reuses: list[Reuse] = []
-    for output, result in enumerate(results):
-        # A training step has hundreds of results and of arguments: most are told apart by their sizes.
-        as_large = [n for kind, numbers in alike.items() if matcher.agree(result, *kind) for n in numbers if n in free]
-        in_order = sorted(as_large, key=lambda number: params[number].shape != result.shape)
-        chosen = next((number for number in in_order if fits(output, number)), None)
-        if chosen is not None:
-            del free[chosen]
-            reuses.append(Reuse(output, chosen))
+    taken: dict[int, int] = {}
+    for own in (True, False):
+        for output, result in enumerate(results):
+            if output in taken:
+                continue
+            # A training step has hundreds of results and of arguments: most are told apart by their sizes.
+            agreeing = [numbers for kind, numbers in alike.items() if matcher.agree(result, *kind)]
+            as_large = [n for numbers in agreeing for n in numbers if n in free]
+            if own:
+                as_large = [n for n in as_large if matcher.last_read(params[n]) == matcher.written(output)]
+            in_order = sorted(as_large, key=lambda number: params[number].shape != result.shape)
+            chosen = next((number for number in in_order if fits(output, number)), None)
+            if chosen is not None:
+                del free[chosen]
+                taken[output] = chosen
+    reuses = [Reuse(output, taken[output]) for output in sorted(taken)]
     useless = [n for n in free if not any(fits(output, n) for output in range(len(results)))]
-    return Donations(matcher.with_variants(reuses), tuple(reuses), tuple(useless))
+    return Donations(matcher.adapted(reuses), tuple(reuses), tuple(useless))
 
 
 def update_in_place(
@@ -98,7 +109,7 @@ def update_in_place(
     matcher = _Matcher(plan, launches)
     found = [Reuse(i, i) for i in carried if matcher.fits(i, plan.function.params[i])]
     changed: list[Launch] = []
-    for launch in matcher.with_variants(found):
+    for launch in matcher.adapted(found):
         inside = tuple([replace(v, in_place=None) for v in launch.variants if v.in_place is not None])
         changed.append(replace(launch, variants=inside) if inside else launch)
     return tuple(changed), frozenset(reuse.output for reuse in found)
@@ -190,12 +201,17 @@ class _Matcher:
         """The launch that first writes a result."""
         return self.whole.first[self.bases[output]]
 
+    def last_read(self, param: Value) -> int:
+        """The last launch that reads a parameter; -1 where none does."""
+        return self.whole.last.get(param, -1)
+
     def agree(self, result: Value, dtype: DType, nbytes: Dim) -> bool:
         """Whether a result is of a dtype, and as large as that."""
         return result.dtype is dtype and self._equal(result.type.nbytes, nbytes)
 
-    def with_variants(self, reuses: Sequence[Reuse]) -> tuple[Launch, ...]:
-        """The launches, scatters that update a donated argument's memory with variants that copy nothing.
+    def adapted(self, reuses: Sequence[Reuse]) -> tuple[Launch, ...]:
+        """The launches, whose kernels say what of their buffers may overlap, and scatters that update a donated
+        argument's memory with variants that copy nothing.
 
         Of alternatives those are left that may do so where the general plan does.
         """
@@ -215,7 +231,8 @@ class _Matcher:
                     at = launch.buffers.index(base)
                     inside = tuple(_without_copy(variant, at, reuse.output) for variant in launch.variants)
                     changed[time] = replace(launch, variants=(*inside, *launch.variants))
-        return tuple(changed)
+        pairs = [(self.bases[reuse.output], self.function.params[reuse.input]) for reuse in reuses]
+        return tuple([_overlapping(launch, pairs) for launch in changed])
 
     def _is_last(self, param: Value, time: int) -> bool:
         """Whether a launch touches a parameter, and after it none but launches that run in its stead."""
@@ -228,6 +245,23 @@ class _Matcher:
         if found is None:
             found = self.equal[a, b] = a == b or self.function.facts.eq(a, b).proved
         return found
+
+
+def _overlapping(launch: Launch, pairs: Sequence[tuple[Value, Value]]) -> Launch:
+    """A launch whose kernels say that a result and the argument whose memory it may take can be one."""
+    met = [pair for pair in pairs if pair[0] in launch.buffers and pair[1] in launch.buffers]
+    if not met:
+        return launch
+    if launch.is_choice:
+        bodies: list[Body] = []
+        for body in launch.bodies:
+            inside = dict(zip(launch.buffers, (*body.params, *body.results), strict=True))
+            own = [(inside[written], inside[read]) for written, read in met]
+            bodies.append(replace(body, launches=tuple([_overlapping(inner, own) for inner in body.launches])))
+        return replace(launch, bodies=tuple(bodies))
+    numbers = frozenset(launch.buffers.index(value) for pair in met for value in pair)
+    variants = [replace(v, kernel=replace(v.kernel, overlapping=numbers)) for v in launch.variants]
+    return replace(launch, variants=tuple(variants))
 
 
 def _copies(launch: Launch, base: Value, param: Value) -> bool:
@@ -269,10 +303,16 @@ def _meets_itself(kernel: Kernel, out: Buffer, source: Buffer) -> bool:
         return False
     store = stores[places[0]]
     # An index without one of the variables is one of many iterations: a later one would read what was stored.
-    if not variables <= set(free_symbols(store.index)) or any(_loads(s, source) for s in stores[places[0] + 1 :]):
+    if not variables <= set(free_symbols(store.index)):
         return False
-    loads = [load for stmt in stores for load in _loads(stmt, source)]
-    return all(load.index == store.index and not load.bound for load in loads)
+    before, after = (
+        {id(load): load for stmt in some for load in _loads(stmt, source)}
+        for some in (stores[: places[0] + 1], stores[places[0] + 1 :])
+    )
+    # What later stores share with earlier ones has been evaluated by then.
+    return after.keys() <= before.keys() and all(
+        load.index == store.index and not load.bound for load in before.values()
+    )
 
 
 def _only_copies(kernel: Kernel, out: Buffer, source: Buffer) -> bool:

@@ -48,8 +48,10 @@ What every kernel keeps to (``dyn.schedule.kernel_verifier`` says so):
   floats may be carried, for that is no computation.
 * ``scratch`` buffers belong to one GRID iteration. What a LANE loop stores there, later loops of the same iteration
   may load at any index (a GPU puts a barrier between the two).
-* A buffer is either only loaded or only stored; scratch may be both. Those of one launch do not overlap, but for what
-  ``dyn.schedule.donate`` has looked into.
+* An expression is evaluated once in an iteration, where a statement first needs it: a load that several statements
+  share is not done again after a store. (Only what depends on scratch is evaluated again once that was stored to.)
+* A buffer is either only loaded or only stored; scratch may be both. Those of one launch do not overlap, but for those
+  that are named ``overlapping``, into which ``dyn.schedule.donate`` has looked.
 * An Update changes a global buffer where the same GRID iteration has stored before (or, in a kernel that is
   ``in_place``, what the buffer held before), and counts as a store: the buffer is not loaded. Iterations of a SERIAL
   loop update in their order, those of a LANE loop distinct places.
@@ -354,6 +356,8 @@ class Kernel:
     factors: frozenset[Symbol] = frozenset()
     #: Number of sets of buffers for each of which a launch computes the same: ``body`` is over the first set.
     copies: int = 1
+    #: Numbers of buffers of a set of which two may be one memory: one is stored where the other one was loaded before.
+    overlapping: frozenset[int] = frozenset()
 
     @property
     def own_buffers(self) -> tuple[Buffer, ...]:

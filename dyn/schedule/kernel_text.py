@@ -78,7 +78,9 @@ class _KernelPrinter:
         factors = self.kernel.factors
         dims = ", ".join(f"{self.symbols[s]}{': 0 or 1' if s in factors else ''}" for s in self.kernel.dims)
         copies = f" in {self.kernel.copies} sets" if self.kernel.copies > 1 else ""
-        self.lines.append(f"kernel({buffers})[{dims}]{copies} {{")
+        overlapping = ", ".join(f"b{number}" for number in sorted(self.kernel.overlapping))
+        overlaps = f" where {overlapping} may overlap" if overlapping else ""
+        self.lines.append(f"kernel({buffers})[{dims}]{copies}{overlaps} {{")
         for buffer in self.kernel.scratch:
             self.lines.append(f"  scratch {self.buffers[id(buffer)]}: {buffer.dtype}[{self.dim(buffer.size)}]")
         self.block(self.kernel.body, 1, {})

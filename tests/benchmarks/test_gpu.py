@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import dyn
-from benchmarks.gpu.families import FAMILIES, Config, weights
+from benchmarks.gpu.families import DECODING, FAMILIES, Config, _layer, weights
+from benchmarks.gpu.launches import eager_operations, inductor_kernels
 from benchmarks.gpu.namespaces import DynOps, TorchOps
 from benchmarks.process import ROOT
 from benchmarks.suites.gpu import _sizes
@@ -122,3 +123,50 @@ def test_command_line(require_tool: Callable[..., str], tmp_path: Path) -> None:
         assert (len(own["steady"]), own["compiles"]) == (2, 1)
         assert own["launches"] > 1
         assert own["difference"] < 1e-4
+
+
+def test_launches_are_counted() -> None:
+    done = run("gpu_launches", "--no-peers", "--layers", "1", "--models", "decoding;Transformer", "--markdown")
+    assert done.returncode == 0, done.stderr
+    found = {line.split("|")[1].strip(): line.split("|")[2:4] for line in done.stdout.splitlines() if "|" in line}
+    for name in ("decoding", "Transformer"):
+        dyn_launches, eager = map(str.strip, found[name])
+        assert (5 < int(dyn_launches) < 25, eager) == (True, "–")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own
+def test_what_pytorch_launches_is_counted(require_module: Callable[[str], ModuleType]) -> None:
+    """Views are no kernels, and Inductor makes one of neighbouring elementwise operations."""
+    torch: Any = require_module("torch")
+    x = torch.ones(4, 3)
+
+    def call(x: Any) -> Any:
+        return (x.reshape(3, 4).T + 1).relu().sum()
+
+    assert eager_operations(lambda: call(x)) == 3
+    assert inductor_kernels(lambda: torch.compile(call, dynamic=True)(x)) == 1
+
+
+def test_a_step_of_decoding_sees_all_that_was_before() -> None:
+    """Token by token, each with what those before it left: the same as a decoder that sees all of them."""
+    config, rng = Config(layers=2, width=16, heads=2, longest=9, largest_batch=3), np.random.default_rng(0)
+    params = tree.map(dyn.asarray, weights(DECODING, config, 0))
+    step = dyn.jit(functools.partial(DECODING.run, DynOps(), config, params))
+    ids = rng.integers(0, 1000, (2, 4)).astype(np.int32)
+    source = rng.integers(0, 1000, (2, 5)).astype(np.int32)
+    memory = np.asarray(params["table"])[source]
+    for layer in params["encoder"]:
+        memory = np.asarray(_layer(DynOps(), config, layer, dyn.asarray(memory)))
+    kept: list[Any] = []
+    for layer in params["decoder"]:
+        kept += [np.zeros((2, 0, 16), "f4")] * 2
+        kept += [np.asarray(memory @ np.asarray(layer[name])) for name in ("xk", "xv")]
+    scores: list[Any] = []
+    for token in range(4):
+        found, *grown = step(ids[:, token : token + 1], *kept)
+        scores.append(np.asarray(found)[:, 0])
+        for number in range(config.layers):
+            kept[4 * number : 4 * number + 2] = grown[2 * number : 2 * number + 2]
+    wanted = FAMILIES["seq2seq"].run(DynOps(), config, params, dyn.asarray(source), dyn.asarray(ids))
+    np.testing.assert_allclose(np.stack(scores, axis=1), np.asarray(wanted), rtol=1e-3, atol=1e-4)
+    assert step.cache_info().compiles == 1

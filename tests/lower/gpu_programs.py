@@ -25,6 +25,7 @@ from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.launch import Condition, Launch, Variant
 from dyn.schedule.target import Target
 from dyn.shapes import Symbol, evaluate
+from dyn.stitch.groups import Group
 from dyn.trace.function import TracedFunction
 from tests.shim.run import ShimModule
 from tests.stitch.oracle import agree, evaluate_function
@@ -68,15 +69,21 @@ def run(
 ) -> list[Array | None]:
     """The function's results; None for one that is another value's memory under another shape.
 
-    Without ``deferred`` variants launches are those of a first call.
+    Without ``deferred`` variants launches are those of a first call, alternatives of those that are missing among them.
     """
     function = compiled.program.function
     env = bind_symbols(function, arrays)
     memory: dict[Value, Array] = {v: np.array(a, order="C") for v, a in zip(function.params, arrays, strict=True)}
-    for launch in compiled.program.launches:
-        if launch.when is not None and not holds(launch.when, env):
+    launches = compiled.program.launches
+    missing = {(la.group, la.when) for la in launches if la.variants[-1].deferred and not deferred}
+
+    def runs(group: Group, condition: Condition) -> bool:
+        return holds(condition, env) and (group, condition) not in missing
+
+    for launch in launches:
+        if launch.when is not None and not runs(launch.group, launch.when):
             continue
-        if any(holds(condition, env) for condition in launch.unless):
+        if any(runs(launch.group, condition) for condition in launch.unless):
             continue
         guards: list[Array] = []
         for value in launch.buffers:

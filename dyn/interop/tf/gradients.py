@@ -60,7 +60,7 @@ register_node(
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a cotangent is given: whole, or where it ``is_sparse`` as ``tf.IndexedSlices``, by its parts: rows, their
+    """Form of a cotangent: one tensor, or, where it ``is_sparse``, the parts of a ``tf.IndexedSlices``: rows, their
     indices, and the shape of the whole where it ``has_shape``."""
 
     is_sparse: bool

@@ -74,7 +74,10 @@ class Optional:
 
 
 def joined(own: Optional, branch: int, templates: dict[int, Optional], trace: Trace) -> Optional:
-    """What a branch gives, with zeros for what others give as their ``templates`` show, which have its own."""
+    """An optional that every branch can return: a branch's ``own`` values, and zeros for those of the other branches.
+
+    ``templates`` have an optional of each branch, this one's too.
+    """
     groups: list[list[int]] = []
     for number in sorted(templates):
         group = next((one for one in groups if _alike(templates[one[0]], templates[number])), None)

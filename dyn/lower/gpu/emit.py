@@ -115,6 +115,7 @@ class Emitter:
         self.buffers = {id(b): f"b{i}" for i, b in enumerate(kernel.own_buffers)}
         self.buffers |= {id(b): f"s{i}" for i, b in enumerate(kernel.scratch)}
         self.scratch = {id(b) for b in kernel.scratch}
+        self.overlapping = {id(buffer) for n, buffer in enumerate(kernel.own_buffers) if n in kernel.overlapping}
         self.stored = {id(s.buffer) for s in walk_stmts(kernel.body) if isinstance(s, Store | Update)}
         self.refs: dict[int, str] = {}
         self.barriers = Barriers(kernel, exchanges=block > warp)
@@ -202,10 +203,12 @@ class Emitter:
 
     def pointer_type(self, buffer: Buffer) -> str:
         const = "" if id(buffer) in self.stored else "const "
-        return f"{const}{memory_type(buffer.dtype)}* __restrict__"
+        # Without the word a compiler may not read an element again that it has read before a store.
+        alone = "" if id(buffer) in self.overlapping else " __restrict__"
+        return f"{const}{memory_type(buffer.dtype)}*{alone}"
 
     def of_set(self, number: int) -> str:
-        """What the names of a set's buffers end with, where there are several."""
+        """Suffix of the names of a set's buffers; none where there is one set."""
         return f"_{number}" if self.kernel.copies > 1 else ""
 
     def shared_memory(self) -> Dim:

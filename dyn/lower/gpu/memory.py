@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 #: The name of a block's shared memory, and the bytes that all in it begins at a multiple of.
 SHARED = "dyn_shared"
 ALIGNMENT = 16
-#: Loads that a thread which folds has asked for at a time; and functions of each up to which the code is short.
-_LOADS_TOGETHER, _FEW_FUNCTIONS = 16, 3
+#: Loads that a thread which folds has asked for at a time; functions of each up to which the code is short; and those
+#: of all, what combines states included, up to which states and elements fit into registers.
+_LOADS_TOGETHER, _FEW_FUNCTIONS, _FUNCTIONS_TOGETHER = 16, 3, 100
 
 
 def aligned(size: Dim) -> Dim:
@@ -36,7 +37,11 @@ def iterations_together(loop: Loop) -> int:
         return 0
     nodes = list(walk_exprs(stmt_exprs(loop)))
     loads, functions = (sum(isinstance(node, kind) for node in nodes) for kind in (Load, Apply))
-    return _LOADS_TOGETHER // loads if loads > 0 and functions <= _FEW_FUNCTIONS * loads else 0
+    if loads == 0 or functions > _FEW_FUNCTIONS * loads:
+        return 0
+    combined = [node for fold in loop.folds for node in walk_exprs(fold.monoid.result)]
+    functions += sum(isinstance(node, Apply) for node in combined)
+    return min(_LOADS_TOGETHER // loads, _FUNCTIONS_TOGETHER // max(functions, 1))
 
 
 def update(em: Emitter, stmt: Update) -> None:

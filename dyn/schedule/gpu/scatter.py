@@ -207,7 +207,7 @@ class SortedScatter:
         return linearize(index_of([axes[a] for a in self.batching]), tuple(shape[a] for a in self.batching))
 
     def _run_lengths(self, ordered: Value, lengths: Value) -> Nest:
-        """How many destinations from each place on are equal, where the first of them is; 0 elsewhere."""
+        """Lengths of the runs of equal destinations, at the first place of each; 0 elsewhere."""
         rows = {a: loop(f"i{a}", self.scatter.x.shape[a]) for a in self.batching}
         place, step = loop("p", self.count), axis("b", self._steps(), AxisKind.FOLD)
         (at,) = index_of([place])

@@ -361,7 +361,7 @@ class _Sort:
         return self.launch(kernel, [kernel.variant(body, f"{self.group.name}, results")], when)
 
     def _store_runs(self, kernel: _Kernel, values: list[Expr], row: Dim, place: Dim) -> list[Stmt]:
-        """What is sorted of an element, into a run."""
+        """Stores of an element's sorted values into a run."""
         at = row * self.length + place
         return [Store(b, at, value) for b, value in zip(kernel.globals(self.runs), values, strict=True)]
 
