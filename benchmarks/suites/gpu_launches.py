@@ -152,7 +152,8 @@ def _gpt(arguments: argparse.Namespace) -> gpt.GptConfig:
 
 def _gradients(arguments: argparse.Namespace) -> Counted:
     config = _gpt(arguments)
-    params, ids = gpt.init_params(config), np.zeros((arguments.batch, arguments.length + 1), np.int64)
+    params: Any = gpt.init_params(config)
+    ids = np.zeros((arguments.batch, arguments.length + 1), np.int64)
 
     def peer(compiled: Callable[..., Any]) -> Callable[[], object]:
         import torch

@@ -150,13 +150,14 @@ def test_what_pytorch_launches_is_counted(require_module: Callable[[str], Module
 def test_a_step_of_decoding_sees_all_that_was_before() -> None:
     """Token by token, each with what those before it left: the same as a decoder that sees all of them."""
     config, rng = Config(layers=2, width=16, heads=2, longest=9, largest_batch=3), np.random.default_rng(0)
+    ops: Any = DynOps()
     params = tree.map(dyn.asarray, weights(DECODING, config, 0))
-    step = dyn.jit(functools.partial(DECODING.run, DynOps(), config, params))
+    step = dyn.jit(functools.partial(DECODING.run, ops, config, params))
     ids = rng.integers(0, 1000, (2, 4)).astype(np.int32)
     source = rng.integers(0, 1000, (2, 5)).astype(np.int32)
     memory = np.asarray(params["table"])[source]
     for layer in params["encoder"]:
-        memory = np.asarray(_layer(DynOps(), config, layer, dyn.asarray(memory)))
+        memory = np.asarray(_layer(ops, config, layer, dyn.asarray(memory)))
     kept: list[Any] = []
     for layer in params["decoder"]:
         kept += [np.zeros((2, 0, 16), "f4")] * 2
@@ -167,6 +168,6 @@ def test_a_step_of_decoding_sees_all_that_was_before() -> None:
         scores.append(np.asarray(found)[:, 0])
         for number in range(config.layers):
             kept[4 * number : 4 * number + 2] = grown[2 * number : 2 * number + 2]
-    wanted = FAMILIES["seq2seq"].run(DynOps(), config, params, dyn.asarray(source), dyn.asarray(ids))
+    wanted = FAMILIES["seq2seq"].run(ops, config, params, dyn.asarray(source), dyn.asarray(ids))
     np.testing.assert_allclose(np.stack(scores, axis=1), np.asarray(wanted), rtol=1e-3, atol=1e-4)
     assert step.cache_info().compiles == 1

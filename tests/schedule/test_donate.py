@@ -97,7 +97,7 @@ def test_buffers_that_may_be_one_are_named() -> None:
 
 def test_a_loop_carries_moments_in_place() -> None:
     def steps(m: Any, v: Any, w: Any, g: Any) -> Any:
-        return dyn.lax.fori_loop(0, 5, lambda _, s: moments(*s, g), (m, v, w))
+        return dyn.lax.fori_loop(0, 5, lambda _, s: moments(s[0], s[1], s[2], g), (m, v, w))
 
     found = optimized(steps, [struct("n")] * 4, X86)
     (body,) = [launch.bodies[-1] for launch in found.launches if launch.bodies]
