@@ -16,6 +16,7 @@ call of one.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -295,24 +296,28 @@ def _meets_itself(kernel: Kernel, out: Buffer, source: Buffer) -> bool:
             return False
         variables |= {tile.row, tile.col}
         body = tile.epilogue
-    stores = [stmt for stmt in body if isinstance(stmt, Store)]
-    places = [number for number, stmt in enumerate(stores) if stmt.buffer is out]
     # Beside stores there may be folds of other things.
     folds = [inner for stmt in body if not isinstance(stmt, Store) for inner in walk_stmts((stmt,))]
-    if len(places) != 1 or not all(isinstance(stmt, Loop) and not _loads(stmt, source) for stmt in folds):
+    if not all(isinstance(stmt, Loop) and not _loads(stmt, source) for stmt in folds):
         return False
-    store = stores[places[0]]
+    places = [number for number, stmt in enumerate(body) if isinstance(stmt, Store) and stmt.buffer is out]
+    if len(places) != 1:
+        return False
+    first = place = places[0]
+    while first and isinstance(body[first - 1], Store):
+        first -= 1
+    store, beside = body[place], tuple(itertools.takewhile(lambda stmt: isinstance(stmt, Store), body[place + 1 :]))
     # An index without one of the variables is one of many iterations: a later one would read what was stored.
-    if not variables <= set(free_symbols(store.index)):
+    if not isinstance(store, Store) or not variables <= set(free_symbols(store.index)):
         return False
-    before, after = (
-        {id(load): load for stmt in some for load in _loads(stmt, source)}
-        for some in (stores[: places[0] + 1], stores[places[0] + 1 :])
-    )
-    # What later stores share with earlier ones has been evaluated by then.
-    return after.keys() <= before.keys() and all(
-        load.index == store.index and not load.bound for load in before.values()
-    )
+    # What neighbours share is evaluated for the first of them.
+    evaluated = {id(load) for stmt in body[first : place + 1] for load in _loads(stmt, source)}
+    if any(id(load) not in evaluated for stmt in beside for load in _loads(stmt, source)):
+        return False
+    if any(_loads(stmt, source) for stmt in body[place + 1 + len(beside) :]):
+        return False
+    loads = [load for stmt in body[: place + 1] for load in _loads(stmt, source)]
+    return all(load.index == store.index and not load.bound for load in loads)
 
 
 def _only_copies(kernel: Kernel, out: Buffer, source: Buffer) -> bool:

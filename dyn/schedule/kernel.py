@@ -48,8 +48,8 @@ What every kernel keeps to (``dyn.schedule.kernel_verifier`` says so):
   floats may be carried, for that is no computation.
 * ``scratch`` buffers belong to one GRID iteration. What a LANE loop stores there, later loops of the same iteration
   may load at any index (a GPU puts a barrier between the two).
-* An expression is evaluated once in an iteration, where a statement first needs it: a load that several statements
-  share is not done again after a store. (Only what depends on scratch is evaluated again once that was stored to.)
+* Neighbouring stores evaluate what they share once in an iteration, where the first of them needs it: a load is not
+  done again after a store. (Only what depends on scratch is evaluated again once that was stored to.)
 * A buffer is either only loaded or only stored; scratch may be both. Those of one launch do not overlap, but for those
   that are named ``overlapping``, into which ``dyn.schedule.donate`` has looked.
 * An Update changes a global buffer where the same GRID iteration has stored before (or, in a kernel that is

@@ -90,16 +90,23 @@ def test_a_failed_call_says_what_may_be_lost(cuda: Device) -> None:
     caught.value.__traceback__ = None
 
 
-def test_moments_and_weights_are_updated_where_they_are(device: Device) -> None:
-    """A step of Adam allocates nothing: the weights are computed of new moments, which take the old ones' memory."""
+@pytest.mark.parametrize(("shape", "shapes"), [((5000,), "n, n, n, n"), ((1,), "1, 1, 1, 1"), ((), None)])
+def test_moments_and_weights_are_updated_where_they_are(
+    device: Device, shape: tuple[int, ...], shapes: str | None
+) -> None:
+    """A step of Adam allocates nothing: the weights are computed of new moments, which take the old ones' memory.
+
+    Of one element, which one thread stores, too.
+    """
 
     def moments(m: Any, v: Any, w: Any, g: Any) -> Any:
         m, v = 0.9 * m + g, 0.99 * v + g * g
         return m, v, w - m / dnp.sqrt(v)
 
-    given = [np.linspace(1, 2, 5000, dtype="f4") + n for n in range(4)]
+    size = int(np.prod(shape))
+    given = [np.linspace(1, 2, size, dtype="f4").reshape(shape) + np.float32(n) for n in range(4)]
     wanted = dyn.jit(moments)(*given)
-    f = dyn.jit(moments, donate_argnums=(0, 1, 2), shapes="n, n, n, n")
+    f = dyn.jit(moments, donate_argnums=(0, 1, 2), shapes=shapes)
     m, v, w, g = (dyn.device_put(a, device.name) for a in given)
     where = [x._data.address for x in (m, v, w)]  # pyright: ignore[reportAttributeAccessIssue]  # on a device
     before = device.gpu.counters()
@@ -107,5 +114,22 @@ def test_moments_and_weights_are_updated_where_they_are(device: Device) -> None:
     spent = device.gpu.counters().since(before)
     assert (spent.allocations, spent.launches) == (0, 1)
     assert [x._data.address for x in found] == where
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(ours.to_numpy(), np.asarray(theirs), rtol=1e-6)
+
+
+def test_a_loop_updates_numbers_where_they_are(device: Device) -> None:
+    """What a step computes of a carried number is computed of the old one, though the new one takes its memory."""
+
+    def steps(c: Any, k: Any, xs: Any) -> Any:
+        def body(c: Any, x: Any) -> Any:
+            c = c * k + x
+            return c, dnp.tanh(c)
+
+        return dyn.lax.scan(body, c, xs)
+
+    c, k, xs = (np.array(v, "f4") for v in (0.5, 0.9, [-1.0, 2.0, 0.25]))
+    wanted = dyn.jit(steps)(c, k, xs)
+    found = dyn.jit(steps, device=device.name)(c, k, xs)
     for ours, theirs in zip(found, wanted, strict=True):
         np.testing.assert_allclose(ours.to_numpy(), np.asarray(theirs), rtol=1e-6)

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap, Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 from dyn.frozen import record
 from dyn.lower.gpu.barriers import BarrierPoint, Barriers
@@ -255,24 +255,31 @@ class Emitter:
     # --- statements --------------------------------------------------------------------------------------------
 
     def block_of(self, body: tuple[Stmt, ...]) -> None:
+        stores: list[Store | Update] = []
         for stmt in body:
+            if not isinstance(stmt, Store | Update) or (id(stmt), BarrierPoint.BEFORE) in self.barriers.needed:
+                self.neighbours(stores)
+                stores = []
             if isinstance(stmt, Store | Update):
-                self.store(stmt)
+                stores.append(stmt)
             elif isinstance(stmt, Loop):
                 self.loop(stmt)
             else:
                 emit_contraction(self, stmt)
+        self.neighbours(stores)
 
-    def store(self, stmt: Store | Update) -> None:
-        self.barrier(stmt, BarrierPoint.BEFORE)
-        if self.lane_loop is not None:
-            self.assign(stmt)
-        else:  # one thread is enough, for the value too
-            first = f"{self.dialect.thread} == 0" if self.team is None else f"{self.active} && {self.lane} == 0"
-            with self.braces(f"if ({first})"):
+    def neighbours(self, stores: Sequence[Store | Update]) -> None:
+        """Stores with nothing between them, which evaluate once what they share."""
+        if not stores:
+            return
+        self.barrier(stores[0], BarrierPoint.BEFORE)
+        # Outside of LANE loops one thread is enough, for the values too.
+        first = f"{self.dialect.thread} == 0" if self.team is None else f"{self.active} && {self.lane} == 0"
+        with nullcontext() if self.lane_loop is not None else self.braces(f"if ({first})"):
+            for stmt in stores:
                 self.assign(stmt)
-        if id(stmt.buffer) in self.scratch:
-            self.forget_scratch()
+                if id(stmt.buffer) in self.scratch:
+                    self.forget_scratch()
 
     def assign(self, store: Store | Update) -> None:
         if isinstance(store, Update):
