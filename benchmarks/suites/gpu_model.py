@@ -52,6 +52,11 @@ PROGRAMS = {
         lambda x, s, b: nn.layer_norm(x, weight=s, bias=b), "float32 n m, float32 m, float32 m", ROWS
     ),
     "column sum": Program(lambda x: dnp.sum(x, axis=0), "float32 n m", ROWS),
+    "batch norm, training": Program(
+        lambda x, s, b: (x - dnp.mean(x, axis=0)) / dnp.sqrt(dnp.var(x, axis=0) + 1e-5) * s + b,
+        "float32 n m, float32 m, float32 m", ({"n": 16384, "m": 64}, {"n": 8192, "m": 4096}),
+    ),
+    "softmax of few rows": Program(lambda x: nn.softmax(x, axis=-1), "float32 n m", ({"n": 4, "m": 262144},)),
     "transpose": Program(lambda x: x.T * 2, "float32 n m", ROWS),
     "running sum": Program(lambda x: dnp.cumulative_sum(x, axis=1), "float32 n m", ROWS),
     "histogram": Program(lambda x, i: x.at[i].add(1), "int32 v, int32 n", ({"v": 10**4, "n": 10**6},)),

@@ -92,7 +92,8 @@ class ReductionParts:
     def condition(self) -> Condition | None:
         """The condition that parts pay; None if they never do."""
         simple, cuts, most = self.simple, self.cuts, self._most_kept()
-        if not cuts.part or not (simple or (self.alone and not self.stretched) or cuts.few_long_rows):
+        few = cuts.few_long_rows if self.by_rows else cuts.few_long_columns
+        if not cuts.part or not (simple or (self.alone and not self.stretched) or few):
             return None
         if self.one:
             results = product(d for a, d in enumerate(self.group.space) if a not in self.group.reduced)
@@ -119,7 +120,7 @@ class ReductionParts:
         """
         if self.by_rows:
             return None if self.alone or self.simple else self.cuts.few_long_rows
-        return self.cuts.few_columns if self.simple else 2 * self.cuts.columns
+        return self.cuts.few_columns if self.simple else self.cuts.few_long_columns
 
     def choice(self) -> InParts:
         """The launches, and when they pay."""

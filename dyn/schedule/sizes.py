@@ -31,7 +31,8 @@ class LoopSchedule:
     ``part_steps`` products.
 
     Rows that are reduced in order go side by side in lanes, each lane picking its elements from far apart; fewer than
-    ``few_rows`` go one by one. Up to ``few_long_rows`` rows that take several sweeps are cut into parts as well.
+    ``few_rows`` go one by one. Up to ``few_long_rows`` rows that take several sweeps are cut into parts as well, and up to ``few_long_columns``
+    columns.
 
     Parts of rows that are of several axes are ``divided`` into these by numbers, or else steps of the outermost one.
 
@@ -58,6 +59,7 @@ class LoopSchedule:
     few_results: int = 0
     few_rows: int = 0
     few_long_rows: int = 0
+    few_long_columns: int = 0
     divided: bool = False
     in_turn: bool = False
     tile: int = 0

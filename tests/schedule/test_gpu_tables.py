@@ -53,6 +53,12 @@ CASES: dict[str, Case] = {
     "layer norm": Case(normalised, "float32 n m, float32 m", at("1 1; 3 31; 40 33; 2 1025; 1 13000")),
     "columns": Case(lambda x: dnp.sum(x, axis=0), MATRIX, both("1300 3; 1024 70")),
     "columns, stitched": Case(lambda x: x - dnp.mean(x, axis=0, keepdims=True), MATRIX, both()[7:]),
+    "batch norm": Case(
+        lambda x, s, b: (x - dnp.mean(x, axis=0)) / dnp.sqrt(dnp.var(x, axis=0) + 1e-5) * s + b,
+        "float32 n m, float32 m, float32 m", at("1 3; 255 5; 256 1; 257 3; 1300 70"),
+    ),
+    "long columns, stitched": Case(lambda x: x - dnp.mean(x, axis=0), MATRIX, at("256 33; 1025 3; 0 3; 300 0")),
+    "few long rows": Case(stitched, MATRIX, at("1 16385; 3 17000; 2 40000")),
     "everything": Case(lambda x: dnp.sum(x) + 1, MATRIX, both("200 257")),
     "outer and inner": Case(
         lambda x: dnp.sum(x, axis=(0, 2)), CUBE, at("0 2 3; 2 0 3; 1 1 1; 5 3 4; 7 2 130; 130 2 131")

@@ -40,6 +40,7 @@ SIZES = LoopSchedule(
     few_results=16384,
     few_rows=8,
     few_long_rows=7,
+    few_long_columns=512,
     in_turn=True,
     tile=512,
     tile_side=256,
