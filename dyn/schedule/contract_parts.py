@@ -28,10 +28,10 @@ from dyn.shapes import Dim, as_dim, dim_min, linear_in, product
 
 
 class ContractionParts:
-    """A contraction in parts."""
+    """A contraction in parts; a ``flat`` one has axes that become one by division, of which the outermost is cut."""
 
-    def __init__(self, nest: Nest, target: Target) -> None:
-        self.nest, self.plan, self.target = nest, nest.plan, target
+    def __init__(self, nest: Nest, target: Target, *, flat: bool = False) -> None:
+        self.nest, self.plan, self.target, self.flat = nest, nest.plan, target, flat
         self.contraction, self.cuts = contraction_of(nest), schedules_of(target).sizes()
         self.size = product(a.extent for a in nest.stages[0].axes)
         #: Whether results are numbers, each with lanes along its products.
@@ -90,11 +90,16 @@ class ContractionParts:
         return loops.launch(note), parts
 
     def _tiles(self, nest: Nest, note: str) -> tuple[Launch, Value]:
-        sides = Sides(nest)
-        chunk, parts = self._cut(sides.loops, self.cuts.part_steps)
-        sides.loops.reorder([chunk, *[a for a in sides.loops.shared if a is not chunk]])
+        loops, steps = Loops(nest), self.cuts.part_steps
+        if self.flat:
+            chunk, parts = self._cut(loops, steps)
+            sides = Sides(loops, flat=True)
+        else:
+            sides = Sides(loops)
+            chunk, parts = self._cut(loops, steps)
+        loops.reorder([chunk, *[a for a in loops.shared if a is not chunk]])
         *forms, general = tile_forms(sides, self.target)
-        return launch_nest(sides.loops.fork(), general.schedule, forms, note), parts
+        return launch_nest(loops.fork(), general.schedule, forms, note), parts
 
     def _cut(self, loops: Loops, steps: int) -> tuple[Axis, Value]:
         """Cut the contracted axis, or the outermost of several, so that about as many steps are a part, and store each

@@ -38,7 +38,8 @@ def lower_contraction(plan: Plan, group: Group, target: Target) -> tuple[Launch,
     g = geometry_of(op)
     nest, forms = convolution_nest(plan, group, op, g), _depthwise(plan, group, op, g, target)
     if not _is_narrow(plan.function.facts, g):
-        return (_in_tiles(Sides(nest, flat=True), target, forms),)
+        whole = _in_tiles(Sides(Loops(nest), flat=True), target, forms)
+        return in_parts(whole, ContractionParts(nest, target, flat=True).choice())
     return (launch_nest(Loops(nest), side_by_side(target), forms, f"{group.kind.value} {group.name}, folded"),)
 
 
@@ -90,7 +91,7 @@ def side_by_side(target: Target) -> Schedule:
 def _lower_dot(nest: Nest, target: Target) -> tuple[Launch, ...]:
     contraction = contraction_of(nest)
     if contraction.rows or contraction.columns:
-        return in_parts(_in_tiles(Sides(nest), target), ContractionParts(nest, target).choice())
+        return in_parts(_in_tiles(Sides(Loops(nest)), target), ContractionParts(nest, target).choice())
     cuts = schedules_of(target).sizes()
     nest = replace(nest, order=cuts.order([contraction.result.dtype.wide], target))
     parts = ContractionParts(nest, target).choice()

@@ -31,8 +31,8 @@ class LoopSchedule:
     ``part_steps`` products.
 
     Rows that are reduced in order go side by side in lanes, each lane picking its elements from far apart; fewer than
-    ``few_rows`` go one by one. Up to ``few_long_rows`` rows that take several sweeps are cut into parts as well, and up to ``few_long_columns``
-    columns.
+    ``few_rows`` go one by one. Up to ``few_long_rows`` rows, or ``few_long_columns`` columns, that take several sweeps
+    are cut into parts as well.
 
     Parts of rows that are of several axes are ``divided`` into these by numbers, or else steps of the outermost one.
 

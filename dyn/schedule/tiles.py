@@ -29,9 +29,9 @@ class Sides:
     along each of its axes.
     """
 
-    def __init__(self, nest: Nest, *, flat: bool = False) -> None:
-        self.loops = loops = Loops(nest)
-        contraction, (first, *_) = contraction_of(nest), loops.phases
+    def __init__(self, loops: Loops, *, flat: bool = False) -> None:
+        self.loops = loops
+        contraction, (first, *_) = contraction_of(loops.nest), loops.phases
         contracted = first.product
         assert contracted is not None
         rows, columns = contraction.rows, contraction.columns

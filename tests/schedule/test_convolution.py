@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+from dyn import nn
+from dyn.compilation_record import CompilationRecord
 from dyn.ir.core import Value
+from dyn.lower.gpu.dialect import gpu_target
 from dyn.ops.windows.convolution import NCHW, NHWC
-from dyn.pipeline import Optimized
+from dyn.pipeline import Optimized, optimize
 from dyn.schedule.kernel import TileContract
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.kernel_walks import walk_stmts
+from dyn.stitch.groups import GroupKind
 from tests.stitch.models import Model, optimized
 
 
@@ -81,7 +90,9 @@ def test_one_channel_a_group_where_that_is_undecided(golden: Callable[[str, str]
     m = Model("depthwise")
     x, w = m.param("x", "n", "h", "w", "c"), m.param("w", 3, 3, "i", "o")
     done = optimized(m.function(convolve(m, x, w, NHWC, feature_group_count=32)))
-    (launch,) = done.launches
+    launch, *parts = done.launches
+    assert len(parts) == 2
+    assert all(one.when is not None for one in parts)
     assert [(v.note, v.when()) for v in launch.variants] == [
         ("a channel a group", "max(-i + 1, i - 1, -o + 32, o - 32) <= 0"), ("packed 8x48", "")
     ]  # fmt: skip
@@ -91,5 +102,36 @@ def test_one_channel_a_group_where_that_is_undecided(golden: Callable[[str, str]
 def test_few_groups_have_one_kernel() -> None:
     m = Model("grouped")
     x, w = m.param("x", "n", "h", "w", "c"), m.param("w", 3, 3, "i", "o")
-    (launch,) = optimized(m.function(convolve(m, x, w, NHWC, feature_group_count=2))).launches
-    assert len(launch.variants) == 1
+    whole, *parts = optimized(m.function(convolve(m, x, w, NHWC, feature_group_count=2))).launches
+    assert len(whole.variants) == 1
+    assert [one.when for one in parts] == [*whole.unless] * 2
+
+
+def test_weight_gradients_are_cut_into_parts() -> None:
+    """Few results of many products: the images are the outermost axis of those, and a part is some of them."""
+    x, g = (dyn.ShapeDtypeStruct(("n", "h", "w", c), "float32") for c in (16, 8))
+    w = dyn.ShapeDtypeStruct((3, 3, 16, 8), "float32")
+
+    def loss(w: Any, x: Any, g: Any) -> Any:
+        return dnp.sum(nn.conv(x, w, 1, "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) * g)
+
+    traced = dyn.jit(dyn.grad(loss)).trace(w, x, g).traced
+    for target in (gpu_target("cuda", "sm_90a"), gpu_target("rocm", "gfx90a")):
+        made = optimize(traced, target, CompilationRecord()).launches
+        assert [one.when is not None for one in made if one.group.kind is GroupKind.CONTRACT][-2:] == [True, True]
+
+
+@pytest.mark.parametrize(("n", "size"), [(1, 3), (2, 64), (3, 40), (40, 9)])
+def test_weight_gradients_in_parts_are_right(n: int, size: int) -> None:
+    rng = np.random.default_rng(n)
+    x, g = (rng.standard_normal((n, size, size, c)).astype("f8") for c in (3, 2))
+    w = rng.standard_normal((3, 3, 3, 2))
+
+    def loss(w: Any, x: Any, g: Any) -> Any:
+        return dnp.sum(nn.conv(x, w, 1, "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) * g)
+
+    found = np.asarray(dyn.jit(dyn.grad(loss))(w, x, g))
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    for i, j in np.ndindex(3, 3):
+        wanted = np.einsum("nhwi,nhwo->io", padded[:, i : i + size, j : j + size], g)
+        np.testing.assert_allclose(found[i, j], wanted, rtol=1e-10, atol=1e-10)

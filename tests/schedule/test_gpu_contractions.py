@@ -115,8 +115,9 @@ CASES: dict[str, Case] = {
         pullback(partial(SAME, window_strides=2), 0), "float32 n 9 9 4, float32 3 3 4 6, float32 n 5 5 6", at("0; 1; 3")
     ),
     "gradient of the kernel": Case(
-        pullback(SAME, 1), "float32 n h w 4, float32 3 3 4 6, float32 n h w 6", IMAGES
+        pullback(SAME, 1), "float32 n h w 4, float32 3 3 4 6, float32 n h w 6", (*IMAGES, *at("3 27 26; 40 8 7")),
     ),
+    "image of many features": Case(SAME, "float32 n h w 256, float32 3 3 256 5", at("0 3 3; 1 1 1; 1 3 4")),
     "gradient of groups": Case(
         pullback(GROUPED, 1), "float32 n h w 6, float32 3 3 3 8, float32 n h w 8", at("0 5 5; 1 1 1; 2 5 7")
     ),

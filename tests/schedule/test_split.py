@@ -22,8 +22,8 @@ from tests.stitch.test_random_programs import CHECKS, run_drawn
 
 Array = np.ndarray[Any, Any]
 SMALL = LoopSchedule(
-    elements=8192, columns=256, scattered=2048, part=3, part_rows=2, many_rows=3, few_columns=60, few_long_rows=4, few_long_columns=512,
-    long=4, part_steps=3, few_results=150, accumulators=4,
+    elements=8192, columns=256, scattered=2048, part=3, part_rows=2, many_rows=3, few_columns=60, few_long_rows=4,
+    few_long_columns=512, long=4, part_steps=3, few_results=150, accumulators=4,
 )  # fmt: skip
 
 
