@@ -49,7 +49,8 @@ What every kernel keeps to (``dyn.schedule.kernel_verifier`` says so):
 * ``scratch`` buffers belong to one GRID iteration. What a LANE loop stores there, later loops of the same iteration
   may load at any index (a GPU puts a barrier between the two).
 * An expression is evaluated once in an iteration, where a statement first needs it: a load that several statements
-  share is not done again after a store. (Only what depends on scratch is evaluated again once that was stored to.)
+  share is not done again after a store. (Only what depends on scratch is evaluated again once that was stored to; and
+  on GPUs, what a store outside of LANE loops needs, behind a loop that follows: one thread knows it.)
 * A buffer is either only loaded or only stored; scratch may be both. Those of one launch do not overlap, but for those
   that are named ``overlapping``, into which ``dyn.schedule.donate`` has looked.
 * An Update changes a global buffer where the same GRID iteration has stored before (or, in a kernel that is

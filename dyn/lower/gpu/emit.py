@@ -16,9 +16,10 @@ schedules keep it within the family's limits, and compute again what does not fi
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import ChainMap, Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dyn.frozen import record
@@ -44,6 +45,7 @@ from dyn.schedule.kernel import (
     Role,
     Stmt,
     Store,
+    TileContract,
     Update,
     most_iterations,
 )
@@ -255,34 +257,46 @@ class Emitter:
     # --- statements --------------------------------------------------------------------------------------------
 
     def block_of(self, body: tuple[Stmt, ...]) -> None:
-        for stmt in body:
-            if isinstance(stmt, Store | Update):
-                self.store(stmt)
-            elif isinstance(stmt, Loop):
-                self.loop(stmt)
-            else:
-                emit_contraction(self, stmt)
+        for stores, some in itertools.groupby(body, key=lambda stmt: isinstance(stmt, Store | Update)):
+            if stores:
+                self.stores([stmt for stmt in some if isinstance(stmt, Store | Update)])
+                continue
+            for stmt in some:
+                if isinstance(stmt, Loop):
+                    self.loop(stmt)
+                elif isinstance(stmt, TileContract):
+                    emit_contraction(self, stmt)
 
-    def store(self, stmt: Store | Update) -> None:
-        self.barrier(stmt, BarrierPoint.BEFORE)
-        if self.lane_loop is not None:
-            self.assign(stmt)
-        else:  # one thread is enough, for the value too
-            first = f"{self.dialect.thread} == 0" if self.team is None else f"{self.active} && {self.lane} == 0"
-            with self.braces(f"if ({first})"):
+    def stores(self, stmts: Sequence[Store | Update]) -> None:
+        """Stores that follow one another.
+
+        Outside of LANE loops one thread is enough, for the values too. It makes all stores up to a barrier in one
+        compound statement, at whose end names are forgotten: what several of them share is evaluated once.
+        """
+        for number, stmt in enumerate(stmts):
+            self.barrier(stmt, BarrierPoint.BEFORE)
+            if self.lane_loop is not None:
                 self.assign(stmt)
-        if id(stmt.buffer) in self.scratch:
-            self.forget_scratch()
+            elif number == 0 or not self.needs_no_barrier(stmt):
+                first = f"{self.dialect.thread} == 0" if self.team is None else f"{self.active} && {self.lane} == 0"
+                with self.braces(f"if ({first})"):
+                    self.assign(stmt)
+                    for other in itertools.takewhile(self.needs_no_barrier, stmts[number + 1 :]):
+                        self.assign(other)
+
+    def needs_no_barrier(self, stmt: Store | Update) -> bool:
+        return (id(stmt), BarrierPoint.BEFORE) not in self.barriers.needed
 
     def assign(self, store: Store | Update) -> None:
         if isinstance(store, Update):
             update(self, store)
-            return
-        value = self.eval(store.value)
-        if id(store) in self.packs:
-            self.line(f"{self.packs[id(store)]}.v[{self.pack_index}] = {value};")
-            return
-        self.line(f"{self.buffers[id(store.buffer)]}[{self.dim(store.index)}] = {value};")
+        elif id(store) in self.packs:
+            self.line(f"{self.packs[id(store)]}.v[{self.pack_index}] = {self.eval(store.value)};")
+        else:
+            value = self.eval(store.value)
+            self.line(f"{self.buffers[id(store.buffer)]}[{self.dim(store.index)}] = {value};")
+        if id(store.buffer) in self.scratch:
+            self.forget_scratch()
 
     def loop(self, loop: Loop) -> None:
         if loop.role is Role.TEAM:
