@@ -23,7 +23,7 @@ from dyn.ir.opdef import Control
 from dyn.ir.region_passes import carries, is_loop, unchanged
 from dyn.lower.slots import Life, chosen_slot
 from dyn.schedule.donate import stored_results
-from dyn.schedule.launch import Body, Launch, may_lack_value
+from dyn.schedule.launch import Body, Launch, aliases, may_lack_value
 from dyn.shapes import Dim, Facts, Symbol, SymExpr, floordiv, free_symbols
 from dyn.stitch.groups import Plan
 
@@ -196,7 +196,7 @@ class _Layouter:
 
     def block(self, launches: Sequence[Launch]) -> None:
         """Launches one after the other: of a call, or of a region, whose results have their places."""
-        same, before, outer = _aliases(launches), self.count, set(self.owned)
+        same, before, outer = aliases(launches), self.count, set(self.owned)
         last: dict[Value, int] = {}
         for time, launch in enumerate(launches):
             for value in launch.buffers:
@@ -358,19 +358,3 @@ class _Layouter:
             self.places[row] = StoragePlace("variable", variable)
             rows.append(RowPointer(variable, self.places[array], type.with_shape(type.shape[1:]).nbytes))
         return rows
-
-
-def _aliases(launches: Sequence[Launch]) -> dict[Value, Value]:
-    """Values that are the same memory as others: what loops hand on unchanged, and numbers that dims were read from."""
-    same: dict[Value, Value] = {}
-    for launch in launches:
-        if launch.measures is not None:
-            before, after = launch.buffers
-            same[after] = same.get(before, before)
-        for op in launch.group.ops if launch.bodies and not launch.is_choice else ():
-            count = len(op.operands)
-            for i, keep in enumerate(unchanged(op)):
-                if keep:
-                    before = launch.buffers[i]
-                    same[launch.buffers[count + i]] = same.get(before, before)
-    return same

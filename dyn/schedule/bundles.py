@@ -15,7 +15,7 @@ from dataclasses import replace
 from dyn.ir.core import Value
 from dyn.schedule.kernel import Kernel
 from dyn.schedule.kernel_text import kernel_name
-from dyn.schedule.launch import Launch, Variant, walk_launches
+from dyn.schedule.launch import Launch, Variant, aliases, walk_launches
 from dyn.shapes import Dim, SymExpr
 
 #: A group joins one that is at most so many groups before it: its results take memory from there on.
@@ -38,6 +38,7 @@ def bundled(launches: Sequence[Launch], most: int, taken: Mapping[Value, Value])
     last: dict[object, int] = {}
     #: That of the last run that calls a function outside.
     called = -1
+    same = aliases(launches)
     for _, some in itertools.groupby(launches, key=lambda launch: launch.group):
         unit = tuple(some)
         own = {value for launch in unit for value in (*launch.written(), *launch.group.outputs)}
@@ -53,7 +54,8 @@ def bundled(launches: Sequence[Launch], most: int, taken: Mapping[Value, Value])
                 last[key] = run
         runs[run].append(unit)
         made.update(dict.fromkeys(own, run))
-        reads.update({value: max(run, reads.get(value, run)) for value in read})
+        for value in [same.get(value, value) for value in read]:
+            reads[value] = max(run, reads.get(value, run))
         if any(one.callee is not None for one in walk_launches(unit)):
             called = run
     kernels: dict[tuple[Kernel, int], Kernel] = {}

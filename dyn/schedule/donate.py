@@ -17,7 +17,7 @@ call of one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dyn.dtypes import DType
@@ -27,7 +27,7 @@ from dyn.schedule.cost import iteration_cost
 from dyn.schedule.kernel import Buffer, Kernel, Load, Loop, Stmt, Store, TileContract, Update
 from dyn.schedule.kernel_verifier import check
 from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
-from dyn.schedule.launch import Body, Launch, Variant, walk_launches
+from dyn.schedule.launch import Body, Launch, Variant, aliases, walk_launches
 from dyn.shapes import Dim, free_symbols, substitute
 from dyn.stitch.groups import GroupKind, Plan
 
@@ -117,14 +117,19 @@ def update_in_place(
 
 
 class _Lifetimes:
-    """Lifetimes of values, in launches that follow one another."""
+    """Lifetimes of values, in launches that follow one another.
+
+    What a loop hands on unchanged is the memory that it was: to read the one is to read the other.
+    """
 
     def __init__(self, launches: tuple[Launch, ...]) -> None:
-        self.launches = launches
+        same = aliases(launches)
+        #: The launches over values that are memory of their own.
+        self.launches = tuple([_over(launch, same) for launch in launches]) if same else launches
         #: The first and the last launch that touches a value.
         self.first: dict[Value, int] = {}
         self.last: dict[Value, int] = {}
-        for time, launch in enumerate(launches):
+        for time, launch in enumerate(self.launches):
             for value in launch.buffers:
                 self.first.setdefault(value, time)
                 self.last[value] = time
@@ -216,29 +221,29 @@ class _Matcher:
 
         Of alternatives those are left that may do so where the general plan does.
         """
-        changed = list(self.launches)
+        changed, whole = list(self.launches), self.whole.launches
         for number, choice in enumerate(self.choices[1:], 1):
             for reuse in reuses:
                 base, param = self.bases[reuse.output], self.function.params[reuse.input]
                 if not choice.fits(base, param):
-                    touch = [n for n, one in enumerate(self.launches) if base in one.buffers or param in one.buffers]
+                    touch = [n for n, one in enumerate(whole) if base in one.buffers or param in one.buffers]
                     for n in touch:
                         changed[n] = _without(changed[n], self.launches[n], number)
         for reuse in reuses:
             base, param = self.bases[reuse.output], self.function.params[reuse.input]
             writer = changed[self.whole.first[base]].group
             for time, launch in enumerate(changed):
-                if launch.group is writer and _copies(launch, base, param) and self._is_last(param, time):
+                if launch.group is writer and _copies(whole[time], base, param) and self._is_last(param, time):
                     at = launch.buffers.index(base)
                     inside = tuple(_without_copy(variant, at, reuse.output) for variant in launch.variants)
                     changed[time] = replace(launch, variants=(*inside, *launch.variants))
         pairs = [(self.bases[reuse.output], self.function.params[reuse.input]) for reuse in reuses]
-        return tuple([_overlapping(launch, pairs) for launch in changed])
+        return _overlapping(changed, pairs)
 
     def _is_last(self, param: Value, time: int) -> bool:
         """Whether a launch touches a parameter, and after it none but launches that run in its stead."""
-        launch = self.launches[time]
-        after = [other for other in self.launches[time + 1 :] if param in other.buffers]
+        launch = self.whole.launches[time]
+        after = [other for other in self.whole.launches[time + 1 :] if param in other.buffers]
         return param in launch.buffers and all(la.group is launch.group and la.when in launch.unless for la in after)
 
     def _equal(self, a: Dim, b: Dim) -> bool:
@@ -248,19 +253,33 @@ class _Matcher:
         return found
 
 
-def _overlapping(launch: Launch, pairs: Sequence[tuple[Value, Value]]) -> Launch:
-    """A launch whose kernels say that a result and the argument whose memory it may take can be one."""
-    met = [pair for pair in pairs if pair[0] in launch.buffers and pair[1] in launch.buffers]
+def _over(launch: Launch, same: Mapping[Value, Value]) -> Launch:
+    """A launch over the values whose memory its buffers are."""
+    return replace(launch, buffers=tuple([same.get(value, value) for value in launch.buffers]))
+
+
+def _overlapping(launches: Sequence[Launch], pairs: Sequence[tuple[Value, Value]]) -> tuple[Launch, ...]:
+    """Launches whose kernels say that a result and the argument whose memory it may take can be one."""
+    if not pairs:
+        return tuple(launches)
+    same = aliases(launches)
+    return tuple([_one_memory(launch, _over(launch, same).buffers, pairs) for launch in launches])
+
+
+def _one_memory(launch: Launch, buffers: Sequence[Value], pairs: Sequence[tuple[Value, Value]]) -> Launch:
+    """A launch whose kernels say which of its buffers, the memory of these values, can be one."""
+    met = [pair for pair in pairs if pair[0] in buffers and pair[1] in buffers]
     if not met:
         return launch
     if launch.is_choice:
         bodies: list[Body] = []
         for body in launch.bodies:
-            inside = dict(zip(launch.buffers, (*body.params, *body.results), strict=True))
-            own = [(inside[written], inside[read]) for written, read in met]
-            bodies.append(replace(body, launches=tuple([_overlapping(inner, own) for inner in body.launches])))
+            inside = list(zip(buffers, (*body.params, *body.results), strict=True))
+            own = [(w, r) for pair in met for a, w in inside if a is pair[0] for b, r in inside if b is pair[1]]
+            bodies.append(replace(body, launches=_overlapping(body.launches, own)))
         return replace(launch, bodies=tuple(bodies))
-    numbers = frozenset(launch.buffers.index(value) for pair in met for value in pair)
+    values = {value for pair in met for value in pair}
+    numbers = frozenset([number for number, value in enumerate(buffers) if value in values])
     variants = [replace(v, kernel=replace(v.kernel, overlapping=numbers)) for v in launch.variants]
     return replace(launch, variants=tuple(variants))
 
@@ -287,6 +306,8 @@ def _meets_itself(kernel: Kernel, out: Buffer, source: Buffer) -> bool:
     """Whether each iteration reads of ``source`` just the element that it stores to ``out``, before it does so."""
     body, variables = kernel.body, set[object]()
     while len(body) == 1 and isinstance(body[0], Loop) and not (body[0].folds or body[0].carries):
+        if _loads(body[0], source):  # for the number of its iterations
+            return False
         variables.add(body[0].var)
         body = body[0].body
     if len(body) == 1 and isinstance(body[0], TileContract):

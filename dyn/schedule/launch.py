@@ -11,6 +11,7 @@ from dyn.frozen import record
 from dyn.ir.core import Op, Value
 from dyn.ir.data_dependent import bound_dim
 from dyn.ir.external import ExternalTarget, callee_of
+from dyn.ir.region_passes import unchanged
 from dyn.ops.shape import is_stretch_factor
 from dyn.schedule.cost import iteration_cost
 from dyn.schedule.expressions import Parameters, Rewriter
@@ -238,6 +239,22 @@ def walk_launches(launches: Sequence[Launch]) -> Iterator[Launch]:
         yield launch
         for body in launch.bodies:
             yield from walk_launches(body.launches)
+
+
+def aliases(launches: Sequence[Launch]) -> dict[Value, Value]:
+    """Values that are the same memory as others: what loops hand on unchanged, and numbers that dims were read from."""
+    same: dict[Value, Value] = {}
+    for launch in launches:
+        if launch.measures is not None:
+            before, after = launch.buffers
+            same[after] = same.get(before, before)
+        for op in launch.group.ops if launch.bodies and not launch.is_choice else ():
+            count = len(op.operands)
+            for i, keep in enumerate(unchanged(op)):
+                if keep:
+                    before = launch.buffers[i]
+                    same[launch.buffers[count + i]] = same.get(before, before)
+    return same
 
 
 @record(eq=False)

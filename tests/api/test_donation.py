@@ -117,6 +117,31 @@ def test_a_tree_is_donated_whole_and_each_result_takes_its_own() -> None:
         assert any(result["m"] is old for old in state.values()) or any(result["p"] is old for old in state.values())
 
 
+@pytest.mark.parametrize("loop", ["fori_loop", "scan"])
+def test_what_a_loop_hands_on_unchanged_is_the_argument(loop: str) -> None:
+    """It is read through the loop's result: no result before takes its memory. (That it is handed on is found late.)"""
+
+    def step(s: Any) -> Any:
+        return s[0] * 2 + s[1], dnp.maximum(s[1], s[1])
+
+    def f(x: Any, kept: Any) -> Any:
+        if loop == "fori_loop":
+            y, handed = dyn.lax.fori_loop(0, 3, lambda _, s: step(s), (x, kept))
+        else:
+            (y, handed), _ = dyn.lax.scan(lambda s, _: (step(s), None), (x, kept), None, length=3)
+        y = dnp.cumsum(y)
+        return y, handed[::-1] + y
+
+    donating, plain = dyn.jit(f, donate_argnums=1, shapes="n, n"), dyn.jit(f, shapes="n, n")
+    for n in SIZES:
+        expected = plain(numbers(n), numbers(n) + 3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # it is of no use
+            found = donating(numbers(n), numbers(n) + 3)
+        for ours, theirs in zip(found, expected, strict=True):
+            assert same(ours, theirs)
+
+
 def test_an_argument_that_nothing_reads() -> None:
     f = dyn.jit(lambda x, room: x[::-1] * 2, donate_argnums=1, shapes="n, n")
     for n in SIZES:

@@ -133,3 +133,31 @@ def test_a_loop_updates_numbers_where_they_are(device: Device) -> None:
     found = dyn.jit(steps, device=device.name)(c, k, xs)
     for ours, theirs in zip(found, wanted, strict=True):
         np.testing.assert_allclose(ours.to_numpy(), np.asarray(theirs), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("declared", "shape", "gradient"),
+    [
+        ("(), (), (), ()", (), ()),
+        ("(), (), (), k", (), (700,)),
+        ("n, n, n, n k", (5,), (5, 40)),
+        ("n, n, n, n k", (3,), (3, 5000)),
+    ],
+)
+def test_results_that_one_thread_stores(
+    device: Device, declared: str, shape: tuple[int, ...], gradient: tuple[int, ...]
+) -> None:
+    """Numbers, and sums of rows: weights are computed of new moments once, not again of what was just stored."""
+
+    def moments(m: Any, v: Any, w: Any, g: Any) -> Any:
+        g = dnp.sum(g, axis=-1) if gradient != shape else g
+        m, v = 0.9 * m + g, 0.99 * v + g * g
+        return m, v, w - m / dnp.sqrt(v)
+
+    rng = np.random.default_rng(0)
+    given = [np.asarray(rng.random(size, "f4")) + 1 for size in (shape, shape, shape, gradient)]
+    wanted = dyn.jit(moments, device=device.name)(*given)
+    f = dyn.jit(moments, donate_argnums=(0, 1, 2), shapes=declared)
+    found = f(*[dyn.device_put(a, device.name) for a in given])
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(ours.to_numpy(), theirs.to_numpy())

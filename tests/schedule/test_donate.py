@@ -10,13 +10,18 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
+from dyn import dtypes
 from dyn.compilation_record import CompilationRecord
 from dyn.lower.gpu.dialect import gpu_target
 from dyn.lower.gpu.emit import emit_kernel
+from dyn.ops.scalar import Scalar
 from dyn.pipeline import Optimized, optimize
+from dyn.schedule.donate import _meets_itself
+from dyn.schedule.kernel import Apply, Buffer, Const, Kernel, Load, Loop, Ref, Role, Stmt, Store, scalar_fold
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.launch import Launch
 from dyn.schedule.target import Target
+from dyn.shapes import as_dim, symbol
 from examples import optimizers
 
 CUDA = gpu_target("cuda", "sm_90a")
@@ -121,3 +126,61 @@ def test_donated_moments_are_the_same(n: int) -> None:
     for ours, theirs in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
     np.testing.assert_array_equal(np.asarray(g), np.asarray(given[3]))
+
+
+def test_a_loop_reads_what_a_loop_inside_hands_on() -> None:
+    """The first value is not written over the old one before that has been read through the inner loop's result."""
+
+    def step(s: Any) -> Any:
+        x, y = s
+        total, same = dyn.lax.fori_loop(0, 2, lambda _, t: (t[0] + t[1], dnp.maximum(t[1], t[1])), (y, x))
+        new = dnp.cumsum(total)
+        return new, same[::-1] + new
+
+    f = dyn.jit(lambda x, y: dyn.lax.fori_loop(0, 3, lambda _, s: step(s), (x, y)), shapes="n, n")
+    for n in (0, 1, 2, 7, 100):
+        x, y = np.arange(n, dtype=np.float32) % 5, np.ones(n, np.float32)
+        found = f(x, y)
+        for _ in range(3):
+            new = np.cumsum(y + x + x)
+            x, y = new, x[::-1] + new
+        for ours, theirs in zip(found, (x, y), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_what_one_kernel_may_store_where_it_reads() -> None:
+    """Of each row one number is stored, and a second one that shares the first one's read: not behind a fold, where a
+    GPU reads again. Nor may a kernel store where it reads how long its rows are."""
+    f32, i32 = dtypes.float32, dtypes.int32
+    row, lane, length = symbol("row"), symbol("lane"), symbol("length")
+    out, other, source, rows = (Buffer(name, f32) for name in ("out", "other", "source", "rows"))
+    read = Load(source, as_dim(row))
+    total = Ref("total", f32)
+    fold = scalar_fold(total, Scalar.ADD, Const(f32, 0.0), Load(rows, as_dim(row) * 8 + as_dim(lane)))
+    first = Store(out, as_dim(row), read)
+    second = Store(other, as_dim(row), Apply(Scalar.ADD, (read, read), f32))
+    loop = Loop(Role.LANE, lane, 8, folds=(fold,))
+
+    def in_place(*body: Stmt) -> bool:
+        grid = Loop(Role.GRID, row, 16, body)
+        return _meets_itself(Kernel("k", (out, other, source, rows), (), (), (grid,)), out, source)
+
+    assert in_place(loop, first, second)
+    assert in_place(loop, second, first)
+    assert not in_place(first, loop, second)
+    assert in_place(first, loop)
+    again = Store(other, as_dim(row), Load(source, as_dim(row)))
+    assert in_place(again, first)
+    assert not in_place(first, again)
+
+    lengths, counts = Buffer("lengths", i32), Buffer("counts", i32)
+    count = Load(lengths, as_dim(row))
+    ragged = Loop(
+        Role.LANE,
+        lane,
+        as_dim(length),
+        (Store(counts, as_dim(row) + as_dim(lane), Const(i32, 1)),),
+        bound=((length, count),),
+    )
+    grid = Loop(Role.GRID, row, 16, (ragged,))
+    assert not _meets_itself(Kernel("k", (counts, lengths), (), (), (grid,)), counts, lengths)

@@ -284,12 +284,13 @@ class Emitter:
     def assign(self, store: Store | Update) -> None:
         if isinstance(store, Update):
             update(self, store)
-            return
-        value = self.eval(store.value)
-        if id(store) in self.packs:
-            self.line(f"{self.packs[id(store)]}.v[{self.pack_index}] = {value};")
-            return
-        self.line(f"{self.buffers[id(store.buffer)]}[{self.dim(store.index)}] = {value};")
+        elif id(store) in self.packs:
+            self.line(f"{self.packs[id(store)]}.v[{self.pack_index}] = {self.eval(store.value)};")
+        else:
+            value = self.eval(store.value)
+            self.line(f"{self.buffers[id(store.buffer)]}[{self.dim(store.index)}] = {value};")
+        if id(store.buffer) in self.scratch:
+            self.forget_scratch()
 
     def loop(self, loop: Loop) -> None:
         if loop.role is Role.TEAM:
