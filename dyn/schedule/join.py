@@ -30,24 +30,26 @@ Forms = Callable[[Loops, Schedule], Sequence[SpecializedKernel]]
 
 
 def join_launches(
-    plan: Plan, group: Group, copied: Schedule, computed: Schedule, forms: Forms = lambda loops, schedule: ()
+    plan: Plan, group: Group, copied: Schedule, computed: Schedule, forms: Forms, copied_forms: Forms
 ) -> tuple[Launch, ...]:
     """The launches of a group: one for each piece that has elements. ``forms`` are those of computed pieces."""
-    return _Join(plan, group, copied, computed, forms).launches()
+    return _Join(plan, group, copied, computed, forms, copied_forms).launches()
 
 
 class _Join:
-    def __init__(self, plan: Plan, group: Group, copied: Schedule, computed: Schedule, forms: Forms) -> None:
-        self.plan, self.group, self.schedule = plan, group, copied
-        self.of_computed, self.forms, self.members = computed, forms, group.members()
+    def __init__(
+        self, plan: Plan, group: Group, copied: Schedule, computed: Schedule, forms: Forms, copied_forms: Forms
+    ) -> None:
+        self.plan, self.group, self.members = plan, group, group.members()
+        self.of_copied, self.of_computed = (copied, copied_forms), (computed, forms)
         (self.op,) = (op for op in group.ops if isinstance(op.opdef.loops, Pieces))
         self.axis: int = self.op.attrs["dimension"]
         #: What a piece's place and size are called in kernels.
         self.outer, self.length, self.stride, self.offset, self.whole = (
             new_symbol(name, "of a piece") for name in ("outer", "length", "stride", "offset", "whole")
         )
-        #: The kernel of pieces that are copied from where they lie: with one row, and with more.
-        self.copies: dict[bool, Variant] = {}
+        #: The kernels of pieces that are copied from where they lie: with one row, and with more.
+        self.copies: dict[bool, tuple[Variant, ...]] = {}
 
     def launches(self) -> tuple[Launch, ...]:
         made: list[Launch] = []
@@ -67,21 +69,33 @@ class _Join:
         one_row = sizes[self.outer] == 1
         stored = ElementReader(self.plan, self.group).storage(piece)
         if piece in self.members:
-            loops = self.computed(piece)
-            made = launch_nest(loops, self.of_computed, self.forms(loops, self.of_computed), self.note)
+            made = self.nest(self.computed(piece), self.of_computed)
             buffers, variants = made.buffers, made.variants
         elif stored is None:
-            loops = self.computed(piece)
-            buffers, variants = (*loops.code.elements.inputs, self.op.result), (self.variant(loops),)
+            made = self.nest(self.computed(piece), self.of_copied)
+            buffers, variants = made.buffers, made.variants
         else:
             known = self.copies.get(one_row)
-            variant = self.copies[one_row] = known or self.variant(self.copied(piece, one_row=one_row))
-            buffers, variants = (stored, self.op.result), (variant,)
-        return Launch(self.group, buffers, tuple([_bound(variant, sizes) for variant in variants]))
+            if known is None:
+                known = self.copies[one_row] = self.nest(self.copied(piece, one_row=one_row), self.of_copied).variants
+            buffers, variants = (stored, self.op.result), known
+        return Launch(self.group, buffers, self.chosen([_bound(variant, sizes) for variant in variants]))
 
-    @property
-    def note(self) -> str:
-        return f"{self.group.kind.value} {self.group.name}"
+    def nest(self, loops: Loops, scheduled: tuple[Schedule, Forms]) -> Launch:
+        """The launch of a piece."""
+        schedule, forms = scheduled
+        return launch_nest(loops, schedule, forms(loops, schedule), f"{self.group.kind.value} {self.group.name}")
+
+    def chosen(self, variants: Sequence[Variant]) -> tuple[Variant, ...]:
+        """The variants that a piece of some size may want, of which the last one is for all that are left."""
+        found: list[Variant] = []
+        for variant in variants:
+            decided = True if variant.condition is None else variant.condition.decided(self.plan.function.facts)
+            if decided:
+                return (*found, replace(variant, condition=None, deferred=False))
+            if decided is None:
+                found.append(variant)
+        return tuple(found)
 
     def computed(self, piece: Value) -> Loops:
         """The loops of a piece that is computed where it is needed."""
@@ -110,11 +124,6 @@ class _Join:
         stage = Stage(writes=(Write(self.op.result, statements, as_dim(self.whole)),))
         return Loops(Nest(self.plan, self.group, axes, (stage,)))
 
-    def variant(self, loops: Loops) -> Variant:
-        """The kernel of a piece."""
-        self.schedule(loops)
-        return loops.variant(self.note)
-
     def place(self, row: Dim, column: Dim) -> Dim:
         """Place in the result of an element of a row of a piece."""
         return row * as_dim(self.stride) + as_dim(self.offset) + column
@@ -123,4 +132,8 @@ class _Join:
 def _bound(variant: Variant, sizes: dict[Symbol, Dim]) -> Variant:
     """A variant whose place and sizes of a piece are these."""
     dims = tuple([substitute(dim, sizes) for dim in variant.dims])
-    return replace(variant, dims=dims, grid=substitute(variant.grid, sizes), cost=substitute(variant.cost, sizes))
+    condition = variant.condition
+    if condition is not None:
+        condition = replace(condition, dim=substitute(condition.dim, sizes))
+    grid, cost = (substitute(dim, sizes) for dim in (variant.grid, variant.cost))
+    return replace(variant, dims=dims, grid=grid, cost=cost, condition=condition)

@@ -137,14 +137,17 @@ def lower_loops(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     nest, schedule = loop_nest(plan, group), elementwise(target)
     general = Loops(nest)
     forms = unstretched_forms(general, schedule, lambda loops: loops.fused)
-    axes = general.fuse(general.shared)
-    if len(axes) > 1 and _crossed(general) is None:
-        forms.append(
-            SpecializedKernel(
-                "short rows", Condition(axes[-1].extent, 0, target.warp // 2), lambda: Loops(nest), divided
-            )
-        )
+    forms += _short_rows(general, target)
     return (launch_nest(general, schedule, forms, f"{group.kind.value} {group.name}"),)
+
+
+def _short_rows(general: Loops, target: Target) -> list[SpecializedKernel]:
+    """The form for rows that fill no warp; none of a nest of one axis, or where tiles are turned."""
+    axes = general.fuse(general.shared)
+    if len(axes) < 2 or _crossed(general) is not None:
+        return []
+    few = Condition(axes[-1].extent, 0, target.warp // 2)
+    return [SpecializedKernel("short rows", few, lambda: Loops(general.nest), divided)]
 
 
 def chunked(loops: Loops) -> None:
@@ -159,7 +162,11 @@ def chunked(loops: Loops) -> None:
 
 def lower_join(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     """The launches of a concatenation, a piece each."""
-    return join_launches(plan, group, chunked, chunked)
+
+    def forms(loops: Loops, schedule: Schedule) -> list[SpecializedKernel]:
+        return _short_rows(loops, target)
+
+    return join_launches(plan, group, chunked, chunked, forms, forms)
 
 
 def folds(target: Target) -> Schedule:

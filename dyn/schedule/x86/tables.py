@@ -326,7 +326,7 @@ def _jam(loops: Loops) -> None:
 
 def lower_join(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     """The launches of a concatenation, a piece each."""
-    return join_launches(plan, group, chunked, elementwise(SIZES), _flat_forms)
+    return join_launches(plan, group, chunked, elementwise(SIZES), _flat_forms, lambda loops, schedule: ())
 
 
 def _flat_forms(general: Loops, schedule: Schedule) -> list[SpecializedKernel]:
