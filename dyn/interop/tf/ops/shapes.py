@@ -179,9 +179,15 @@ def _vector(call: Any, number: int) -> list[Any]:
     return [value[axis] for axis in range(count)]
 
 
-@converts("Range", sizes=(0, 1, 2))
-def range_(start: Any, limit: Any, delta: Any, *, Tidx: str) -> Any:  # TensorFlow's name
-    dtype, step = known_dtype(Tidx).np, unwrap_dim(delta)
+@takes_call("Range")
+def range_(call: Any) -> Any:
+    dtype = known_dtype(call.attr("Tidx")).np
+    if dtype.kind not in "iu" and not all(map(is_known, call.inputs)):
+        start, limit, delta = call.values()
+        count = lax.as_dim(dnp.ceil(dnp.abs((limit - start) / delta)).astype("int64"))
+        return dnp.arange(count).astype(dtype) * delta + start
+    start, limit, delta = map(call.sizes, range(3))
+    step = unwrap_dim(delta)
     trace = current_trace()
     if isinstance(step, SymExpr) and trace is not None and trace.facts.ge(step, 0).proved:
         count = (limit - start + delta - 1) // max_dim(delta, 1)
