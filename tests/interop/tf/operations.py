@@ -249,6 +249,12 @@ add("GatherV2 Gather", "table, index", lambda x, i: [
     raw.GatherV2(params=x, indices=[2, 0], axis=1),
     raw.GatherV2(params=x, indices=i[:-1, None] % 3, axis=1, batch_dims=1),
 ], **SOME)  # fmt: skip
+add("Slice Pad", "table, index", lambda x, i: [
+    raw.Slice(input=x, begin=tf.stack([i[0], 0]), size=[-1, -1]),
+    raw.Slice(input=x, begin=[0, 1], size=tf.stack([i[0], -1])),
+    raw.Slice(input=x, begin=tf.stack([i[0], 1]), size=tf.stack([1, i[0] * 0 - 1])),
+    raw.Pad(input=x, paddings=[[i[0], 1], [0, i[0]]]),
+], **SOME)  # fmt: skip
 add("GatherNd", "table, index", lambda x, i: [
     raw.GatherNd(params=x, indices=i[:, None]), raw.GatherNd(params=x, indices=tf.stack([i, i % 3], 1))
 ], **SOME)  # fmt: skip
