@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, Op, Region, Value
+from dyn.ir.data_dependent import bound_dim
 from dyn.ir.opdef import OpKind
 from dyn.ir.region_passes import body_of, carries, region_function, unchanged, with_regions
+from dyn.shapes import free_symbols
 from dyn.source import UNKNOWN
 
 
 def own_results(function: Function) -> Function:
-    """Make every result a value of its own: a copy where it is a parameter, a constant, a view of one, or twice.
+    """Make every result a value of its own: a copy where it is a parameter, a constant, a view of one, or twice, and
+    where it is a view of what is computed before one of the view's sizes is measured.
 
     Needs nothing. Leaves results that are distinct, computed values, or views of distinct computed values, so that a
     result's memory can be what its producer writes to. A value that is itself a result stays one before its views do.
@@ -54,10 +58,12 @@ def _own_results(function: Function) -> Function:
     start = function.ops[0].loc if function.ops else UNKNOWN
     builder = Builder(function.facts, start)
     bases = [_base(value, producers) for value in function.results]
+    is_late = _late_views(function)
     owner: dict[Value, int] = {}
     for direct in (True, False):
         for i, (value, base) in enumerate(zip(function.results, bases, strict=True)):
-            if base in producers and _has_memory(base, producers[base]) and (value is base) is direct:
+            has_memory = base in producers and _has_memory(base, producers[base])
+            if has_memory and (value is base) is direct and not is_late(value, base):
                 owner.setdefault(base, i)
     results: list[Value] = []
     for i, (value, base) in enumerate(zip(function.results, bases, strict=True)):
@@ -73,6 +79,22 @@ def _has_memory(value: Value, op: Op) -> bool:
     """Whether the op that makes a value can write it to where it is wanted."""
     shared = (OpKind.GENERATE, OpKind.DATA_DEPENDENT_SIZE)
     return op.opdef.kind not in shared and value not in op.results[: carries(op)]
+
+
+def _late_views(function: Function) -> Callable[[Value, Value], bool]:
+    """The question whether a value has a size that is measured only after its base has been computed: a result's memory
+    is allocated with the result's own shape."""
+    places = {op: place for place, op in enumerate(function.ops)}
+    measured = {symbol: place for op, place in places.items() if (symbol := bound_dim(op)) is not None}
+    producers = function.producers() if measured else {}
+
+    def is_late(value: Value, base: Value) -> bool:
+        if not measured or value is base:
+            return False
+        symbols = {symbol for dim in value.shape for symbol in free_symbols(dim)}
+        return any(measured.get(symbol, -1) > places[producers[base]] for symbol in symbols)
+
+    return is_late
 
 
 def _base(value: Value, producers: dict[Value, Op]) -> Value:

@@ -8,7 +8,7 @@ from dyn.ir.core import Function, Op, Value
 from dyn.ir.data_dependent import bound_dim, mentions
 from dyn.ir.effects import has_effect
 from dyn.ir.opdef import OpKind
-from dyn.shapes import Dim, Facts, Symbol, format_shape
+from dyn.shapes import Dim, Facts, Symbol, format_shape, free_symbols
 from dyn.stitch.access import Views, as_index, axis_symbols
 from dyn.stitch.groups import GroupKind
 from dyn.stitch.inline import inline_values, pinned_views
@@ -64,8 +64,10 @@ class Drafts:
         #: The placed ops that read each value, through views and inlined scalars.
         self.readers: dict[Value, list[Op]] = {}
         self._known_sources: dict[Value, tuple[Value, ...]] = {}
-        #: The values that results are, or are views of.
-        self.shown = {self.views.base(value) for value in function.results}
+        #: The values that results are, or are views of, with the results' shapes: memory is allocated for these.
+        self.shown: dict[Value, list[Dim]] = {}
+        for value in function.results:
+            self.shown.setdefault(self.views.base(value), []).extend(value.shape)
         #: The groups that find out dims.
         self.measures: dict[Symbol, Draft] = {}
 
@@ -126,10 +128,13 @@ class Drafts:
         return list(dict.fromkeys(source for v in op.operands for source in self.sources(v)))
 
     def measures_of(self, op: Op) -> list[Draft]:
-        """The groups that find out the dims of an op, and those of what it computes itself of its operands."""
+        """The groups that find out the dims of an op, those of what it computes itself of its operands, and those of
+        the results that show what it computes."""
         if not self.measures:
             return []
         found: dict[Symbol, None] = dict.fromkeys(mentions(op))
+        for dim in [dim for result in op.results for dim in self.shown.get(result, ())]:
+            found.update(dict.fromkeys(free_symbols(dim)))
         seen = {*op.operands}
         stack = [*op.operands]
         while stack:

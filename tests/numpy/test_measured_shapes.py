@@ -382,3 +382,51 @@ def test_what_is_demanded_of_a_measured_size_is_not_relied_on_before() -> None:
     assert str(caught.value).splitlines()[0] == (
         "count >= y_0 is required, but count is 3 and y_0 is 100000: the index y_0 - 1 is inside of axis 0."
     )
+
+
+def _result_before_sizes(x: Any, rows: Any, columns: Any) -> Any:
+    kept = x[x >= 0]
+    return dnp.reshape(kept, (lax.as_dim(rows), lax.as_dim(columns)))
+
+
+def _sizes_before_result(x: Any, rows: Any, columns: Any) -> Any:
+    shape = lax.as_dim(rows), lax.as_dim(columns)
+    return dnp.reshape(x[x >= 0], shape)
+
+
+def _sizes_of_the_result_itself(x: Any, rows: Any, columns: Any) -> Any:
+    doubled = x * 2 + rows * 0 + columns * 0
+    return dnp.reshape(doubled, (lax.as_dim(dnp.sum(doubled >= 0)), 1))
+
+
+@pytest.mark.parametrize("function", [_result_before_sizes, _sizes_before_result, _sizes_of_the_result_itself])
+def test_a_result_whose_sizes_are_measured_after_it(function: Callable[..., Any]) -> None:
+    """A result's memory is allocated with the result's own shape, that of the reshape."""
+    compiled = dyn.jit(function)
+    for rows, columns in ((2, 3), (0, 4), (1, 1), (7, 64)):
+        x = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
+        wanted = (x * 2).reshape(-1, 1) if function is _sizes_of_the_result_itself else x
+        with watched() as guarded, dyn.config.override(fast_call=False):
+            made = compiled(guarded.copy(x), np.int32(rows), np.int32(columns))
+            np.testing.assert_array_equal(made, wanted)
+        np.testing.assert_array_equal(compiled(x, np.int32(rows), np.int32(columns)), wanted)
+    assert compiled.cache_info().compiles == 1
+
+
+def test_bounds_of_slices_that_come_from_around_a_transformation() -> None:
+    def pulled(x: Any, first: Any) -> Any:
+        made, pull = dyn.vjp(lambda a: a[first:], x)
+        return pull(made * 2)[0]
+
+    x = np.arange(21, dtype=np.float32).reshape(7, 3)
+    kept = np.where(np.arange(7)[:, None] < 5, 0, x)
+    five, two = np.int32(5), np.int32(2)
+    np.testing.assert_array_equal(dyn.jit(pulled)(x, five), 2 * kept)
+    gradient = dyn.jit(lambda x, i: dyn.grad(lambda a: dnp.sum(a[i:] ** 2))(x))
+    np.testing.assert_array_equal(gradient(x, five), 2 * kept)
+    np.testing.assert_array_equal(dyn.jit(lambda x, i: dyn.vmap(lambda a: a[i:])(x))(x, two), x[:, 2:])
+    np.testing.assert_array_equal(dyn.jit(lambda x, i: dyn.jit(lambda a: a[i:])(x))(x, five), x[5:])
+    masked = dyn.jit(lambda x, i: dyn.grad(lambda a: dnp.sum(a[a[:, 0] > 3][i:]))(x))
+    np.testing.assert_array_equal(masked(x, two), np.broadcast_to(np.arange(7)[:, None] > 3, (7, 3)))
+    added = dyn.jit(lambda x, i: lax.fori_loop(0, 2, lambda k, a: a + dnp.sum(x[k:i]), 0.0))
+    assert float(added(x, five)) == x[:5].sum() + x[1:5].sum()

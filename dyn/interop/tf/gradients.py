@@ -93,8 +93,12 @@ class Joint:
     ``tensors`` are those of its arguments that have a gradient, by number; ``wanted`` its outputs that have cotangents.
     """
 
-    def __init__(self, flat: Callable[..., Any], specs: Sequence[Any], plain: TfProgram) -> None:
+    def __init__(
+        self, flat: Callable[..., Any], specs: Sequence[Any], plain: TfProgram, untrained: Sequence[Any] = ()
+    ) -> None:
         outputs = plain.concrete.outputs
+        #: Variables that are not trained, and have gradients all the same.
+        self.untrained = untrained
         self.flat, self.plain, self.arguments = flat, plain, len(specs)
         self.tensors = [n for n, spec in enumerate(specs) if spec.dtype.is_floating or spec.dtype.is_complex]
         self.wanted = [n for n, one in enumerate(outputs) if one.dtype.is_floating or one.dtype.is_complex]
@@ -112,6 +116,8 @@ class Joint:
         with tf.GradientTape() as inner:
             for number in self.tensors:
                 inner.watch(tensors[number])
+            for variable in self.untrained:
+                inner.watch(variable)
             returned = self.flat(*tensors)
         made = [one for one in tf.nest.flatten(returned, expand_composites=True) if tf.is_tensor(one)]
         targets = [one for one in made if one.dtype.is_floating or one.dtype.is_complex]
@@ -150,7 +156,7 @@ class GradientProgram:
     """
 
     def __init__(self, joint: Joint) -> None:
-        self._joint = Joint(joint.flat, joint.specs[: joint.arguments], joint.plain)
+        self._joint = Joint(joint.flat, joint.specs[: joint.arguments], joint.plain, joint.untrained)
         plain = joint.plain
         concrete = traced_for_dyn(self._joint.alone, self._joint.specs)
         self.program = TfProgram(concrete, f"{plain.name}_gradient", strict=plain.strict, assigns=False)
@@ -170,12 +176,13 @@ class GradientProgram:
     @cached_property
     def recorded(self) -> RecordedProgram:
         """The program with its own gradient."""
-        return RecordedProgram(self._joint.alone, self._joint.specs, self.program)
+        return RecordedProgram(self._joint.alone, self._joint.specs, self.program, self._joint.untrained)
 
     def again(self) -> GradientProgram:
         """The gradient of this gradient."""
         if self._again is None:
-            self._again = GradientProgram(Joint(self._joint.alone, self._joint.specs, self.program))
+            own = self._joint
+            self._again = GradientProgram(Joint(own.alone, own.specs, self.program, own.untrained))
         return self._again
 
 
@@ -186,8 +193,10 @@ class RecordedProgram(TfProgram):
     arguments, and variables.
     """
 
-    def __init__(self, flat: Callable[..., Any], specs: Sequence[Any], plain: TfProgram) -> None:
-        self._joint = joint = Joint(flat, specs, plain)
+    def __init__(
+        self, flat: Callable[..., Any], specs: Sequence[Any], plain: TfProgram, untrained: Sequence[Any] = ()
+    ) -> None:
+        self._joint = joint = Joint(flat, specs, plain, untrained)
         self._arguments, self._wanted = joint.arguments, joint.wanted
         concrete = traced_for_dyn(joint.both, joint.specs)
         self._count = sum([form.count for form in joint.forms])
@@ -305,3 +314,11 @@ def is_recording(tensors: Sequence[Any], program: TfProgram) -> bool:
     if pywrap_tfe.TFE_Py_TapeSetShouldRecordBackprop(list(tensors)):
         return True
     return bool(program.variables)
+
+
+def watched_untrained(program: TfProgram) -> list[Any]:
+    """The variables of a program that are not trained, but that a tape has been told to watch."""
+    is_watched = pywrap_tfe.TFE_Py_TapeSetShouldRecordBackprop
+    if not program.untrained or not is_watched([one.handle for one in program.untrained]):
+        return []
+    return [one for one in program.untrained if is_watched([one.handle])]

@@ -15,7 +15,7 @@ from dyn.errors import ArgumentError, DynError, NotYetError, UnsupportedOpError
 from dyn.fork_safety import lock
 from dyn.interop.fallback import FallbackReason
 from dyn.interop.tf.fallback import OF_CALLERS, failure_of, last_line, pieces_text, warn_of_failure, warn_of_pieces
-from dyn.interop.tf.gradients import GradientProgram, Joint, RecordedProgram, is_recording
+from dyn.interop.tf.gradients import GradientProgram, Joint, RecordedProgram, is_recording, watched_untrained
 from dyn.interop.tf.graph_calls import call_in_graph, part_of_graph
 from dyn.interop.tf.internals import EagerTensor, context, pywrap_tfe, tf
 from dyn.interop.tf.programs import TfProgram, traced_for_dyn
@@ -23,6 +23,7 @@ from dyn.interop.tf.values import check_is_array
 from dyn.source import user_loc
 from dyn.trace.pytree import TreeSpec, flatten, unflatten
 from dyn.trace.static_keys import Static
+from dyn.trace.tracer import Tracer
 
 #: What is asked of sizes below is asked by the function that is called here.
 CALLS_USERS = True
@@ -33,7 +34,8 @@ def jit(function: Any = None, /, *, strict: bool = False) -> Any:
 
     Each axis of each tensor is open, those of a batch above all: TensorFlow traces the function for tensors of which it
     knows ranks and dtypes alone, as it does for ``tf.TensorSpec([None, None])``. Where it cannot, a tensor's last axis
-    is fixed, and then all of them: other sizes get another program there, and ``explain()`` says so.
+    is fixed, then all but its first, the batch, and then all: other sizes get another program there, and ``explain()``
+    says so.
 
     Args:
         function: a function, a ``tf.function``, a Keras model or layer, a ``tf.Module`` that can be called. Arguments
@@ -96,8 +98,8 @@ class TfJitted:
         self._versions: dict[Any, tuple[_SizedProgram, ...]] = {}
         #: Programs for every size of calls whose arguments are tensors by position, by dtypes and ranks.
         self._plain: dict[Any, TfProgram] = {}
-        #: Programs with their gradients, by those without.
-        self._gradients: dict[_SizedProgram, TfProgram] = {}
+        #: Programs with their gradients, by those without, and by which variables tapes watch that are not trained.
+        self._gradients: dict[Any, TfProgram] = {}
         #: Gradients by themselves, of calls in graphs.
         self._alone: dict[_SizedProgram, GradientProgram] = {}
         #: Shapes of results by a program and by shapes of tensors.
@@ -149,6 +151,7 @@ class TfJitted:
         try:
             if is_recording(tensors, program):
                 program = self._recorded(version, tensors, rest, tree)
+                known = len(program.pieces)
             result = program(tensors)
         except OF_CALLERS:
             raise
@@ -240,6 +243,12 @@ class TfJitted:
         for leaf in leaves:
             if isinstance(leaf, np.ndarray | np.generic):
                 leaf = tf.convert_to_tensor(leaf)
+            if isinstance(leaf, Tracer):
+                raise ArgumentError(
+                    f"{self._name}() is TensorFlow's, and is called in a trace of dyn's with {leaf!r}.",
+                    loc=user_loc(),
+                    remedy="call it outside, or call the function of dyn's in it by dyn.interop.tf.call.",
+                )
             if isinstance(leaf, tf.Tensor):
                 check_is_array(leaf)
                 tensors.append(leaf)
@@ -297,7 +306,7 @@ class TfJitted:
     ) -> _SizedProgram:
         """The program for as many sizes as TensorFlow traces the function for."""
         why = ""
-        for fixed in _ladder(shapes):
+        for fixed in _ladder(tensors):
             specs = [tf.TensorSpec(list(sizes), one.dtype) for sizes, one in zip(fixed, tensors, strict=True)]
             self._traces += 1
             try:
@@ -320,17 +329,19 @@ class TfJitted:
     ) -> TfProgram:
         """The program that a tape records, with its gradient."""
         with self._lock:
-            found = self._gradients.get(version)
+            assert version.program is not None, "the caller has one"
+            untrained = watched_untrained(version.program)
+            key = version, tuple(map(id, untrained))
+            found = self._gradients.get(key)
             if found is None:
-                assert version.program is not None, "the caller has one"
                 specs = self._specs(version, tensors)
                 try:
-                    found = RecordedProgram(self._flat(rest, tree), specs, version.program)
+                    found = RecordedProgram(self._flat(rest, tree), specs, version.program, untrained)
                 except (NotImplementedError, TypeError, ValueError, tf.errors.OpError) as error:  # TensorFlow's
                     raise NotYetError(
                         f"TensorFlow makes no gradient of it for open sizes: {last_line(error)}"
                     ) from error
-                self._gradients[version] = found
+                self._gradients[key] = found
         return found
 
     def _flat(self, rest: tuple[Static | None, ...], tree: TreeSpec) -> Callable[..., Any]:
@@ -394,10 +405,19 @@ def _is_of_keras(leaf: object) -> bool:
     return keras is not None and isinstance(leaf, getattr(keras, "KerasTensor", ()))
 
 
-def _ladder(shapes: Sequence[tuple[int, ...]]) -> list[tuple[tuple[int | None, ...], ...]]:
-    """The sizes that are fixed, from none to all: None for those that are open."""
+def _ladder(tensors: Sequence[Any]) -> list[tuple[tuple[int | None, ...], ...]]:
+    """The sizes that are fixed, from none to all: None for those that are open.
+
+    First those of features, the last axes of floats, and of other tensors, whose last axis may be one of words or of a
+    mask, then; and each but the first, the batch.
+    """
+    shapes = [tuple(tensor.shape) for tensor in tensors]
     none = tuple([(None,) * len(shape) for shape in shapes])
     last = tuple(
         [(None,) * (len(shape) - 1) + shape[-1:] if len(shape) > 1 else (None,) * len(shape) for shape in shapes]
     )
-    return list(dict.fromkeys([none, last, tuple(shapes)]))
+    features = tuple([
+        own if tensor.dtype.is_floating else (None,) * len(own) for own, tensor in zip(last, tensors, strict=True)
+    ])  # fmt: skip
+    batch = tuple([(None, *shape[1:]) if shape else () for shape in shapes])
+    return list(dict.fromkeys([none, features, last, batch, tuple(shapes)]))

@@ -28,6 +28,7 @@ from dyn.interop.tf.internals import (
     context,
     tf,
 )
+from dyn.interop.tf.keras_layers import ask_for_sizes
 from dyn.interop.tf.ops.randomness import DRAWING, DRAWN, SEED
 from dyn.interop.tf.values import Foreign, Resource, SizeTensor, data, dyn_dtype
 from dyn.interop.tf.variables import Variable, VariableAssignments, VariableReads
@@ -69,12 +70,39 @@ _TRACING = threading.local()
 
 def traced_for_dyn(flat: Callable[..., Any], specs: Sequence[Any]) -> Any:
     """The concrete function of tensors that TensorFlow traces, in which dyn's functions are parts of the function."""
+    ask_for_sizes(is_tracing)
     before, _TRACING.on = is_tracing(), True
     try:
         with context.eager_mode():
-            return tf.function(flat).get_concrete_function(*specs)
+            return _initialized(tf.function(flat), specs)
     finally:
         _TRACING.on = before
+
+
+def _initialized(function: Any, specs: Sequence[Any]) -> Any:
+    """The concrete function of a ``tf.function``, once the variables that its first trace creates have their values.
+
+    TensorFlow gives them these after a trace that succeeds. Where one fails, the function traced for other sizes finds
+    variables that it has created before: the state of an optimizer, or of a layer.
+    """
+    created: list[Any] = []
+    initialize = function._initialize
+
+    def keep(args: Any, kwargs: Any, add_initializers_to: list[Any]) -> None:
+        try:
+            initialize(args, kwargs, add_initializers_to=add_initializers_to)
+        except BaseException:
+            created.extend(add_initializers_to)
+            raise
+
+    function._initialize = keep
+    try:
+        return function.get_concrete_function(*specs)
+    except Exception:
+        function._initialize_uninitialized_variables(created)
+        raise
+    finally:
+        del function._initialize
 
 
 def is_tracing() -> bool:
@@ -111,6 +139,8 @@ class TfProgram:
                 known = dyn_dtype(tensor.dtype.name) is not None
                 self._captured.append(to_array(tensor) if known else Foreign(tensor))
         self.reads = VariableReads(self.variables)
+        #: TensorFlow's variables among them that tapes watch only where they are told to.
+        self.untrained = [one for one in concrete.variables if not one.trainable and one.dtype.is_floating]
         #: Assignments of variables, by their numbers.
         self._assignments: dict[tuple[int, ...], VariableAssignments] = {}
         self.draws = any(node.op in DRAWING for node in self._nodes())

@@ -21,6 +21,7 @@ from dyn.numpy._operands import cast, constant, emit, made, shape_of, size_from_
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
+from dyn.trace.data_dependent import is_bound
 from dyn.trace.dims import SymbolicDim, counted_from_front
 from dyn.trace.lift import is_liftable
 from dyn.trace.tracer import Tracer
@@ -224,10 +225,14 @@ def _bound(x: Tracer, axis: int, value: Any, step: int) -> Dim:
             loc=user_loc(),
             remedy="use integer scalars, and reverse with dyn.numpy.flip.",
         )
-    # What is measured is a size: the place inside of the axis.
-    bound = cast(value, dtypes.int64)
-    whole = made(trace, "dim_size", size=size, dtype=dtypes.int64)
-    zero, end = constant(trace, 0, dtypes.int64), cast(whole, dtypes.int64)
+    # What is measured is a size: the place inside of the axis. A bound of the trace around a region is measured there,
+    # if the axis is known there: then the slice's size is, too.
+    around = value._trace
+    is_around = trace.may_read(around) and around.program is trace.program
+    home = around if is_around and is_bound(around, size) else trace
+    bound = cast(tracer(home, value, "a slice"), dtypes.int64)
+    whole = made(home, "dim_size", size=size, dtype=dtypes.int64)
+    zero, end = constant(home, 0, dtypes.int64), cast(whole, dtypes.int64)
     negative = emit("compare", bound, zero, direction="LT")
     counted = emit("select", negative, emit("add", bound, end), bound)
     place = emit("minimum", emit("maximum", counted, zero), end)

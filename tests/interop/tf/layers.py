@@ -129,7 +129,10 @@ TABLE: Mapping[str, Mapping[str, Make]] = {
 
 #: Layers whose Python needs sizes: a program for each of them.
 BY_SIZES: Mapping[str, Mapping[str, Make]] = {
-    "sequence": _each("AdaptiveAveragePooling1D AdaptiveMaxPooling1D", 2),
+    "sequence": {
+        **_each("AdaptiveAveragePooling1D AdaptiveMaxPooling1D", 2),
+        "TimeDistributed": _around("TimeDistributed", lambda: layers.Dense(3)),
+    },
     "image": {**_each("AdaptiveAveragePooling2D AdaptiveMaxPooling2D", 2), "RandomCrop": _of("RandomCrop", 4, 4)},
     "volume": _each("AdaptiveAveragePooling3D AdaptiveMaxPooling3D", 2),
 }
@@ -144,7 +147,6 @@ OTHERS: Mapping[str, str] = {
     **dict.fromkeys(["IntegerLookup", "TFSMLayer"], "a lookup table or a SavedModel, which have tests of their own"),
     **dict.fromkeys(["Equalization", "ContrastLimitedAdaptiveHistogramEqualization"], "Keras refuses open sizes"),
     "MaxNumBoundingBoxes": "boxes, outside of the model",
-    "TimeDistributed": "Keras's own results are wrong for open sizes (docs/tensorflow.md)",
 }
 
 

@@ -226,7 +226,8 @@ add("TensorStridedSliceUpdate", "xy", lambda x, y: raw.TensorStridedSliceUpdate(
 ), is_differentiated=False)  # fmt: skip
 add("Range", "x", lambda x: [
     tf.range(tf.shape(x)[0]), tf.range(tf.shape(x)[0], 0, -1), tf.range(1, tf.shape(x)[0], 3),
-    tf.range(0.0, 1.0, 0.25),
+    tf.range(0.0, 1.0, 0.25), tf.range(x[0, 0], x[0, 0] + 3.0, 0.5), tf.range(2.0, x[0, 0] - 3, -0.75),
+    tf.range(tf.cast(tf.shape(x)[0], tf.float32)),
 ], is_differentiated=False, **SOME)  # fmt: skip
 add("Shape ShapeN Size Rank", "xy", lambda x, y: [
     raw.Shape(input=x), *raw.ShapeN(input=[x, y]), raw.Size(input=x), raw.Rank(input=x),
@@ -247,6 +248,12 @@ add("GatherV2 Gather", "table, index", lambda x, i: [
     raw.Gather(params=x, indices=i), raw.GatherV2(params=x, indices=i[:, None], axis=0),
     raw.GatherV2(params=x, indices=[2, 0], axis=1),
     raw.GatherV2(params=x, indices=i[:-1, None] % 3, axis=1, batch_dims=1),
+], **SOME)  # fmt: skip
+add("Slice Pad", "table, index", lambda x, i: [
+    raw.Slice(input=x, begin=tf.stack([i[0], 0]), size=[-1, -1]),
+    raw.Slice(input=x, begin=[0, 1], size=tf.stack([i[0], -1])),
+    raw.Slice(input=x, begin=tf.stack([i[0], 1]), size=tf.stack([1, i[0] * 0 - 1])),
+    raw.Pad(input=x, paddings=[[i[0], 1], [0, i[0]]]),
 ], **SOME)  # fmt: skip
 add("GatherNd", "table, index", lambda x, i: [
     raw.GatherNd(params=x, indices=i[:, None]), raw.GatherNd(params=x, indices=tf.stack([i, i % 3], 1))
@@ -284,6 +291,9 @@ add("BatchMatMul BatchMatMulV2 BatchMatMulV3", "matrices", lambda x, y: [
 add("BatchMatMulV2", "matrices", lambda x, y: raw.BatchMatMulV2(x=x, y=y), tolerance=2e-4)
 add("Einsum", "matrices", lambda x, y: [
     raw.Einsum(inputs=[x, y], equation="bij,bjk->bik"), raw.Einsum(inputs=[x, x], equation="...j,...j->..."),
+], tolerance=2e-4)  # fmt: skip
+add("Einsum", "matrix", lambda a: [
+    raw.Einsum(inputs=[a], equation=equation) for equation in ("bii->b", "...ii->...i", "bii->ib", "bij->j")
 ], tolerance=2e-4)  # fmt: skip
 add("MatrixBandPart", "matrix", lambda a: [
     raw.MatrixBandPart(input=a, num_lower=low, num_upper=high) for low, high in ((-1, 0), (0, -1), (1, 2))

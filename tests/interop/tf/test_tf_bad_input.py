@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dyn
 import dyn.interop.tf as dtf
 from dyn.errors import ArgumentError, BackendUnavailableError, ShapeError, UnsupportedOpError
 from dyn.interop.tf import installed
@@ -155,3 +156,12 @@ def test_what_cannot_be_called() -> None:
         dtf.jit(3)
     with pytest.raises(ArgumentError, match="call takes a function, not a str"):
         dtf.call("f")  # pyright: ignore[reportArgumentType]  # what is tested
+
+
+def test_a_call_in_a_trace_of_dyns_says_what_to_do() -> None:
+    compiled = dtf.jit(lambda x: x * 2)
+    with pytest.raises(ArgumentError) as caught:
+        dyn.jit(compiled)(np.ones(3, np.float32))
+    text = str(caught.value)
+    assert "<lambda>() is TensorFlow's, and is called in a trace of dyn's with Tracer<f32[x_0]>" in text
+    assert "dyn.interop.tf.call" in text

@@ -297,3 +297,38 @@ def test_threads() -> None:
         thread.join()
     assert not failed
     assert compiled.cache_info().compiles == 1
+
+
+def test_where_tensorflow_needs_more_sizes_the_batch_stays_open() -> None:
+    compiled = dtf.jit(lambda x: x * sum(range(x.shape[1])), strict=True)
+    for shape in ((2, 3, 4), (5, 3, 4), (0, 3, 4), (1, 2, 4)):
+        alike(compiled(tf.ones(shape)), tf.ones(shape) * sum(range(shape[1])))
+    assert compiled.cache_info().compiles == 2
+    assert "sizes are fixed to ((None, 3, 4),)" in compiled.explain()
+
+
+def test_where_tensorflow_needs_features_words_and_masks_stay_open() -> None:
+    compiled = dtf.jit(lambda x, mask: x * sum(range(x.shape[-1])) * tf.cast(mask, x.dtype)[..., None], strict=True)
+    for n, length in ((2, 3), (1, 5), (0, 7)):
+        x, mask = tf.ones((n, length, 4)), tf.ones((n, length), tf.bool)
+        alike(compiled(x, mask), x * 6)
+    assert compiled.cache_info().compiles == 1
+
+
+def test_a_loop_whose_state_grows_is_tensorflows() -> None:
+    def function(x: Any) -> Any:
+        shapes = tf.TensorShape([]), tf.TensorShape([None, None])
+        start = tf.constant(0), tf.zeros([tf.shape(x)[0], 0])
+
+        def step(i: Any, made: Any) -> Any:
+            return i + 1, tf.concat([made, x[:, i : i + 1] * 2], 1)
+
+        return tf.while_loop(lambda i, made: i < tf.shape(x)[1], step, start, shapes)[1]
+
+    compiled = dtf.jit(function)
+    with pytest.warns(dtf.FallbackWarning, match="changes the size of axis 1 of its state from 0 to"):
+        alike(compiled(tf.ones((2, 3))), tf.ones((2, 3)) * 2)
+    for shape in ((2, 0), (0, 3), (7, 1)):
+        alike(compiled(tf.ones(shape)), tf.ones(shape) * 2)
+    with pytest.raises(UnsupportedOpError, match="changes the size of axis 1"):
+        dtf.jit(function, strict=True)(tf.ones((2, 3)))

@@ -401,3 +401,24 @@ def test_sparse_gradients_and_mixed_precision(name: str) -> None:
     assert step.cache_info().compiles == 1
     for one, other in zip(own.weights, theirs.weights, strict=True):
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=tolerance, atol=tolerance)
+
+
+def test_a_gradient_that_dyn_does_not_have_is_tensorflows_after_a_call_without_one() -> None:
+    x = normal(2, 3, 3) * 0.1
+    compiled = dtf.jit(tf.linalg.expm)
+    alike(compiled(x), tf.linalg.expm(x))
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        with pytest.warns(dtf.FallbackWarning, match="a list that grows"):
+            made = compiled(x)
+    with tf.GradientTape() as own:
+        own.watch(x)
+        wanted = tf.linalg.expm(x)
+    alike(tape.gradient(made, x), own.gradient(wanted, x))
+
+
+def test_slices_whose_bounds_are_data() -> None:
+    def function(x: Any, i: Any) -> Any:
+        return x[i:], x[: i + 1], x[-i:], tf.reverse(x[i : i + 2], [0])
+
+    check_gradients(function, [(normal(n, 3), tf.constant(min(n, k))) for n, k in ((7, 2), (1, 1), (2, 0), (64, 40))])

@@ -189,3 +189,49 @@ def test_what_is_assigned_has_the_variables_sizes() -> None:
     for rows in (1, 0, 4):
         np.testing.assert_array_equal(compiled(tf.ones((rows, 2))), np.ones((rows, 2)))
         assert len(changing.numpy()) == rows
+
+
+def test_variables_that_a_trace_creates_before_it_fails() -> None:
+    """TensorFlow initializes what the first trace creates once that is done; the next attempt finds it created."""
+
+    class Scaled(tf.Module):
+        weights: Any = None
+
+        def __call__(self, x: Any) -> Any:
+            if self.weights is None:
+                self.weights = tf.Variable(tf.fill([3], 2.0))
+            return x * self.weights * sum(range(x.shape[-1]))
+
+    compiled = dtf.jit(Scaled(), strict=True)
+    for rows in (2, 0, 5):
+        np.testing.assert_array_equal(compiled(tf.ones((rows, 3))), np.full((rows, 3), 6.0))
+    assert compiled.cache_info().compiles == 1
+
+
+def test_metrics_that_are_made_of_a_known_size_train_in_one_program() -> None:
+    """The trace for open sizes fails once the optimizer has made its state."""
+    given = tf.keras.Input((4,))
+    model = tf.keras.Model(given, tf.keras.layers.Dense(1, activation="sigmoid")(given))
+    metrics = [tf.keras.metrics.F1Score(threshold=0.5), tf.keras.metrics.R2Score()]
+    model.compile("adam", "binary_crossentropy", metrics=metrics)
+    compiled = dtf.jit(model.train_step, strict=True)
+    for rows in (5, 2, 7):
+        made = compiled((tf.ones((rows, 4)), tf.ones((rows, 1))))
+        assert np.isfinite(float(made["loss"]))
+    assert compiled.cache_info().compiles == 1
+
+
+def test_a_variable_that_is_watched_though_it_is_not_trained() -> None:
+    trained, watched = tf.Variable(3.0), tf.Variable(2.0, trainable=False)
+    compiled = dtf.jit(lambda x: x * trained * watched**2, strict=True)
+    with tf.GradientTape() as tape:
+        made = compiled(tf.constant(1.0))
+    assert [None if one is None else float(one) for one in tape.gradient(made, [trained, watched])] == [4.0, None]
+    with tf.GradientTape(persistent=True) as outer:
+        outer.watch(watched)
+        with tf.GradientTape() as tape:
+            tape.watch(watched)
+            made = compiled(tf.constant(1.0))
+        found = tape.gradient(made, [trained, watched])
+    assert [float(one) for one in found] == [4.0, 12.0]
+    assert float(outer.gradient(found[1], watched)) == 6.0

@@ -35,10 +35,11 @@ from dyn.interop.tf.values import (
     is_of_arguments,
     is_same,
 )
-from dyn.shapes import Relation
+from dyn.shapes import Relation, format_dim
 from dyn.trace import control
 from dyn.trace.branch_sizes import Unequal
 from dyn.trace.context import Trace
+from dyn.trace.data_dependent import is_bound
 from dyn.trace.tracer import Tracer
 
 ASKS_FOR_OTHERS = True
@@ -322,6 +323,8 @@ def while_(call: NodeCall) -> Any:
             carried.note(state)
             made = [value for value, is_same in zip(results, same, strict=True) if not is_same]
             kept = [leaf for value in made for leaf in _leaves(inner.trace, value)]
+            for before, after in zip(leaves, kept, strict=False):
+                _check_sizes_stay(inner.trace, trace, before, after)
             return [*kept, *[data(inner.trace, state.get(key)) for key in carried.keys]]
 
         made = lax.while_loop(continues, step, leaves)
@@ -331,6 +334,20 @@ def while_(call: NodeCall) -> Any:
         return [value if is_same else next(changed) for value, is_same in zip(call.inputs, same, strict=True)]
 
     return _retried(loop)
+
+
+def _check_sizes_stay(trace: Trace, around: Trace, before: Tracer, after: Tracer) -> None:
+    """Raise UnsupportedOpError where a step of a loop gives an array whose size is never that of the array before, or
+    is found out in the step."""
+    if len(before.dims) == len(after.dims):
+        for axis, (old, new) in enumerate(zip(before.dims, after.dims, strict=True)):
+            same = trace.facts.eq(old, new)
+            if same.refuted or not (same.proved or is_bound(around, new)):
+                raise UnsupportedOpError(
+                    f"a loop that changes the size of axis {axis} of its state from {format_dim(old)} to "
+                    f"{format_dim(new)}.",
+                    remedy="collect what it makes in a tf.TensorArray.",
+                )
 
 
 # ---- values that only one branch gives, for its derivative -----------------------------------------------------------

@@ -36,7 +36,24 @@ def batch_matmul_to(a: Data, b: Data, *, Tout: str, adj_x: bool = False, adj_y: 
 
 @converts("Einsum")
 def einsum(*operands: Data, equation: str) -> Any:
-    return dnp.einsum(equation, *operands)
+    """Sums of products; a label that stands twice in the result is its diagonal, and all else is 0."""
+    given, _, wanted = equation.replace(" ", "").partition("->")
+    before, dots, after = wanted.partition("...")
+    labels = [*before, *([dots] if dots else []), *after]
+    unique = list(dict.fromkeys(labels))
+    made = dnp.einsum(f"{given}->{''.join(unique)}", *operands)
+    open_axes = rank_of(made) - (len(unique) - bool(dots))
+    axis, first = 0, dict[str, int]()
+    for label in labels:
+        if label in first:
+            made = dnp.expand_dims(made, axis)
+            shape = [*made.shape]
+            shape[axis] = shape[first[label]]
+            places = [lax.broadcasted_iota("int32", shape, one) for one in (axis, first[label])]
+            made = dnp.where(places[0] == places[1], made, dnp.zeros((), dtype=made.dtype))
+        first.setdefault(label, axis)
+        axis += open_axes if label == dots else 1
+    return made
 
 
 @converts("MatrixBandPart")

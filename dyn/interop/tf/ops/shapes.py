@@ -16,6 +16,7 @@ from dyn.interop.tf.values import elements_of, is_known, is_symbolic, known_dtyp
 from dyn.shapes import SymExpr, product
 from dyn.trace.context import current_trace
 from dyn.trace.dims import max_dim, unwrap_dim, wrap_dim
+from dyn.trace.tracer import Tracer
 from dyn.transforms import vjp
 
 
@@ -109,9 +110,12 @@ def pad(call: Any) -> Any:
 
 def pairs_of(call: Any, number: int) -> list[tuple[Any, Any]]:
     """An input of two columns, as pairs of sizes."""
-    value = call.inputs[number]
+    value: Any = call.inputs[number]
     if not is_known(value):
-        raise UnsupportedOpError(f"input {number} of {call.node.op} is computed by the program.")
+        rows = value.dims[0]
+        if not isinstance(rows, int):
+            raise UnsupportedOpError(f"input {number} of {call.node.op} does not say how many sizes it has.")
+        return [(lax.as_dim(value[row, 0]), lax.as_dim(value[row, 1])) for row in range(rows)]
     found = elements_of(value)
     faces = [wrap_dim(call.trace, one.item() if isinstance(one, np.generic) else one) for one in found.flat]
     return list(zip(faces[::2], faces[1::2], strict=True))
@@ -139,20 +143,18 @@ def reverse(a: Data, axes: Any) -> Any:
 
 @takes_call("Slice")
 def slice_of(call: Any) -> Any:
-    a, sizes = call.value(0), call.sizes(2)
-    if not is_known(call.inputs[1]):
-        starts = call.value(1)
-        return lax.dynamic_slice(a, [starts[n] for n in range(rank_of(a))], _taken(a, [0] * rank_of(a), sizes))
-    starts = call.sizes(1)
-    taken = _taken(a, starts, sizes)
-    return lax.slice(a, starts, [start + size for start, size in zip(starts, taken, strict=True)])
-
-
-def _taken(a: Data, starts: Sequence[Any], sizes: Sequence[Any]) -> list[Any]:
-    return [
-        whole - start if isinstance(size, int) and size == -1 else size
-        for whole, start, size in zip(a.shape, starts, sizes, strict=True)
-    ]
+    """A size below 0 is what is left from the start on, also where either is computed by the program."""
+    a = call.value(0)
+    starts, sizes = _vector(call, 1), _vector(call, 2)
+    for axis, (whole, start, size) in enumerate(zip(a.shape, starts, sizes, strict=True)):
+        if isinstance(size, Tracer):
+            sizes[axis] = lax.as_dim(dnp.where(dnp.less(size, 0), dnp.asarray(whole) - start, size))
+        elif isinstance(size, int) and size == -1:
+            starts[axis] = lax.as_dim(start) if isinstance(start, Tracer) else start
+            sizes[axis] = whole - starts[axis]
+    if any(isinstance(start, Tracer) for start in starts):
+        return lax.dynamic_slice(a, starts, sizes)
+    return lax.slice(a, starts, [start + size for start, size in zip(starts, sizes, strict=True)])
 
 
 @takes_call("StridedSlice")
@@ -170,7 +172,7 @@ def subscript(call: Any, first: int = 1) -> tuple[Any, ...]:
 
 def _vector(call: Any, number: int) -> list[Any]:
     """Places of a subscript: numbers and dims, or scalars that the program computes."""
-    value = call.inputs[number]
+    value: Any = call.inputs[number]
     if is_known(value):
         return [wrap_dim(call.trace, one) if is_symbolic(one) else int(one) for one in elements_of(value)]
     count = value.dims[0]
@@ -179,9 +181,15 @@ def _vector(call: Any, number: int) -> list[Any]:
     return [value[axis] for axis in range(count)]
 
 
-@converts("Range", sizes=(0, 1, 2))
-def range_(start: Any, limit: Any, delta: Any, *, Tidx: str) -> Any:  # TensorFlow's name
-    dtype, step = known_dtype(Tidx).np, unwrap_dim(delta)
+@takes_call("Range")
+def range_(call: Any) -> Any:
+    dtype = known_dtype(call.attr("Tidx")).np
+    if dtype.kind not in "iu" and not all(map(is_known, call.inputs)):
+        start, limit, delta = call.values()
+        count = lax.as_dim(dnp.ceil(dnp.abs((limit - start) / delta)).astype("int64"))
+        return dnp.arange(count).astype(dtype) * delta + start
+    start, limit, delta = map(call.sizes, range(3))
+    step = unwrap_dim(delta)
     trace = current_trace()
     if isinstance(step, SymExpr) and trace is not None and trace.facts.ge(step, 0).proved:
         count = (limit - start + delta - 1) // max_dim(delta, 1)
