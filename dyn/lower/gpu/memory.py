@@ -31,11 +31,15 @@ def aligned(size: Dim) -> Dim:
 
 
 def iterations_together(loop: Loop) -> int:
-    """Iterations whose loads a thread asks for at a time, where a loop only folds what it reads: a fold waits for the
+    """Iterations whose loads a thread asks for at a time, where a loop folds or scans what it reads: each waits for the
     one before it, and its load need not. 0 where that is left to the compiler."""
-    if not loop.folds or loop.body or loop.carries or loop.role is Role.UNROLL:
+    if not (loop.folds or loop.carries) or loop.role is Role.UNROLL:
         return 0
-    nodes = list(walk_exprs(stmt_exprs(loop)))
+    if loop.body and not (loop.carries and all(isinstance(stmt, Store) for stmt in loop.body)):
+        return 0
+    nodes = list(walk_exprs((*stmt_exprs(loop), *[value for stmt in loop.body for value in stmt_exprs(stmt)])))
+    if loop.carries and any(isinstance(node, Load) and node.bound for node in nodes):
+        return 0  # the place of a load may depend on what is carried
     loads, functions = (sum(isinstance(node, kind) for node in nodes) for kind in (Load, Apply))
     if loads == 0 or functions > _FEW_FUNCTIONS * loads:
         return 0
