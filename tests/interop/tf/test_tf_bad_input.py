@@ -12,7 +12,7 @@ import pytest
 
 import dyn
 import dyn.interop.tf as dtf
-from dyn.errors import ArgumentError, BackendUnavailableError, ShapeError, UnsupportedOpError
+from dyn.errors import ArgumentError, BackendUnavailableError, OutOfRangeError, ShapeError, UnsupportedOpError
 from dyn.interop.tf import installed
 from tests.interop.tf.comparing import alike, tf
 
@@ -149,6 +149,53 @@ def test_shapes_that_do_not_fit_name_the_operation_and_the_sizes() -> None:
     assert "3" in str(caught.value)
     assert "4" in str(caught.value)
     assert compiled.cache_info().compiles == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "index", "wrong", "size"),
+    [
+        (tf.gather, [0, 3, 1], [0, 4], "4 is out of range for axis 0, of 4"),
+        (lambda x, i: tf.gather(x, i, axis=1), [0, 2], [-1, 2], "-1 is out of range for axis 1, of 3"),
+        (tf.gather_nd, [[1, 2], [3, 0]], [[1, 2], [3, 3]], "3 is out of range for axis 1, of 3"),
+        (tf.gather_nd, [[1], [3]], [[10**9]], "1000000000 is out of range for axis 0, of 4"),
+        (lambda x, i: tf.tensor_scatter_nd_update(x, i, [[1.0, 2, 3]]), [[3]], [[-2]], "-2 is out of range for axis 0"),
+        (lambda x, i: tf.scatter_nd(i, [1.0], tf.shape(x)), [[3, 2]], [[4, 2]], "4 is out of range for axis 0, of 4"),
+    ],
+)
+def test_indices_that_an_axis_does_not_have(function: Any, index: Any, wrong: Any, size: str) -> None:
+    """TensorFlow raises for them on processors; what was clamped would be a wrong result."""
+    x = tf.reshape(tf.range(12.0), (4, 3))
+    f = dtf.jit(function, strict=True)
+    alike(f(x, tf.constant(index)), function(x, tf.constant(index)))
+    with pytest.raises(OutOfRangeError, match=size):
+        f(x, tf.constant(wrong))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        function(x, tf.constant(wrong))
+    none = tf.zeros((0, *np.shape(index)[1:]), tf.int32)
+    if function(x, tf.constant(index)).shape[0] == len(index):
+        alike(f(x, none), function(x, none))
+    assert f.cache_info().compiles == 1
+
+
+def test_words_that_a_table_does_not_have() -> None:
+    """A step that is refused changes no variable; the next one goes on."""
+    table, seen = tf.Variable(tf.ones((10, 4))), tf.Variable(0)
+
+    def step(words: Any) -> Any:
+        seen.assign_add(1)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.nn.embedding_lookup(table, words) ** 2)
+        table.assign_sub(tf.convert_to_tensor(tape.gradient(loss, table)))
+        return loss
+
+    f = dtf.jit(step, strict=True)
+    alike(f(tf.constant([1, 9, 1])), 12.0)
+    before = table.numpy()
+    with pytest.raises(OutOfRangeError, match="index 10 is out of range for axis 0, of 10 elements"):
+        f(tf.constant([1, 10]))
+    np.testing.assert_array_equal(table.numpy(), before)
+    assert seen.numpy() == 1
+    alike(f(tf.constant([0])), 4.0)
 
 
 def test_what_cannot_be_called() -> None:

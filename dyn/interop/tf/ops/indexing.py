@@ -11,6 +11,7 @@ import dyn.numpy as dnp
 from dyn import lax, nn
 from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.interop import conditions
+from dyn.interop.index_ranges import require_in_range
 from dyn.interop.tf.converter_registry import Data, converts, rank_of, takes_call
 from dyn.interop.tf.ops.shapes import subscript
 from dyn.interop.tf.values import known_dtype
@@ -26,6 +27,7 @@ ASKS_FOR_OTHERS = True
 def gather(a: Data, indices: Data, axis: Any, *, batch_dims: int = 0) -> Any:
     rank = rank_of(a)
     axis, batch_dims = int(axis) % rank, batch_dims % rank if batch_dims < 0 else batch_dims
+    in_range(indices, a.shape[axis], axis)
     if not batch_dims:
         return dnp.take(a, indices, axis=axis)
     lead = a.shape[:batch_dims]
@@ -44,7 +46,23 @@ def gather(a: Data, indices: Data, axis: Any, *, batch_dims: int = 0) -> Any:
 
 @converts("Gather")
 def gather_rows(a: Data, indices: Data) -> Any:
-    return dnp.take(a, indices, axis=0)
+    return gather(a, indices, 0)
+
+
+def in_range(indices: Data, size: Any, axis: int) -> Data:
+    """Indices into an axis of ``size`` elements, which has to have all of them, as TensorFlow demands on processors.
+
+    Not in a branch or a loop: what is demanded there would end calls in which TensorFlow runs none of it.
+    """
+    if indices._trace.here.outer is None:
+        require_in_range(indices, size, f"index {{}} is out of range for axis {axis}, of {{}} elements")
+    return indices
+
+
+def parts_in_range(indices: Data, shape: Sequence[Any]) -> tuple[Any, ...]:
+    """The places that an index has, in the axes of ``shape`` from the first one on."""
+    parts = parts_of(indices, len(shape))
+    return tuple([in_range(part, size, axis) for axis, (part, size) in enumerate(zip(parts, shape, strict=False))])
 
 
 def parts_of(indices: Data, rank: int) -> tuple[Any, ...]:
@@ -73,7 +91,7 @@ def _decided(trace: Trace, depth: Dim, rank: int) -> int:
 
 @converts("GatherNd")
 def gather_nd(a: Data, indices: Data) -> Any:
-    parts = parts_of(indices, rank_of(a))
+    parts = parts_in_range(indices, a.shape)
     return a[parts] if parts else dnp.broadcast_to(a, (*indices.shape[:-1], *a.shape))
 
 
@@ -81,13 +99,13 @@ def gather_nd(a: Data, indices: Data) -> Any:
 def scatter_nd(indices: Data, updates: Data, shape: Any) -> Any:
     if updates.dtype.kind == "b":
         return scatter_nd(indices, updates.astype("int32"), shape) != 0
-    return dnp.zeros(tuple(shape), dtype=updates.dtype).at[parts_of(indices, len(shape))].add(updates)
+    return dnp.zeros(tuple(shape), dtype=updates.dtype).at[parts_in_range(indices, tuple(shape))].add(updates)
 
 
 def _tensor_scatter(name: str, method: str) -> None:
     @converts(name)
     def scatter(a: Data, indices: Data, updates: Data) -> Any:
-        return getattr(a.at[parts_of(indices, rank_of(a))], method)(updates)
+        return getattr(a.at[parts_in_range(indices, a.shape)], method)(updates)
 
 
 for _name, _method in {
@@ -98,7 +116,7 @@ for _name, _method in {
 
 @converts("TensorScatterSub")
 def scatter_sub(a: Data, indices: Data, updates: Data) -> Any:
-    return a.at[parts_of(indices, rank_of(a))].add(-updates)
+    return a.at[parts_in_range(indices, a.shape)].add(-updates)
 
 
 @takes_call("StridedSliceGrad")

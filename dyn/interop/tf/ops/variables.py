@@ -9,8 +9,8 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn.errors import UnsupportedOpError
-from dyn.interop.tf.converter_registry import rank_of, takes_call
-from dyn.interop.tf.ops.indexing import gather, gather_nd, parts_of
+from dyn.interop.tf.converter_registry import takes_call
+from dyn.interop.tf.ops.indexing import gather, gather_nd, in_range, parts_in_range
 from dyn.interop.tf.ops.shapes import subscript
 from dyn.interop.tf.values import Resource, known_dtype, settled, vector
 
@@ -85,7 +85,8 @@ def gather_elements(call: Any) -> Any:
 def _scatter(name: str, method: str) -> None:
     @takes_call(name)
     def scatter(call: Any) -> Any:
-        made = getattr(_read(call).at[call.value(1)], method)(call.value(2))
+        old = _read(call)
+        made = getattr(old.at[in_range(call.value(1), old.shape[0], 0)], method)(call.value(2))
         call.evaluation.state.set(_variable(call), made)
         return ()
 
@@ -101,7 +102,7 @@ def _scatter_nd(name: str, method: str) -> None:
     @takes_call(name)
     def scatter(call: Any) -> Any:
         old = _read(call)
-        made = getattr(old.at[parts_of(call.value(1), rank_of(old))], method)(call.value(2))
+        made = getattr(old.at[parts_in_range(call.value(1), old.shape)], method)(call.value(2))
         call.evaluation.state.set(_variable(call), made)
         return ()
 
@@ -115,7 +116,9 @@ for _name, _method in {
 
 @takes_call("ResourceScatterSub")
 def scatter_sub(call: Any) -> Any:
-    call.evaluation.state.set(_variable(call), _read(call).at[call.value(1)].add(-call.value(2)))
+    old = _read(call)
+    made = old.at[in_range(call.value(1), old.shape[0], 0)].add(-call.value(2))
+    call.evaluation.state.set(_variable(call), made)
     return ()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import NotYetError
-from dyn.interop.torch.aten.ranges import require_in_range
+from dyn.interop.index_ranges import require_in_range
 from dyn.interop.torch.aten.scatters import least
 from dyn.interop.torch.aten.tables import converts
 from dyn.source import user_loc

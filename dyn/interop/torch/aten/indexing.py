@@ -7,7 +7,7 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn.errors import ShapeError
-from dyn.interop.torch.aten.ranges import OUT, require_in_range
+from dyn.interop.index_ranges import OUT, require_in_range
 from dyn.interop.torch.aten.tables import axis_of, converts
 from dyn.shapes import RelKind, product
 from dyn.source import user_loc

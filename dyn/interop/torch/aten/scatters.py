@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import dyn.numpy as dnp
+from dyn.interop.index_ranges import OUT, require_in_range
 from dyn.interop.torch.aten import shapes
 from dyn.interop.torch.aten.indexing import added, along
-from dyn.interop.torch.aten.ranges import OUT, require_in_range
 from dyn.interop.torch.aten.tables import axis_of, common_order, converts
 from dyn.interop.torch.aten.tables import operation as operation_named
 from dyn.interop.torch.converters import VIEWS

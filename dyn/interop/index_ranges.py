@@ -1,6 +1,6 @@
-"""Indices that tensors hold, checked as PyTorch checks them: at each call, before anything is written.
+"""Indices that tensors hold, checked as PyTorch and TensorFlow check them: at each call, before anything is written.
 
-An index that is out of range takes the nearest element in dyn, and is an error in PyTorch. So a program finds out which
+An index that is out of range takes the nearest element in dyn, and is an error there. So a program finds out which
 index is furthest off, and demands that the axis has it. That is one more pass over the indices, unless it is known
 where they come from.
 """
@@ -12,14 +12,13 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn.errors import OutOfRangeError, ShapeError
-from dyn.interop.torch.sizes import size_from_value
 from dyn.ir.builder import literal
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import REGISTRY, OpKind
 from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, SymExpr, dim_max, dim_min, product
 from dyn.source import user_loc
 from dyn.trace.context import Trace
-from dyn.trace.data_dependent import memoized_dim
+from dyn.trace.data_dependent import dim_from_value, memoized_dim
 from dyn.trace.dims import unwrap_dim
 from dyn.trace.tracer import Tracer
 
@@ -56,12 +55,10 @@ def require_in_range(at: Tracer, size: Any, form: str, *, wraps: bool = False) -
         worst = dnp.max(place, initial=dnp.asarray(0, dtype="uint64")).astype("int64")
         worst = worst - size if wraps else worst
         is_some = dnp.asarray(at.size) > 0
-        high = size_from_value(
-            trace, dnp.where(is_some & (worst >= 0), dnp.minimum(worst, _FAR) + 1, 0), "the greatest index + 1"
-        )
-        low = size_from_value(
-            trace, dnp.where(is_some & (worst < 0), -dnp.maximum(worst, -_FAR), 0), "the least index, negated"
-        )
+        above = dnp.where(is_some & (worst >= 0), dnp.minimum(worst, _FAR) + 1, 0)
+        below = dnp.where(is_some & (worst < 0), -dnp.maximum(worst, -_FAR), 0)
+        high = dim_from_value(trace, above._value, "item", "the greatest index + 1")
+        low = dim_from_value(trace, below._value, "item", "the least index, negated")
         loc = user_loc()
         for least, most, index in ((dim, high, high - 1), (dim if wraps else 0, low, -low)):
             reason = Reason.about(form, (index, dim), loc, OutOfRangeError, _REMEDY)
