@@ -13,6 +13,7 @@ import pytest
 import dyn
 import dyn.interop.tf as dtf
 from dyn.errors import ArgumentError, BackendUnavailableError, OutOfRangeError, ShapeError, UnsupportedOpError
+from dyn.interop import keras as dyn_keras
 from dyn.interop.tf import installed
 from tests.interop.tf.comparing import alike, tf
 
@@ -196,6 +197,19 @@ def test_words_that_a_table_does_not_have() -> None:
     np.testing.assert_array_equal(table.numpy(), before)
     assert seen.numpy() == 1
     alike(f(tf.constant([0])), 4.0)
+
+
+def test_labels_that_no_class_has() -> None:
+    model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(4)])
+    model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    dyn_keras.compile(model)
+    x = np.ones((2, 3), np.float32)
+    model.train_on_batch(x, np.array([0, 3]))
+    before = [one.numpy() for one in model.weights]
+    with pytest.raises(OutOfRangeError, match="label 4 is out of range for 4 classes"):
+        model.train_on_batch(x, np.array([0, 4]))
+    for kept, now in zip(before, model.weights, strict=True):
+        np.testing.assert_array_equal(kept, now.numpy())
 
 
 def test_what_cannot_be_called() -> None:

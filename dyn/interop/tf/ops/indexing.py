@@ -49,13 +49,15 @@ def gather_rows(a: Data, indices: Data) -> Any:
     return gather(a, indices, 0)
 
 
-def in_range(indices: Data, size: Any, axis: int) -> Data:
+def in_range(indices: Data, size: Any, axis: int, form: str = "") -> Data:
     """Indices into an axis of ``size`` elements, which has to have all of them, as TensorFlow demands on processors.
+
+    ``form`` is the text of the error, with the index and the size in its places ``{}``.
 
     Not in a branch or a loop: what is demanded there would end calls in which TensorFlow runs none of it.
     """
     if indices._trace.here.outer is None:
-        require_in_range(indices, size, f"index {{}} is out of range for axis {axis}, of {{}} elements")
+        require_in_range(indices, size, form or f"index {{}} is out of range for axis {axis}, of {{}} elements")
     return indices
 
 

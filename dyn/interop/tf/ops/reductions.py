@@ -8,6 +8,7 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn import lax, nn
 from dyn.interop.tf.converter_registry import Data, axes_of, converts, rank_of, takes_call
+from dyn.interop.tf.ops.indexing import in_range
 from dyn.interop.tf.values import Reductions, known_dtype
 from dyn.trace.dims import max_dim, wrap_dim
 
@@ -129,6 +130,7 @@ def in_top_k(predictions: Data, targets: Data, k: Data) -> Any:
 
 @converts("SparseSoftmaxCrossEntropyWithLogits")
 def sparse_cross_entropy(logits: Data, labels: Data) -> Any:
+    in_range(labels, logits.shape[-1], 1, "label {} is out of range for {} classes")
     logs = nn.log_softmax(logits, axis=-1)
     loss = -dnp.take_along_axis(logs, labels[:, None].astype("int64"), axis=-1)[:, 0]
     classes = lax.broadcasted_iota(labels.dtype, logits.shape, 1)
