@@ -5,6 +5,7 @@ Floats of 16 bits are computed with in float32, and rounded at the end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -119,9 +120,16 @@ def _numpy(expand: Callable[..., Sequence[Array]]) -> Callable[..., Array | tupl
     return reference
 
 
+#: Rows from which on sums are of pairs: NumPy adds rows up one after the other, which costs digits of thousands.
+_MANY_ROWS = 128
+
+
 def _sum(x: Array) -> Array:
-    """The sum for each feature, added up in float64: where terms cancel, that of float32s has few digits left."""
-    return np.asarray(x.sum(tuple(range(x.ndim - 1)), dtype=np.promote_types(x.dtype, np.float64)).astype(x.dtype))
+    """The sum for each feature."""
+    rows = math.prod(x.shape[:-1])
+    if rows < _MANY_ROWS:
+        return np.asarray(x.sum(tuple(range(x.ndim - 1)), dtype=x.dtype))
+    return np.asarray(np.ascontiguousarray(x.reshape(rows, x.shape[-1]).T).sum(-1, dtype=x.dtype))
 
 
 def _inference_arrays(x: Array, scale: Array, offset: Array, mean: Array, var: Array, e: Array) -> tuple[Array, ...]:

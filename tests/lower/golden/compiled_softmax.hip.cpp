@@ -246,3 +246,202 @@ extern "C" __global__ void __launch_bounds__(256) softmax_3(
         }
     }
 }
+
+// reduce_exponential_divide, parts: 
+#include <hip/hip_runtime.h>
+#ifndef DYN_MAX
+#define DYN_MAX
+template <class T> static __device__ __forceinline__ T dyn_max(T a, T b) {  // NaN wins, and -0 is less than +0
+    return a > b || a != a ? a : b > a || b != b ? b : signbit(a) ? b : a;
+}
+#endif
+#ifndef DYN_IMIN
+#define DYN_IMIN
+static __device__ __forceinline__ long long dyn_imin(long long a, long long b) { return a < b ? a : b; }
+#endif
+// reduce_exponential_divide, parts
+extern "C" __global__ void __launch_bounds__(256) softmax_4(
+    const float* __restrict__ b0,
+    float* __restrict__ b1,
+    long long d0,
+    long long d1,
+    long long d2) {
+    alignas(16) extern __shared__ unsigned char dyn_shared[];
+    float* const f0 = (float*)dyn_shared;
+    for (long long t = blockIdx.x; t < d0 * d1; t += gridDim.x) {
+        const long long g1 = t % d1;
+        const long long g0 = t / d1;
+        float r0 = (-__int_as_float(0x7f800000));
+        #pragma unroll 16
+        for (long long i0 = threadIdx.x; i0 < dyn_imin(16384, -16384 * g1 + d2); i0 += 256) {
+            const float v0 = b0[g0 * d2 + 16384 * g1 + i0];
+            r0 = dyn_max(r0, v0);
+        }
+        for (int m = 32; m > 0; m /= 2) {
+            const float other_r0 = __shfl_xor(r0, m);
+            r0 = dyn_max(r0, other_r0);
+        }
+        __syncthreads();
+        if (threadIdx.x % 64 == 0) f0[threadIdx.x / 64] = r0;
+        __syncthreads();
+        r0 = f0[0];
+        for (int w = 1; w < 4; ++w) {
+            const float other_r0 = f0[w];
+            r0 = dyn_max(r0, other_r0);
+        }
+        if (threadIdx.x == 0) {
+            b1[g0 * d1 + g1] = r0;
+        }
+    }
+}
+
+// reduce_exponential_divide, parts joined: 
+#include <hip/hip_runtime.h>
+#ifndef DYN_MAX
+#define DYN_MAX
+template <class T> static __device__ __forceinline__ T dyn_max(T a, T b) {  // NaN wins, and -0 is less than +0
+    return a > b || a != a ? a : b > a || b != b ? b : signbit(a) ? b : a;
+}
+#endif
+// reduce_exponential_divide, parts joined
+extern "C" __global__ void __launch_bounds__(256) softmax_5(
+    const float* __restrict__ b0,
+    float* __restrict__ b1,
+    long long d0,
+    long long d1) {
+    alignas(16) extern __shared__ unsigned char dyn_shared[];
+    float* const f0 = (float*)dyn_shared;
+    for (long long t = blockIdx.x; t < d0; t += gridDim.x) {
+        const long long g0 = t;
+        float r0 = (-__int_as_float(0x7f800000));
+        #pragma unroll 16
+        for (long long i0 = threadIdx.x; i0 < d1; i0 += 256) {
+            const float v0 = b0[g0 * d1 + i0];
+            r0 = dyn_max(r0, v0);
+        }
+        for (int m = 32; m > 0; m /= 2) {
+            const float other_r0 = __shfl_xor(r0, m);
+            r0 = dyn_max(r0, other_r0);
+        }
+        __syncthreads();
+        if (threadIdx.x % 64 == 0) f0[threadIdx.x / 64] = r0;
+        __syncthreads();
+        r0 = f0[0];
+        for (int w = 1; w < 4; ++w) {
+            const float other_r0 = f0[w];
+            r0 = dyn_max(r0, other_r0);
+        }
+        if (threadIdx.x == 0) {
+            b1[g0] = r0;
+        }
+    }
+}
+
+// reduce_exponential_divide, parts: 
+#include <hip/hip_runtime.h>
+#ifndef DYN_IMIN
+#define DYN_IMIN
+static __device__ __forceinline__ long long dyn_imin(long long a, long long b) { return a < b ? a : b; }
+#endif
+// reduce_exponential_divide, parts
+extern "C" __global__ void __launch_bounds__(256) softmax_6(
+    const float* __restrict__ b0,
+    float* __restrict__ b1,
+    const float* __restrict__ b2,
+    float* __restrict__ b3,
+    long long d0,
+    long long d1,
+    long long d2) {
+    alignas(16) extern __shared__ unsigned char dyn_shared[];
+    float* const f0 = (float*)dyn_shared;
+    for (long long t = blockIdx.x; t < d0 * d1; t += gridDim.x) {
+        const long long g1 = t % d1;
+        const long long g0 = t / d1;
+        float r0 = 0.0f;
+        for (long long i0 = threadIdx.x; i0 < dyn_imin(16384, -16384 * g1 + d2); i0 += 256) {
+            const float v0 = b0[g0 * d2 + 16384 * g1 + i0];
+            const float v1 = b2[g0];
+            const float v2 = v0 - v1;
+            const float v3 = expf(v2);
+            b1[g0 * d2 + 16384 * g1 + i0] = v3;
+            r0 = r0 + v3;
+        }
+        for (int m = 32; m > 0; m /= 2) {
+            const float other_r0 = __shfl_xor(r0, m);
+            r0 = r0 + other_r0;
+        }
+        __syncthreads();
+        if (threadIdx.x % 64 == 0) f0[threadIdx.x / 64] = r0;
+        __syncthreads();
+        r0 = f0[0];
+        for (int w = 1; w < 4; ++w) {
+            const float other_r0 = f0[w];
+            r0 = r0 + other_r0;
+        }
+        if (threadIdx.x == 0) {
+            b3[g0 * d1 + g1] = r0;
+        }
+    }
+}
+
+// reduce_exponential_divide, parts joined: 
+#include <hip/hip_runtime.h>
+// reduce_exponential_divide, parts joined
+extern "C" __global__ void __launch_bounds__(256) softmax_7(
+    const float* __restrict__ b0,
+    float* __restrict__ b1,
+    long long d0,
+    long long d1) {
+    alignas(16) extern __shared__ unsigned char dyn_shared[];
+    float* const f0 = (float*)dyn_shared;
+    for (long long t = blockIdx.x; t < d0; t += gridDim.x) {
+        const long long g0 = t;
+        float r0 = 0.0f;
+        #pragma unroll 16
+        for (long long i0 = threadIdx.x; i0 < d1; i0 += 256) {
+            const float v0 = b0[g0 * d1 + i0];
+            r0 = r0 + v0;
+        }
+        for (int m = 32; m > 0; m /= 2) {
+            const float other_r0 = __shfl_xor(r0, m);
+            r0 = r0 + other_r0;
+        }
+        __syncthreads();
+        if (threadIdx.x % 64 == 0) f0[threadIdx.x / 64] = r0;
+        __syncthreads();
+        r0 = f0[0];
+        for (int w = 1; w < 4; ++w) {
+            const float other_r0 = f0[w];
+            r0 = r0 + other_r0;
+        }
+        if (threadIdx.x == 0) {
+            b1[g0] = r0;
+        }
+    }
+}
+
+// reduce_exponential_divide, parts: 
+#include <hip/hip_runtime.h>
+#ifndef DYN_IMIN
+#define DYN_IMIN
+static __device__ __forceinline__ long long dyn_imin(long long a, long long b) { return a < b ? a : b; }
+#endif
+// reduce_exponential_divide, parts
+extern "C" __global__ void __launch_bounds__(256) softmax_8(
+    const float* __restrict__ b0,
+    const float* __restrict__ b1,
+    float* __restrict__ b2,
+    long long d0,
+    long long d1,
+    long long d2) {
+    for (long long t = blockIdx.x; t < d0 * d1; t += gridDim.x) {
+        const long long g1 = t % d1;
+        const long long g0 = t / d1;
+        for (long long i0 = threadIdx.x; i0 < dyn_imin(16384, -16384 * g1 + d2); i0 += 256) {
+            const float v0 = b0[g0 * d2 + 16384 * g1 + i0];
+            const float v1 = b1[g0];
+            const float v2 = v0 / v1;
+            b2[g0 * d2 + 16384 * g1 + i0] = v2;
+        }
+    }
+}
