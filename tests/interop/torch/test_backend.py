@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import dyn
-from dyn.backends import x86
+from dyn.backends import deferred, x86
 from dyn.backends.binaries import cache_info
 from dyn.specialize.shared_code import CODES
 
@@ -452,7 +452,8 @@ def test_explain_of_others(given: Any) -> None:
 
 
 def forget_code() -> None:
-    """As in a process that finds no more than the cache on disk."""
+    """As in a process that finds no more than the cache on disk, and compiles nothing in the background."""
+    assert deferred.finish()
     torch._dynamo.reset()
     CODES.clear()
     x86._BINARIES.clear()
