@@ -278,8 +278,6 @@ class Emitter:
         with nullcontext() if self.lane_loop is not None else self.braces(f"if ({first})"):
             for stmt in stores:
                 self.assign(stmt)
-                if id(stmt.buffer) in self.scratch:
-                    self.forget_scratch()
 
     def assign(self, store: Store | Update) -> None:
         if isinstance(store, Update):
