@@ -1,10 +1,11 @@
-"""Functions that several threads run at once."""
+"""Functions that several threads run at once, and the threads of this process as the system lists them."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -25,3 +26,19 @@ def in_threads(work: Callable[[T], R], arguments: Iterable[T]) -> list[R]:
 
     with ThreadPoolExecutor(len(arguments)) as pool:
         return list(pool.map(run, arguments))
+
+
+def system_threads(name: str) -> dict[int, str]:
+    """``/proc``'s status of each thread of this process that has a name, by its number.
+
+    A thread may end while it is looked at, as one that compiles does: it is not listed.
+    """
+    found: dict[int, str] = {}
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            status = (task / "status").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if status.startswith(f"Name:\t{name}\n"):
+            found[int(task.name)] = status
+    return found

@@ -16,16 +16,15 @@ def test_workers_leave_the_cpu_that_a_publisher_comes_to() -> None:
     one, other = sorted(os.sched_getaffinity(0))[:2]
     script = f"""
     import ctypes
-    from pathlib import Path
     from dyn.backends.runtime_tables import _RUNTIME
+    from tests.threads import system_threads
 
     os.sched_setaffinity(0, {{{one}, {other}}})
     task = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
     call = native_runtime().function("dyn_parallel_for", ctypes.c_int32, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2)
 
     def workers():
-        tasks = [p for p in Path("/proc/self/task").iterdir() if (p / "comm").read_text() == "dyn worker\\n"]
-        return [os.sched_getaffinity(int(p.name)) for p in tasks]
+        return [os.sched_getaffinity(worker) for worker in system_threads("dyn worker")]
 
     seen = []
 

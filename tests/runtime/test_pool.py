@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import re
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 from dyn.backends.runtime import native_runtime, thread_count, usable_cpus
 from dyn.backends.runtime_tables import _RUNTIME
 from tests.runtime.pool_tasks import tasks
-from tests.threads import in_threads
+from tests.threads import in_threads, system_threads
 
 _TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
@@ -117,23 +116,14 @@ def test_workers_are_made_once_and_no_more_than_asked_for() -> None:
         marks(8, 1000, 1)
         marks(1, 1000, 1)
     assert runtime.workers() == before
-    names = [p.read_text().strip() for p in Path("/proc/self/task").glob("*/comm")]
-    assert names.count("dyn worker") == before
+    assert len(system_threads("dyn worker")) == before
 
 
 def test_workers_block_signals() -> None:
     """SIGKILL and SIGSTOP cannot be blocked, nor the two that the C library keeps for itself."""
     marks(2, 1000, 1)
-    masks: list[int] = []
-    for task in Path("/proc/self/task").iterdir():
-        try:
-            status = (task / "status").read_text()
-        except FileNotFoundError:  # a thread that compiled something has ended
-            continue
-        if "dyn worker" in status:
-            found = re.search(r"SigBlk:\s*(\w+)", status)
-            assert found is not None
-            masks.append(int(found[1], 16))
+    blocked = [re.search(r"SigBlk:\s*(\w+)", status) for status in system_threads("dyn worker").values()]
+    masks = [int(found[1], 16) for found in blocked if found is not None]
     allowed = sum(1 << (signal - 1) for signal in (9, 19, 32, 33))
     assert masks
     assert all(mask | allowed == 2**64 - 1 for mask in masks)
