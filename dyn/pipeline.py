@@ -43,6 +43,7 @@ from dyn.schedule.launch import Launch, walk_launches
 from dyn.schedule.plan import lower_plan
 from dyn.schedule.target import Target
 from dyn.shapes import Dim, substitute
+from dyn.stitch.conversions import convert_where_used
 from dyn.stitch.groups import Plan
 from dyn.stitch.plan import stitch
 from dyn.trace.function import TracedFunction
@@ -116,6 +117,8 @@ def optimize(
     made = run_passes(traced, record) if stitched is None else stitched
     function, plan = made.function, made.plan
     with record.timed("lower"):
+        if schedules_of(target).converts_where_used:
+            plan = convert_where_used(plan)
         donations = donate(plan, lower_plan(plan, target, traced.ones), traced.donated)
         results = stored_results(plan)
         taken = {results[reuse.output]: function.params[reuse.input] for reuse in donations.reuses}

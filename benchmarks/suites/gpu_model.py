@@ -51,6 +51,13 @@ PROGRAMS = {
     "layer norm": Program(
         lambda x, s, b: nn.layer_norm(x, weight=s, bias=b), "float32 n m, float32 m, float32 m", ROWS
     ),
+    "bias and gelu, bfloat16": Program(
+        lambda x, b: nn.gelu(x + b, approximate=False), "bfloat16 n m, bfloat16 m", ROWS
+    ),
+    "softmax, bfloat16": Program(lambda x: nn.softmax(x, axis=-1), "bfloat16 n m", ROWS),
+    "layer norm, bfloat16": Program(
+        lambda x, s, b: nn.layer_norm(x, weight=s, bias=b), "bfloat16 n m, bfloat16 m, bfloat16 m", ROWS
+    ),
     "column sum": Program(lambda x: dnp.sum(x, axis=0), "float32 n m", ROWS),
     "batch norm, training": Program(
         lambda x, s, b: (x - dnp.mean(x, axis=0)) / dnp.sqrt(dnp.var(x, axis=0) + 1e-5) * s + b,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -34,20 +35,39 @@ class Access:
 
 def accesses_of(loops: Loops) -> list[Access]:
     """The stores of the code, and the loads whose places are not computed from values."""
+    return _accesses([phase.code() for phase in loops.phases], loops)
+
+
+def _accesses(code: Iterable[Loop], loops: Loops) -> list[Access]:
     found: list[Access] = []
-    for phase in loops.phases:
-        for stmt in walk_stmts((phase.code(),)):
-            if isinstance(stmt, Store | Update):
-                found.append(Access(stmt.buffer, loops.settled(stmt.index), True))
-            for expr in walk_exprs(stmt_exprs(stmt)):
-                if isinstance(expr, Load) and not expr.bound and expr.mask is None:
-                    found.append(Access(expr.buffer, loops.settled(expr.index), False))
+    for stmt in walk_stmts(tuple(code)):
+        if isinstance(stmt, Store | Update):
+            found.append(Access(stmt.buffer, loops.settled(stmt.index), True))
+        for expr in walk_exprs(stmt_exprs(stmt)):
+            if isinstance(expr, Load) and not expr.bound and expr.mask is None:
+                found.append(Access(expr.buffer, loops.settled(expr.index), False))
     return found
 
 
 def widest(loops: Loops) -> int:
     """Bytes of the widest elements that are loaded or stored."""
     return max(access.buffer.dtype.itemsize for access in accesses_of(loops))
+
+
+def neighbours_together(loops: Loops, phase: Phase, access_bytes: int, most: int) -> int:
+    """Number of neighbours along the innermost axis of a phase that one access of so many bytes takes; 1 where what
+    is loaded or stored does not lie in that order.
+
+    An axis that may be stretched counts as one that is not: a kernel for sizes at which it is not folds in this order.
+    """
+    last, sizes = phase.axes[-1], list[int]()
+    for access in _accesses((phase.code(),), loops):
+        reach = _reach(loops, access.index, last)
+        if reach == "far" or access.stride(last) == -1:
+            return 1
+        if reach == "near":
+            sizes.append(access.buffer.dtype.itemsize)
+    return max(min(access_bytes // max(sizes), most), 1) if sizes else 1
 
 
 def crossed_loads(loops: Loops, across: Axis, down: Axis) -> list[Load]:

@@ -51,6 +51,8 @@ class Schedules:
     sort: Callable[[Plan, Group, Target, Ordering], tuple[Launch, ...]] | None = None
     #: Up to so many launches of one kernel over different arrays are one launch.
     together: int = 1
+    #: Whether a launch costs more than converting a parameter again in each row that it is spread over.
+    converts_where_used: bool = False
 
 
 _GPU = Schedules(
@@ -65,6 +67,7 @@ _GPU = Schedules(
     contractions=gpu_contract_schedules,
     sort=gpu_lower_sort,
     together=4,
+    converts_where_used=True,
 )
 
 #: By ``Target.family``.

@@ -35,9 +35,9 @@ What every kernel keeps to (``dyn.schedule.kernel_verifier`` says so):
 * TEAM loops stand outside of LANE loops and of one another, and fold and carry nothing. Their iterations are
   independent. LANE loops in them are shared by the ``width`` lanes of a team, a power of two, and stand in no loop
   that is longer in some teams than in others.
-* UNROLL loops stand in LANE loops, have stores alone in them, and have no more iterations than some number says:
-  their extent is one, or the least of one and something else. Their iterations are independent of one another, and
-  may all read before any of them stores.
+* UNROLL loops stand in LANE loops, have stores and folds alone in them, and have no more iterations than some number
+  says: their extent is one, or the least of one and something else. Their iterations are independent of one another,
+  and may all read before any of them stores.
 * A fold's ``values`` are evaluated in each iteration; after the loop its ``refs`` hold the combined state, uniform with
   respect to that loop. The order of combination depends on the extents and the target alone.
 * A monoid's ``result`` is made of constants and functions of its two states alone. It is associative and commutative,

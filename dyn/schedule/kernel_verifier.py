@@ -157,8 +157,8 @@ class _Checker:
             raise self.fail(f"unroll loop {name} stands outside of a lane loop")
         if most is None or most > MOST_UNROLLED:
             raise self.fail(f"unroll loop {name} has {loop.extent} iterations, not {MOST_UNROLLED} at most by its form")
-        if loop.folds or loop.carries or not all(isinstance(stmt, Store) for stmt in loop.body):
-            raise self.fail(f"unroll loop {name} has more in it than stores")
+        if loop.carries or not all(isinstance(stmt, Store) for stmt in loop.body):
+            raise self.fail(f"unroll loop {name} has more in it than stores and folds")
 
     def team(self, loop: Loop, *, in_lane: bool) -> None:
         """Raise IRError where a TEAM loop breaks its rules. ``in_lane`` says whether it stands in a LANE loop."""

@@ -477,9 +477,7 @@ class Loops:
     def bind_lanes(self, phase: Phase, *, outermost: bool = False) -> None:
         """Let lanes go along the innermost axis of a phase; with ``outermost`` around its other axes, each lane
         through all of them."""
-        last = phase.axes[-1]
-        if self._roles or last.kind not in _ANY_ORDER or phase.carries:
-            raise ScheduleError(f"{last.name}, of kind {last.kind.value}, cannot be bound to lanes here")
+        last = self._check_lanes(phase)
         if outermost and len(phase.axes) > 1:
             if any(a.kind not in _ANY_ORDER for a in phase.axes):
                 raise ScheduleError(f"{_names(phase.axes)} have an order, and {last.name} cannot be the outermost")
@@ -488,6 +486,24 @@ class Loops:
         else:
             phase.inner = Role.LANE
         self.steps.append(Step("bind", (last.name,), "to lanes"))
+
+    def _check_lanes(self, phase: Phase) -> Axis:
+        """The innermost axis of a phase, along which lanes may go."""
+        last = phase.axes[-1]
+        if self._roles or last.kind not in _ANY_ORDER or phase.carries or phase.has_lanes():
+            raise ScheduleError(f"{last.name}, of kind {last.kind.value}, cannot be bound to lanes here")
+        return last
+
+    def bind_neighbours(self, phase: Phase, together: int) -> None:
+        """Let lanes go along chunks of a phase's only axis, each through the ``together`` neighbours of one."""
+        if len(phase.axes) != 1 or not all(isinstance(stmt, Store) for stmt in phase.body):
+            raise ScheduleError(f"{_names(phase.axes)} are several axes, or have more in them than stores and folds")
+        self._check_lanes(phase)
+        chunks, few = self.split(phase.axes[0], together, phase, name="v")
+        if not _is_few(few):
+            raise ScheduleError(f"{few.name} is more than a few neighbours")
+        phase.outer, phase.inner = Role.LANE, Role.UNROLL
+        self.steps.append(Step("bind", (chunks.name, few.name), "to lanes, unroll"))
 
     def _substitute(self, change: dict[Symbol, Dim], phase: Phase | None) -> None:
         # Phases share what depends on shared axes alone: it is rewritten once, for all of them, at the end.

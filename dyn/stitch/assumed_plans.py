@@ -19,6 +19,7 @@ from dyn.ir.opdef import OpKind
 from dyn.ir.substitute_dims import Redimension
 from dyn.shapes import Dim, Facts, Opaque, OpaqueKind, Reason, Relation, RelKind, Symbol, SymExpr, as_dim, free_symbols
 from dyn.shapes.expr import all_atoms
+from dyn.stitch.conversions import convert_where_used
 from dyn.stitch.costs import is_heavy
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.plan import stitch_known
@@ -113,7 +114,8 @@ def _assume(plan: Plan, broadcasts: Sequence[tuple[Dim, ...]], ones: Sequence[Sy
     made = other.function(function, facts)
     ops = dict(zip(function.ops, made.ops, strict=True))
     waits = {ops[op]: tuple([other.values[v] for v in values]) for op, values in plan.waits.items()}
-    return Assumed(stitch_known(made, waits), tuple(pairs), other.values)
+    recut = stitch_known(made, waits)
+    return Assumed(convert_where_used(recut) if plan.converts else recut, tuple(pairs), other.values)
 
 
 class _Assumption(Redimension):

@@ -14,10 +14,22 @@ _HEAVY = 8
 
 def is_heavy(op: Op) -> bool:
     """Whether a pointwise op computes one of the costly functions."""
+    return any(function.work >= _HEAVY for function in _functions(op))
+
+
+def is_widening(op: Op) -> bool:
+    """Whether a pointwise op does nothing but convert elements to a type that is as wide or wider: they are read anew
+    with fewer bytes than the result would be. Bits of 8-bit floats take some functions to convert."""
+    source, result = op.operands[0].dtype, op.results[0].dtype
+    cheap = source.bits <= 32 and not (source.is_float and source.bits <= 8)
+    return cheap and source.bits <= result.bits and _functions(op) == {Scalar.CAST}
+
+
+def _functions(op: Op) -> set[Scalar]:
     assert isinstance(op.opdef.loops, ElementLoops)
     probe = _Probe()
     op.opdef.loops.at(probe, op, as_index(axis_symbols(op.result.shape)), lambda *request: None)
-    return any(function.work >= _HEAVY for function in probe.functions)
+    return probe.functions
 
 
 class _Probe:

@@ -82,6 +82,8 @@ class Plan:
     waits: Mapping[Op, Sequence[Value]] = field(default_factory=dict[Op, Sequence[Value]])
     #: The sizes that were 1 in the first call and stretched: a hint, for which variants there are.
     ones: frozenset[Symbol] = frozenset()
+    #: Whether conversions that are spread over larger arrays are computed where they are used (``conversions``).
+    converts: bool = False
 
     def text(self) -> str:
         """The plan as people and golden files read it; ops are numbered as in the function's text."""

@@ -63,13 +63,13 @@ def pinned_views(function: Function, producers: dict[Value, Op], inline: set[Val
     for op in function.ops:
         if op.opdef.kind in (OpKind.OPAQUE, OpKind.CONTROL, OpKind.DATA_DEPENDENT_SIZE):
             pinned.update(v for v in op.operands if not _lies_in_memory(v, pinned, producers, inline))
-        if op.opdef.keeps_order and not _is_local(op) and not _lies_in_order(op.operands[0], pinned, producers):
+        if op.opdef.keeps_order and not is_local(op) and not _lies_in_order(op.operands[0], pinned, producers):
             pinned.add(op.operands[0])
     pinned.update(v for v in function.results if not _lies_in_order(v, pinned, producers))
     return pinned
 
 
-def _is_local(op: Op) -> bool:
+def is_local(op: Op) -> bool:
     """Whether a reshape maps an index without division: it only adds or drops axes of size 1."""
     old, new = op.operands[0].shape, op.result.shape
     if [d for d in old if d != 1] == [d for d in new if d != 1]:

@@ -95,6 +95,32 @@ def softmax() -> Kernel:
     )  # fmt: skip
 
 
+def softmax_of_neighbours(together: int) -> Kernel:
+    """``softmax``, each lane with a few neighbours at a time."""
+    rows, cols, r, chunk = map(var, ("rows", "cols", "r", "chunk"))
+    x, y = Buffer("x", F32), Buffer("y", F32)
+    kept = Buffer("e", F32, Space.SCRATCH, cols)
+
+    def lanes(*body: Stmt, along: Dim, fold: tuple[Scalar, float, Expr] | None = None) -> tuple[Loop, Ref]:
+        """Loops of lanes, and in each through neighbours ``along``; and what the fold of both comes to."""
+        inner, outer = Ref("some", F32), Ref("all", F32)
+        own = () if fold is None else (scalar_fold(inner, fold[0], number(fold[1]), fold[2]),)
+        whole = () if fold is None else (scalar_fold(outer, fold[0], number(fold[1]), inner),)
+        few = _loop(Role.UNROLL, along, dim_min(together, cols - chunk * together), body, own)
+        return lane(chunk, floordiv(cols + together - 1, together), few, folds=whole), outer
+
+    def at(neighbour: Dim) -> Dim:
+        return chunk * together + neighbour
+
+    i, j, k = map(var, ("i", "j", "k"))
+    first, top = lanes(along=i, fold=(Scalar.MAX, -math.inf, Load(x, r * cols + at(i))))
+    exp = call(Scalar.EXP, call(Scalar.SUB, Load(x, r * cols + at(j)), top))
+    second, total = lanes(Store(kept, at(j), exp), along=j, fold=(Scalar.ADD, 0.0, exp))
+    third, _ = lanes(Store(y, r * cols + at(k), call(Scalar.DIV, Load(kept, at(k)), total)), along=k)
+    body = grid(r, rows, first, second, third)
+    return kernel(f"softmax_of_{together}", (x, y), (rows, cols), body, scratch=(kept,))
+
+
 def bias_gelu(kind: str) -> Kernel:
     """``y[r, c] = gelu(x[r, c] + bias[c])`` with ``kind`` "tanh" or "erf"."""
     rows, cols, r, c = map(var, ("rows", "cols", "r", "c"))
@@ -413,7 +439,8 @@ def bitcasts(source: DType) -> Kernel:
 def all_kernels() -> tuple[Kernel, ...]:
     """Everything above."""
     return (
-        softmax(), bias_gelu("tanh"), bias_gelu("erf"), column_sum(), exchanged(), transposed(), gather(), ragged(),
+        softmax(), softmax_of_neighbours(4), softmax_of_neighbours(3),
+        bias_gelu("tanh"), bias_gelu("erf"), column_sum(), exchanged(), transposed(), gather(), ragged(),
         ragged_sums(), ragged_lanes(), concat(),
         turn(), norms(), teams(), counted(), reductions(), tuples(), *[float8(d) for d in dtypes.FLOAT8],
         *[scalars(d)[0] for d in COMPUTED], *[casts(d, half) for d in STORED for half in (0, 1)],

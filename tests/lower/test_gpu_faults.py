@@ -54,6 +54,7 @@ def without_barriers(kernel: Kernel, *sizes: tuple[int, ...], barrier: str = BAR
 def subjects() -> dict[str, Subject]:
     return {
         "softmax": without_barriers(gpu_kernels.softmax(), (ROWS, COLS)),
+        "softmax_of_4": without_barriers(gpu_kernels.softmax_of_neighbours(4), (ROWS, COLS)),
         "turn": without_barriers(gpu_kernels.turn(), (ROWS, COLS, 3)),
         "norms": without_barriers(gpu_kernels.norms(), (ROWS, COLS, 3), (ROWS, COLS, 0)),
         "teams": without_barriers(gpu_kernels.teams(sums=False), (ROWS, COLS), barrier=TEAM_BARRIER),
@@ -105,7 +106,7 @@ def run(subject: Subject, text: GpuKernelText, seed: int, on: ShimModule | None 
 
 
 @pytest.mark.parametrize(
-    ("name", "barriers"), [("softmax", 2), ("turn", 4), ("norms", 4), ("teams", 2), ("counted", 2)]
+    ("name", "barriers"), [("softmax", 2), ("softmax_of_4", 2), ("turn", 4), ("norms", 4), ("teams", 2), ("counted", 2)]
 )
 def test_a_missing_barrier_is_caught(name: str, barriers: int) -> None:
     """So a barrier stands where it is needed, and nowhere else."""

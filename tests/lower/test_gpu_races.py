@@ -38,7 +38,8 @@ def machine_for(variant: str) -> kernels.Machine:
 @pytest.mark.parametrize(
     "run",
     [
-        kernels.test_softmax, kernels.test_column_sum, kernels.test_teams, kernels.test_updates,
+        *[partial(kernels.test_softmax, name=name) for name in ("softmax", "softmax_of_4")],
+        kernels.test_column_sum, kernels.test_teams, kernels.test_updates,
         kernels.test_what_is_carried_changes_places, kernels.test_copies_of_the_code, kernels.test_gather,
         kernels.test_masked_concat, kernels.test_scratch_and_its_barriers, kernels.test_uniform_scratch,
         partial(kernels.test_reductions, special=0.0), partial(kernels.test_states_of_several_values, special=3),

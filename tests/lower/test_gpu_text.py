@@ -138,7 +138,8 @@ def test_index_expressions() -> None:
     assert dim_text(2**40, names) == "1099511627776LL"
     assert dim_text(x * y + 3 * i - 1, names) == "d0 * d1 + 3 * i0 - 1"
     assert dim_text(4 - x * x, names) == "-d0 * d0 + 4"
-    assert dim_text(floordiv(x + 1, 2) - mod(x, y), names) == "dyn_floordiv(d0 + 1, 2) - dyn_mod(d0, d1)"
+    assert dim_text(floordiv(x, 3) + mod(x, 8) * 9, names) == "dyn_floordiv(d0, 3) + 9 * (d0 & 7)"
+    assert dim_text(floordiv(x + 1, 2) - mod(x, y), names) == "((d0 + 1) >> 1) - dyn_mod(d0, d1)"
     assert dim_text(dim_min(x, y, 5) * dim_max(x, y), names) == "dyn_imin(5, dyn_imin(d0, d1)) * dyn_imax(d0, d1)"
     assert dim_text(broadcast(x, y), names) == "dyn_broadcast(d0, d1)"
 

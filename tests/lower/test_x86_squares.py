@@ -13,7 +13,7 @@ from dyn.dtypes import DType
 from dyn.lower.x86.emit import emit_kernel
 from dyn.lower.x86.memory import MOST_STACK
 from dyn.ops.scalar import Scalar
-from dyn.schedule.kernel import Buffer, Expr, Kernel, Loop, Role, Stmt, Store
+from dyn.schedule.kernel import Buffer, Expr, Kernel, Loop, Ref, Role, Stmt, Store, scalar_fold
 from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, symbol
 from tests.guard_pages import GuardedMemory
 from tests.lower.x86_run import F32, Compiled, ap, compile_kernels, const, grid, lane, load, runnable, serial
@@ -84,6 +84,21 @@ def batched() -> Kernel:
     return Kernel("batched", (x, r, c, y), (B, m, n), (), (grid(b, as_dim(B), body),))
 
 
+def folded() -> Kernel:
+    """``y[j]`` is the sum of ``x[j, :]``, and ``t[i, j] = x[j, i]``: what goes by squares is folded, too."""
+    m, n, i, j, s = (symbol(c) for c in "mnijs")
+    x, y, t = Buffer("x", F32), Buffer("y", F32), Buffer("t", F32)
+    row = as_dim(s) * 8 + as_dim(i)
+    value, some, all_ = load(x, as_dim(j) * as_dim(n) + row), Ref("some", F32), Ref("all", F32)
+    copies = Loop(
+        Role.UNROLL, i, dim_min(8, as_dim(n) - as_dim(s) * 8), (Store(t, row * as_dim(m) + as_dim(j), value),),
+        (scalar_fold(some, Scalar.ADD, const(0.0), value),),
+    )  # fmt: skip
+    fold = scalar_fold(all_, Scalar.ADD, const(0.0), some)
+    steps = Loop(Role.SERIAL, s, floordiv(as_dim(n) + 7, 8), (copies,), (fold,))
+    return Kernel("folded", (x, y, t), (m, n), (), (lane(j, as_dim(m), steps, Store(y, as_dim(j), all_)),))
+
+
 LOADED = {(d, k): transposed(d, k) for d in DTYPES for k in ((1, 4, 16) if d is F32 else (16,))}
 STORED = {(d, k): transposed(d, k, stores=True) for d in DTYPES for k in ((1, 4, 16) if d is F32 else (16,))}
 CONSTANT = {n: constant(n) for n in (1, 2, 3, 4, 7, 8, 16, 24, 32)}
@@ -91,7 +106,7 @@ CONSTANT = {n: constant(n) for n in (1, 2, 3, 4, 7, 8, 16, 24, 32)}
 
 @pytest.fixture(scope="module", params=runnable(), ids=lambda target: target.arch)
 def compiled(request: pytest.FixtureRequest) -> dict[str, Compiled]:
-    kernels = [*LOADED.values(), *STORED.values(), *CONSTANT.values(), mixed(), batched()]
+    kernels = [*LOADED.values(), *STORED.values(), *CONSTANT.values(), mixed(), batched(), folded()]
     return {k.name: run for k, run in zip(kernels, compile_kernels(kernels, request.param), strict=True)}
 
 
@@ -139,6 +154,13 @@ def test_several_at_once(compiled: dict[str, Compiled]) -> None:
         for n in RNG.choice(EDGES, 8, replace=False):
             x, y, u = random(m, n), random(n, m, dtype=dtypes.float64), random(m, n)
             guarded(compiled["mixed"], (m, int(n)), [x, y, u], [x.T + y, x < u])
+
+
+def test_folds_beside_squares(compiled: dict[str, Compiled]) -> None:
+    for m in EDGES:
+        for n in RNG.choice(EDGES, 8, replace=False):
+            x = random(m, n)
+            guarded(compiled["folded"], (m, int(n)), [x], [x.sum(axis=1, dtype=np.float32), x.T.copy()])
 
 
 @pytest.mark.parametrize("n", CONSTANT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -143,8 +144,7 @@ def test_scatters(name: str, dialect: str, require_tool: Callable[..., str]) -> 
     SUITE.compare(name, TARGETS[dialect])
 
 
-@pytest.mark.parametrize("dialect", ["cuda", "hip32"])
-@pytest.mark.parametrize("name", FEWEST.cases)
+@pytest.mark.parametrize(("name", "dialect"), zip(FEWEST.cases, cycle(TWO), strict=False))
 def test_no_races(name: str, dialect: str, require_tool: Callable[..., str]) -> None:
     require_tool("g++")
     FEWEST.compare(name, TARGETS[dialect], races=True)

@@ -4,6 +4,7 @@ widths, and compared to the last bit with the reference; with races looked for, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -101,8 +102,7 @@ def test_sorts(name: str, dialect: str, require_tool: Callable[..., str]) -> Non
     SUITE.compare(name, TARGETS[dialect])
 
 
-@pytest.mark.parametrize("dialect", ["cuda", "hip32"])
-@pytest.mark.parametrize("name", FEWER)
+@pytest.mark.parametrize(("name", "dialect"), zip(FEWER, cycle(TWO), strict=False))
 def test_no_races(name: str, dialect: str, require_tool: Callable[..., str]) -> None:
     require_tool("g++")
     SHORTER.compare(name, TARGETS[dialect], races=True)

@@ -10,6 +10,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
+from dyn import nn
 from dyn.backends.rocm import RocmBackend
 from dyn.schedule.families import schedules_of
 from tests.schedule.gpu_cases import TARGETS, Case, Suite, at, both, edges, gpu_target
@@ -47,6 +48,13 @@ CASES: dict[str, Case] = {
     "wide rows": Case(lambda x: dnp.max(x, axis=1, initial=-100), "float64 n m", both("2 1025")),
     "narrow rows": Case(lambda x: dnp.sum(x, axis=1), "bfloat16 n m", both("2 1025")),
     "softmax": Case(stitched, MATRIX, both("33 32; 2 1025; 1 13000")),
+    "softmax of halves": Case(stitched, "bfloat16 n m", both("33 32; 2 1025; 3 1028; 1 13000")),
+    "norm of halves": Case(
+        lambda x, s: nn.layer_norm(x, weight=s, bias=s), "bfloat16 n m, bfloat16 m", both("40 33; 2 1025; 3 1028")
+    ),
+    "rows of bytes": Case(lambda x: dnp.sum(x, axis=1, dtype=dnp.int32), "int8 n m", both("2 1025")),
+    "rows back": Case(lambda x, y: dnp.sum(x[:, ::-1] * y, axis=1), f"{MATRIX}, {MATRIX}", both("2 1025")),
+    "parts of rows": Case(lambda x: dnp.sum(x[:, 1:], axis=1), MATRIX, both("2 1026")),
     "derivative of a softmax": Case(
         lambda y, g: (g - dnp.sum(y * g, axis=-1, keepdims=True)) * y, f"{MATRIX}, {MATRIX}", both("2 1025")
     ),

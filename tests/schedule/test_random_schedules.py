@@ -21,7 +21,7 @@ from dyn.schedule import tiles
 from dyn.schedule.accesses import crossed_loads
 from dyn.schedule.axes import Axis, AxisKind, axis
 from dyn.schedule.gpu import tables as gpu
-from dyn.schedule.kernel import Operand, Role, Tile
+from dyn.schedule.kernel import Operand, Role, Store, Tile
 from dyn.schedule.launch_cache import KnownGroups
 from dyn.schedule.loops import Loops, ScheduleError
 from dyn.schedule.nest import Nest, Stage
@@ -219,7 +219,7 @@ class _DrawnForGpus:
         loops.stage(inside, rows, self.rng.choice([1, 4, 32]))
         return True
 
-    def along_rows(self, width: int = 0, *, long: bool = False) -> Callable[[Loops], None]:
+    def along_rows(self, width: int = 0, *, long: bool = False, short: bool = False) -> Callable[[Loops], None]:
         def schedule(loops: Loops) -> None:
             for phase in loops.phases:
                 if not phase.axes:
@@ -228,7 +228,10 @@ class _DrawnForGpus:
                     loops.flatten(phase.axes, phase)
                 else:
                     _own_steps(loops, phase, self.rng)
-                if self.rng.random() < 0.9:
+                stores = all(isinstance(stmt, Store) for stmt in phase.body)
+                if len(phase.axes) == 1 and stores and self.rng.random() < 0.5:
+                    loops.bind_neighbours(phase, self.rng.choice([1, 2, 3, 4, 8]))
+                elif self.rng.random() < 0.9:
                     loops.bind_lanes(phase, outermost=self.rng.random() < 0.5 and _is_free(phase))
             _shared_steps(loops, self.rng)
             if width and loops.shared:

@@ -18,7 +18,7 @@ from dyn import dtypes
 from dyn.errors import IRError
 from dyn.ir.core import Function
 from dyn.ops.scalar import Scalar
-from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Loop, Ref, Role, Store, scalar_fold
+from dyn.schedule.kernel import Buffer, Const, Kernel, Load, Loop, Ref, Role, Stmt, Store, scalar_fold
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.kernel_verifier import check
 from dyn.schedule.loops import Loops, ScheduleError
@@ -100,18 +100,22 @@ def test_only_the_last_axes_make_a_tile() -> None:
 # --- what UNROLL loops keep to ----------------------------------------------------------------------------------------
 
 
-def _unrolled(extent: Dim, *, role: Role = Role.LANE, fold: bool = False) -> Kernel:
+def _unrolled(extent: Dim, *, role: Role = Role.LANE, fold: bool = False, inside: bool = False) -> Kernel:
     n, i, j = symbol("n"), symbol("i"), symbol("j")
     x, y = Buffer("x", dtypes.float32), Buffer("y", dtypes.float32)
     folds = (scalar_fold(Ref("r", x.dtype), Scalar.ADD, Const(x.dtype, 0.0), Load(x, as_dim(i))),) if fold else ()
     extent = as_dim(n) if extent == -1 else dim_min(16, as_dim(n)) if extent == -2 else extent
-    copies = Loop(Role.UNROLL, i, extent, (Store(y, as_dim(i), Load(x, as_dim(i))),), folds)
+    body: tuple[Stmt, ...] = (Store(y, as_dim(i), Load(x, as_dim(i))),)
+    if inside:
+        body = (Loop(Role.SERIAL, symbol("k"), 2, body),)
+    copies = Loop(Role.UNROLL, i, extent, body, folds)
     return Kernel("k", (x, y), (n,), (), (Loop(role, j, as_dim(n), (copies,)),))
 
 
 def test_numbers_and_what_they_bound_are_extents() -> None:
     for extent in (0, 3, 64, -2):
         check(_unrolled(extent))
+        check(_unrolled(extent, fold=True))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +124,7 @@ def test_numbers_and_what_they_bound_are_extents() -> None:
         (_unrolled(-1), "kernel k: unroll loop i has n iterations, not 64 at most by its form"),
         (_unrolled(65), "kernel k: unroll loop i has 65 iterations, not 64 at most by its form"),
         (_unrolled(4, role=Role.SERIAL), "kernel k: unroll loop i stands outside of a lane loop"),
-        (_unrolled(4, fold=True), "kernel k: unroll loop i has more in it than stores"),
+        (_unrolled(4, inside=True), "kernel k: unroll loop i has more in it than stores and folds"),
     ],
 )
 def test_other_unroll_loops_are_refused(kernel: Kernel, text: str) -> None:

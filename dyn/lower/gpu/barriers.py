@@ -22,7 +22,19 @@ from dataclasses import replace
 from enum import Enum
 
 from dyn.frozen import record
-from dyn.schedule.kernel import Buffer, Expr, Kernel, Load, Loop, Role, Stmt, Store, Update
+from dyn.schedule.kernel import (
+    MOST_UNROLLED,
+    Buffer,
+    Expr,
+    Kernel,
+    Load,
+    Loop,
+    Role,
+    Stmt,
+    Store,
+    Update,
+    most_iterations,
+)
 from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Symbol, free_symbols, linear_in
 
@@ -74,6 +86,12 @@ class Barriers:
         #: Symbols that have one value wherever a thread comes back to a place: the kernel's dims, and inside of a TEAM
         #: loop its variable.
         self._dims = frozenset(kernel.dims)
+        #: The variables of UNROLL loops, and how many neighbours each goes through at most.
+        self._few = {
+            stmt.var: most_iterations(stmt.extent) or MOST_UNROLLED
+            for stmt in walk_stmts(kernel.body)
+            if isinstance(stmt, Loop) and stmt.role is Role.UNROLL
+        }
         self._team: Loop | None = None
         self._exchanges = exchanges
         _, body = kernel.grid()
@@ -169,16 +187,18 @@ class Barriers:
         return [SharedAccess(id(load.buffer), False, self._owner(load.index, lane)) for load in loads]
 
     def _owner(self, index: Dim, lane: Symbol | None) -> tuple[Dim, Dim] | None:
-        """Thread ``i mod block`` alone touches element ``step*i + rest``, if ``rest`` has one value in the kernel."""
+        """Thread ``i mod block`` alone touches elements ``step*i + rest`` and, of an UNROLL loop, the neighbours behind
+        it up to the next ``step``, if ``rest`` has one value in the kernel."""
         linear = linear_in(index, lane) if lane is not None else None
-        if (
-            linear is None
-            or not isinstance(linear[0], int)
-            or linear[0] == 0
-            or not free_symbols(linear[1]) <= self._dims
-        ):
+        if linear is None or not isinstance(step := linear[0], int) or step == 0:
             return None
-        return linear
+        rest = linear[1]
+        for neighbour in free_symbols(rest) & self._few.keys():
+            along = linear_in(rest, neighbour)
+            if along is None or along[0] != 1 or self._few[neighbour] > step:
+                return None
+            rest = along[1]
+        return (step, rest) if free_symbols(rest) <= self._dims else None
 
     def _touch(self, state: State, stmt: Stmt, point: BarrierPoint, accesses: Iterable[SharedAccess]) -> State:
         accesses = frozenset(accesses)

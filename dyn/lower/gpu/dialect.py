@@ -40,6 +40,11 @@ class Dialect:
     copy_async: str = ""
     commit_copies: str = ""
     await_copies: str = ""
+    #: Code that returns the bfloat16 that a float ``x`` rounds to, or the greater or the lesser of floats ``a`` and
+    #: ``b`` of a type ``T``, where a device has an instruction for it; for others C++ follows.
+    float_to_bfloat: str = ""
+    greater_float: str = ""
+    lesser_float: str = ""
     #: The head of a kernel whose launches are bounded by ``{bounds}``, and of a function that kernels call.
     kernel: str = 'extern "C" __global__ void __launch_bounds__({bounds}) {symbol}'
     function: str = "static __device__ __forceinline__"
@@ -57,6 +62,18 @@ class Dialect:
         return self.copies_since is not None and number is not None and int(number[0]) >= self.copies_since
 
 
+def _since(number: int, code: str) -> str:
+    """Code for NVIDIA's architectures with a number or a higher one; a compiler for hosts leaves it out."""
+    return f"#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= {number}0\n{code}#endif\n"
+
+
+_FLOATS = """\
+    if constexpr (sizeof(T) == 4) {{
+        T found;
+        asm("{}.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
+        return found;
+    }}
+"""
 CUDA = Dialect(
     family="cuda",
     includes=(),  # NVRTC knows the math functions and the built-in variables without a header
@@ -65,6 +82,17 @@ CUDA = Dialect(
     half_to_float="__half2float(__ushort_as_half(h.bits))",
     float_to_half="__half_as_ushort(__float2half_rn(x))",
     team_barrier="__syncwarp();",
+    # PTX ISA, "cvt" and "max": both since sm_80; +0 is greater than -0.
+    float_to_bfloat=_since(
+        80,
+        """\
+    unsigned short half;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half) : "f"(x));
+    return dyn_bf16{half};
+""",
+    ),
+    greater_float=_since(80, _FLOATS.format("max")),
+    lesser_float=_since(80, _FLOATS.format("min")),
     resident_bounds="{block}, {resident}",
     unroll_steps="#pragma unroll",
     copies_since=80,  # PTX ISA, "Data Movement and Conversion Instructions: cp.async"

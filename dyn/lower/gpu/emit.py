@@ -317,15 +317,34 @@ class Emitter:
 
     def serial_loop(self, loop: Loop) -> None:
         """A loop in each thread; of a LANE loop, over the iterations that are the thread's."""
-        lane = loop.role is Role.LANE
         stores = any(isinstance(s, Store) and id(s.buffer) in self.scratch for s in walk_stmts(loop.body))
         if stores:  # what was read before is not what later iterations would read
             self.forget_scratch()
         self.barrier(loop, BarrierPoint.BEFORE)
+        self.start_folds(loop)
+        self.iterations(loop, together=iterations_together(loop))
+        if loop.role is Role.LANE:
+            join_lanes(self, loop)
+        if stores:
+            self.forget_scratch()
+
+    def start_folds(self, loop: Loop) -> None:
+        """Variables for the states of a loop's folds, as they are before any iteration."""
         for fold in loop.folds:
             for ref, init in zip(fold.refs, fold.monoid.init, strict=True):
                 name = self.refs[id(ref)] = self.fresh("r")
                 self.line(f"{c_type(ref.dtype)} {name} = {literal(init)};")
+
+    def fold(self, loop: Loop) -> None:
+        """Combine what an iteration folds with the states. All values are known before any state changes."""
+        states = [[self.eval(value) for value in fold.values] for fold in loop.folds]
+        for fold, state in zip(loop.folds, states, strict=True):
+            combine(self, fold, state_of(self, fold), state)
+
+    def iterations(self, loop: Loop, *, together: int) -> None:
+        """The iterations of a loop, or of a LANE loop those that are the thread's, after which its states are known;
+        so many ``together`` in the code, or with 0 as the compiler likes."""
+        lane = loop.role is Role.LANE
         for carry, init in zip(loop.carries, [self.eval(carry.init) for carry in loop.carries], strict=True):
             name = self.refs[id(carry.state)] = self.refs[id(carry.ref)] = self.fresh("c")
             self.line(f"{c_type(carry.ref.dtype)} {name} = {init};")
@@ -337,23 +356,17 @@ class Emitter:
             first, step = f"{self.active} ? {self.lane} : {extent}", f"{var} += {self.team.width}"
         elif lane:
             first, step = self.dialect.thread, f"{var} += {self.block}"
-        together = iterations_together(loop)
-        if together > 1:
+        if together:
             self.line(f"#pragma unroll {together}")
         with self.braces(f"for (long long {var} = {first}; {var} < {extent}; {step})"):
             if lane:
                 self.lane_loop = loop
             self.block_of(loop.body)
             self.barrier(loop, BarrierPoint.FOLDS)
-            states = [[self.eval(value) for value in fold.values] for fold in loop.folds]
-            for fold, state in zip(loop.folds, states, strict=True):
-                combine(self, fold, state_of(self, fold), state)
+            self.fold(loop)
             self.carry(loop)
         if lane:
             self.lane_loop = None
-            join_lanes(self, loop)
-        if stores:
-            self.forget_scratch()
 
     def carry(self, loop: Loop) -> None:
         """The states of the next iteration. Each value is taken before any of them changes."""

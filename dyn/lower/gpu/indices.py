@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from dyn.shapes import Dim, Opaque, OpaqueKind, SymExpr
 from dyn.shapes.expr import Atom
@@ -13,6 +13,11 @@ _CALLS = {
     OpaqueKind.MIN: "dyn_imin",
     OpaqueKind.MAX: "dyn_imax",
     OpaqueKind.BROADCAST: "dyn_broadcast",
+}
+#: What gives the quotient and the rest by a power of two.
+_BITS: dict[OpaqueKind, Callable[[int], str]] = {
+    OpaqueKind.FLOORDIV: lambda divisor: f">> {divisor.bit_length() - 1}",
+    OpaqueKind.MOD: lambda divisor: f"& {divisor - 1}",
 }
 #: An expression with more calls than this, written out, gets names for them: shared ones are many when they are nested.
 MOST_CALLS = 24
@@ -40,7 +45,12 @@ def dim_text(dim: Dim, names: Mapping[Atom, str]) -> str:
 
 
 def call_text(opaque: Opaque, names: Mapping[Atom, str]) -> str:
-    """n-ary functions nest: ``f(a, f(b, c))``."""
+    """n-ary functions nest: ``f(a, f(b, c))``. By a power of two a number is divided by its bits, rounded down."""
+    divisor = opaque.args[-1]
+    if opaque.kind in _BITS and isinstance(divisor, int) and divisor > 0 and divisor & (divisor - 1) == 0:
+        number = dim_text(opaque.args[0], names)
+        number = number if number.isidentifier() else f"({number})"
+        return f"({number} {_BITS[opaque.kind](divisor)})"
     args = [dim_text(arg, names) for arg in opaque.args]
     text = args.pop()
     while args:

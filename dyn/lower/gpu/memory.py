@@ -80,12 +80,13 @@ def unroll_loop(em: Emitter, loop: Loop) -> None:
     if most is None or most & (most - 1) or not (packs.loads or packs.stores):
         em.serial_loop(loop)
         return
+    em.start_folds(loop)
     extent = em.fresh("n")
     em.line(f"const long long {extent} = {em.dim(loop.extent)};")
     with em.braces(f"if ({extent} == {most})"):
         packs.whole(most)
     with em.braces("else"):
-        em.serial_loop(loop)
+        em.iterations(loop, together=1)
 
 
 class _Packs:
@@ -96,18 +97,20 @@ class _Packs:
         self.loads: dict[int, Load] = {}
         self.stores: dict[int, Store] = {}
         for stmt in loop.body:
-            if isinstance(stmt, Store) and self.is_contiguous(stmt.index) and id(stmt.buffer) not in em.scratch:
+            if isinstance(stmt, Store) and self.is_contiguous(stmt.index):
                 self.stores[id(stmt)] = stmt
-            for expr in walk_exprs(stmt_exprs(stmt)):
-                if isinstance(expr, Load) and self.is_packed(expr):
-                    self.loads[id(expr)] = expr
+        #: What is stored after the loop cannot be read in it.
+        self.written = {id(stmt.buffer) for stmt in self.stores.values() if id(stmt.buffer) in em.scratch}
+        for expr in walk_exprs((*stmt_exprs(loop), *[value for stmt in loop.body for value in stmt_exprs(stmt)])):
+            if isinstance(expr, Load) and self.is_packed(expr):
+                self.loads[id(expr)] = expr
 
     def is_contiguous(self, index: Dim) -> bool:
         linear = linear_in(index, self.loop.var)
         return linear is not None and linear[0] == 1
 
     def is_packed(self, load: Load) -> bool:
-        if load.mask is not None or id(load.buffer) in self.em.scratch or not self.is_contiguous(load.index):
+        if load.mask is not None or id(load.buffer) in self.written or not self.is_contiguous(load.index):
             return False
         return not any(_mentions(value, self.loop.var) for _, value in load.bound)
 
@@ -126,6 +129,7 @@ class _Packs:
         em.line("#pragma unroll")
         with em.braces(f"for (int {var} = 0; {var} < {most}; ++{var})"):
             em.block_of(loop.body)
+            em.fold(loop)
         for store in self.stores.values():
             em.line(f"dyn_write({self.address(store.buffer, store.index)}, {em.packs.pop(id(store))});")
         for key in self.loads:

@@ -26,6 +26,7 @@ from dyn.lower.gpu.emit import GpuKernelText
 from dyn.lower.gpu.memory import iterations_together
 from dyn.lower.gpu.operands import can_be_copied
 from dyn.lower.gpu.scalars import TABLE
+from dyn.ops.scalar import Scalar
 from dyn.schedule.cost import expected_extent, traffic
 from dyn.schedule.gpu.contractions import ThreadBlocking
 from dyn.schedule.kernel import (
@@ -36,13 +37,14 @@ from dyn.schedule.kernel import (
     Load,
     Loop,
     Role,
+    Space,
     Stmt,
     Store,
     TileContract,
     Update,
     most_iterations,
 )
-from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
+from dyn.schedule.kernel_walks import children, stmt_exprs, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Symbol, evaluate, free_symbols, substitute
 
 
@@ -52,7 +54,8 @@ class GpuModel:
 
     ``clock`` is in Hz, ``memory`` in bytes a second, ``latency`` in seconds from a load to its value. ``lanes`` are
     multiply-adds a cycle in float32 and in float64; ``warps`` of instructions are issued a cycle, if there are four:
-    each is of one of four schedulers. ``copies`` tells whether it copies to shared memory by itself.
+    each is of one of four schedulers. ``copies`` tells whether it copies to shared memory by itself. ``extreme`` and
+    ``rounding`` are instructions: of the greater of two floats, and of a float32 that is rounded to bfloat16.
     """
 
     name: str
@@ -68,6 +71,8 @@ class GpuModel:
     threads: int
     blocks: int
     copies: bool
+    extreme: int = 1
+    rounding: int = 1
 
     def multiply_adds(self, dtype: DType) -> float:
         """Multiply-adds a second, on all multiprocessors."""
@@ -75,10 +80,10 @@ class GpuModel:
 
 
 #: Vendors' figures; latencies are those of published microbenchmarks. An MI300X has 163 TFLOP/s in float32 where two
-#: multiply-adds are one instruction; counted here is one.
+#: multiply-adds are one instruction; counted here is one. Its last two figures were counted in code for gfx90a.
 DEVICES = {
     "H100": GpuModel("H100 SXM", 132, 1.98e9, 3.35e12, 600e-9, 32, (128, 64), 4, 65536, 227 << 10, 2048, 32, True),
-    "MI300X": GpuModel("MI300X", 304, 2.1e9, 5.3e12, 800e-9, 64, (64, 64), 1, 131072, 64 << 10, 2048, 32, False),
+    "MI300X": GpuModel("MI300X", 304, 2.1e9, 5.3e12, 800e-9, 64, (64, 64), 1, 131072, 64 << 10, 2048, 32, False, 7, 6),
     "RTX 5090": GpuModel("RTX 5090", 170, 2.41e9, 1.79e12, 550e-9, 32, (128, 2), 4, 65536, 100 << 10, 1536, 24, True),
 }
 
@@ -119,7 +124,7 @@ def estimate(
     kernel: Kernel, text: GpuKernelText, sizes: Mapping[Symbol, int], held: int, registers: int, device: GpuModel
 ) -> LaunchEstimate:
     """The estimate of a launch at sizes of ``kernel.dims``; its buffers have ``held`` bytes, a thread ``registers``."""
-    work = _Work(sizes, text.threads)
+    work = _Work(sizes, text.threads, device)
     tile = next((s for s in walk_stmts(kernel.body) if isinstance(s, TileContract)), None)
     accessed = sum(
         work.value(count) * buffer.dtype.itemsize for buffer, count in zip(kernel.buffers, traffic(kernel), strict=True)
@@ -206,8 +211,9 @@ def _asked(kernel: Kernel) -> float:
     together = [most_iterations(s.extent) or 1 for s in stmts if isinstance(s, Loop) and s.role is Role.UNROLL]
     most = 0
     for stmt in stmts:
-        accesses = [e.dtype.itemsize for e in walk_exprs(stmt_exprs(stmt)) if isinstance(e, Load)]
-        accesses += [stmt.buffer.dtype.itemsize] if isinstance(stmt, Store | Update) else []
+        buffers = [e.buffer for e in walk_exprs(stmt_exprs(stmt)) if isinstance(e, Load)]
+        buffers += [stmt.buffer] if isinstance(stmt, Store | Update) else []
+        accesses = [buffer.dtype.itemsize for buffer in buffers if buffer.space is Space.GLOBAL]
         folded = iterations_together(stmt) if isinstance(stmt, Loop) else 0
         most = max(most, sum(accesses) * max(max(together, default=_UNROLLED), folded))
     return most
@@ -216,10 +222,11 @@ def _asked(kernel: Kernel) -> float:
 @record()
 class _Work:
     """What a thread of a block executes at given sizes: the first iteration of each loop stands for all, and what is
-    outside of lanes each thread computes."""
+    outside of lanes each thread computes. What is the same for all lanes compilers move out of their loops."""
 
     sizes: Mapping[Symbol, int]
     threads: int
+    device: GpuModel
 
     def value(self, dim: Dim) -> int:
         """A dim's value in the first iteration of all loops."""
@@ -227,31 +234,57 @@ class _Work:
 
     def instructions(self, body: tuple[Stmt, ...]) -> float:
         """The instructions of a thread that runs a body once."""
-        return self._block(body, self.threads, 1)
+        return self._block(body, self.threads, 1, None, set())
 
-    def _block(self, body: tuple[Stmt, ...], lanes: int, together: int) -> float:
-        """Instructions of a body whose LANE loops are shared by so many lanes, for one of elements that go together."""
-        return sum([self._stmt(stmt, lanes, together) for stmt in body])
+    def _block(
+        self, body: tuple[Stmt, ...], lanes: int, together: int, inside: frozenset[int] | None, known: set[int]
+    ) -> float:
+        """Instructions of a body whose LANE loops are shared by so many lanes, for one of elements that go together;
+        ``inside`` of a LANE loop those of what varies in it, and of none of the expressions that are ``known``."""
+        return sum([self._stmt(stmt, lanes, together, inside, known) for stmt in body])
 
-    def _stmt(self, stmt: Stmt, lanes: int, together: int) -> float:
-        own = sum([_expr(e, together) for e in walk_exprs(stmt_exprs(stmt))])
-        if isinstance(stmt, Store | Update):
-            return own + (1 + _ADDRESS) / together
-        assert isinstance(stmt, Loop)
+    def _stmt(self, stmt: Stmt, lanes: int, together: int, inside: frozenset[int] | None, known: set[int]) -> float:
+        if not isinstance(stmt, Loop):
+            return self._exprs(stmt, together, inside, known) + (1 + _ADDRESS) / together
         rounds = self.value(expected_extent(stmt))
         if stmt.role is Role.TEAM:
             rounds, lanes = -(-rounds // (self.threads // stmt.width)), stmt.width
         elif stmt.role is Role.LANE:
-            rounds = -(-rounds // lanes)
+            rounds, inside = -(-rounds // lanes), _varying(stmt)
         elif stmt.role is Role.UNROLL:
             together = most_iterations(stmt.extent) or 1
-        return rounds * (self._block(stmt.body, lanes, together) + own + _ITERATION / together)
+        known = set(known)
+        body = self._block(stmt.body, lanes, together, inside, known)
+        return rounds * (body + self._exprs(stmt, together, inside, known) + _ITERATION / together)
+
+    def _exprs(self, stmt: Stmt, together: int, inside: frozenset[int] | None, known: set[int]) -> float:
+        """Instructions of what a statement computes itself; it is known from then on."""
+        new = [e for e in walk_exprs(stmt_exprs(stmt)) if id(e) not in known and (inside is None or id(e) in inside)]
+        known.update(map(id, new))
+        return sum([_expr(e, together, self.device) for e in new])
 
 
-def _expr(expr: Expr, together: int) -> float:
+def _varying(lane: Loop) -> frozenset[int]:
+    """The expressions of a LANE loop that depend on its variable, on loops inside of it, or on their states."""
+    inner = [stmt for stmt in walk_stmts((lane,)) if isinstance(stmt, Loop)]
+    symbols = {loop.var for loop in inner}
+    found = {id(ref) for loop in inner for fold in loop.folds for ref in fold.refs}
+    found |= {id(ref) for loop in inner for carry in loop.carries for ref in (carry.ref, carry.state)}
+    for expr in walk_exprs(tuple(e for stmt in walk_stmts((lane,)) for e in stmt_exprs(stmt))):
+        own = expr.index if isinstance(expr, Load) else expr.expr if isinstance(expr, Index) else 0
+        if not symbols.isdisjoint(free_symbols(own)) or any(id(child) in found for child in children(expr)):
+            found.add(id(expr))
+    return frozenset(found)
+
+
+def _expr(expr: Expr, together: int, device: GpuModel) -> float:
     if isinstance(expr, Load):
         return (1 + _ADDRESS) / together
     if isinstance(expr, Apply):
+        if expr.fn in (Scalar.MAX, Scalar.MIN) and expr.dtype.is_float:
+            return device.extreme
+        if expr.fn is Scalar.CAST and expr.dtype is dtypes.bfloat16:
+            return device.rounding
         weight = TABLE[expr.fn].instructions
         return weight * (4 if expr.dtype is dtypes.float64 and weight > 1 else 1)
     return float(isinstance(expr, Index))

@@ -22,9 +22,10 @@ FN float dyn_bf16_to_float(dyn_bf16 h) {
 }""",
     "dyn_float_to_bf16": """\
 FN dyn_bf16 dyn_float_to_bf16(float x) {  // to nearest even; NaN stays NaN
+FLOAT_TO_BFLOAT
     const unsigned bits = (unsigned)__float_as_int(x);
-    const unsigned rounded = x != x ? bits | 0x00400000u : bits + 0x7fffu + (bits >> 16 & 1u);
-    return dyn_bf16{(unsigned short)(rounded >> 16)};
+    const unsigned rounded = bits + 0x7fffu + (bits >> 16 & 1u), quiet = bits | 0x00400000u;
+    return dyn_bf16{(unsigned short)((x != x ? quiet : rounded) >> 16)};
 }""",
     **float8.HELPERS,
     "dyn_pack": """\
@@ -100,10 +101,12 @@ template <class T, class F> FN T dyn_bitcast(F x) {
 }""",
     "dyn_max": """\
 template <class T> FN T dyn_max(T a, T b) {  // NaN wins, and -0 is less than +0
+GREATER_FLOAT
     return a > b || a != a ? a : b > a || b != b ? b : signbit(a) ? b : a;
 }""",
     "dyn_min": """\
 template <class T> FN T dyn_min(T a, T b) {  // NaN wins, and -0 is less than +0
+LESSER_FLOAT
     return a < b || a != a ? a : b < a || b != b ? b : signbit(a) ? a : b;
 }""",
     "dyn_floordiv": """\
@@ -147,6 +150,9 @@ def _define(dialect: Dialect, name: str) -> str:
         "FN ": f"{dialect.function} ",
         "HALF_TO_FLOAT": dialect.half_to_float,
         "FLOAT_TO_HALF": dialect.float_to_half,
+        "FLOAT_TO_BFLOAT\n": dialect.float_to_bfloat,
+        "GREATER_FLOAT\n": dialect.greater_float,
+        "LESSER_FLOAT\n": dialect.lesser_float,
         "COPY_ASYNC": dialect.copy_async,
         "COMMIT_COPIES": dialect.commit_copies,
         "AWAIT_COPIES": dialect.await_copies,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dyn.ir.opdef import OrderedReductionLoops
 from dyn.ops.complex_parts import part_dtype
-from dyn.schedule.accesses import accesses_of, crossed_loads, widest
+from dyn.schedule.accesses import accesses_of, crossed_loads, neighbours_together, widest
 from dyn.schedule.axes import Axis, axis
 from dyn.schedule.join import join_launches
-from dyn.schedule.kernel import Role
+from dyn.schedule.kernel import Role, Store
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nests import loop_nest, stitch_nest
@@ -45,6 +45,9 @@ ACCESS_BYTES, MOST_TOGETHER = 16, 8
 TILE = 32
 #: Rows of up to so many elements are reduced by a few lanes, or a warp, each.
 SHORT, PART_OF_WARP, ROW_OF_WARP = 32, 8, 512
+#: The most elements of a row that a lane takes with an access: a block then has work for all of its threads in a row of
+#: 1,024.
+TOGETHER_IN_ROWS = 4
 #: Bytes of shared memory that every device gives without being asked; and for what warps exchange in them.
 SCRATCH_BYTES, SLOTS = 48 << 10, 1024
 #: Elements of a chunk that a lane scans, and of a run that a warp does. Runs of more elements than a part has are cut,
@@ -183,9 +186,9 @@ def folds(target: Target) -> Schedule:
 # Stitched reductions ------------------------------------------------------------------------------------------------
 
 
-def along_rows(width: int = 0, *, long: bool = False) -> Schedule:
+def along_rows(width: int = 0, *, long: bool = False, short: bool = False) -> Schedule:
     """The last axis is reduced: a block a row, or with a ``width`` a team of so many lanes; lanes along it in each
-    phase.
+    phase, with a few neighbours each where these lie together, unless rows are ``short``.
 
     Axes that are no single run are one by division; with ``long`` lanes go along the last one instead, each through all
     others.
@@ -197,7 +200,13 @@ def along_rows(width: int = 0, *, long: bool = False) -> Schedule:
                 axes = loops.fuse(phase.axes, phase)
                 if not long:
                     loops.flatten(axes, phase)
-                loops.bind_lanes(phase, outermost=long)
+                together = 1
+                if not (long or short) and all(isinstance(stmt, Store) for stmt in phase.body):
+                    together = neighbours_together(loops, phase, ACCESS_BYTES, TOGETHER_IN_ROWS)
+                if together > 1:
+                    loops.bind_neighbours(phase, together)
+                else:
+                    loops.bind_lanes(phase, outermost=long)
         loops.fuse(loops.shared)
         if width:
             loops.split(loops.shared[-1], THREADS // width)
@@ -244,15 +253,14 @@ def _row_forms(plan: Plan, group: Group, target: Target, general: Loops) -> list
     bytes_ = sum(part_dtype(value.dtype).itemsize for values in kept.values() for value in values)
     room = SCRATCH_BYTES
 
-    def form(note: str, most: int, width: int = 0, least: int = 0) -> SpecializedKernel:
+    def form(note: str, most: int, width: int = 0, *, short: bool = False) -> SpecializedKernel:
         fitting = min(most, (room - SLOTS) // (max(bytes_, 1) * max(THREADS // width if width else 1, 1)))
-        return SpecializedKernel(
-            note, Condition(length, least, fitting), lambda: Loops(nest, keep=kept), along_rows(width)
-        )
+        schedule = along_rows(width, short=short)
+        return SpecializedKernel(note, Condition(length, 0, fitting), lambda: Loops(nest, keep=kept), schedule)
 
     forms: list[SpecializedKernel] = []
     if general.shared:
-        forms += [form("short rows", SHORT, PART_OF_WARP), form("a warp a row", ROW_OF_WARP, target.warp)]
+        forms += [form("short rows", SHORT, PART_OF_WARP, short=True), form("a warp a row", ROW_OF_WARP, target.warp)]
     if kept:
         forms.append(form("rows in shared memory", room))
     inside = [a for phase in general.phases for a in phase.axes]

@@ -58,14 +58,6 @@ template <class T, int N> static __device__ __forceinline__ void dyn_write(T* to
         for (int i = 0; i < N; ++i) to[i] = from.v[i];
 }
 #endif
-#ifndef DYN_FLOORDIV
-#define DYN_FLOORDIV
-static __device__ __forceinline__ long long dyn_floordiv(long long a, long long b) {  // a divisor of 0 counts as 1
-    if (b == 0) return a;
-    if (b == -1) return (long long)(0ull - (unsigned long long)a);
-    return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-#endif
 #ifndef DYN_IMIN
 #define DYN_IMIN
 static __device__ __forceinline__ long long dyn_imin(long long a, long long b) { return a < b ? a : b; }
@@ -88,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(256) bias_gelu_1(
         for (long long t0 = 0; t0 < n0; t0 += 4) {
             const bool a0 = t0 + threadIdx.x / 64 < n0;
             const long long t1 = a0 ? t0 + threadIdx.x / 64 : n0 - 1;
-            for (long long i0 = a0 ? l0 : dyn_floordiv(dyn_imin(1024, -1024 * g1 + d3) + 3, 4); i0 < dyn_floordiv(dyn_imin(1024, -1024 * g1 + d3) + 3, 4); i0 += 64) {
+            for (long long i0 = a0 ? l0 : ((dyn_imin(1024, -1024 * g1 + d3) + 3) >> 2); i0 < ((dyn_imin(1024, -1024 * g1 + d3) + 3) >> 2); i0 += 64) {
                 const long long n1 = dyn_imin(4, -4 * i0 + dyn_imin(1024, -1024 * g1 + d3));
                 if (n1 == 4) {
                     dyn_pack<float, 4> p0;
@@ -111,6 +103,7 @@ extern "C" __global__ void __launch_bounds__(256) bias_gelu_1(
                     dyn_write(b2 + (g0 * d4 + t1 * d3 + 1024 * g1 + 4 * i0), p2);
                 }
                 else {
+                    #pragma unroll 1
                     for (long long j0 = 0; j0 < dyn_imin(4, -4 * i0 + dyn_imin(1024, -1024 * g1 + d3)); ++j0) {
                         const float v8 = b0[g0 * d4 + t1 * d3 + 1024 * g1 + 4 * i0 + j0];
                         const float v9 = b1[1024 * g1 + 4 * i0 + j0];

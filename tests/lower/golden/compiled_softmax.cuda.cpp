@@ -2,6 +2,13 @@
 #ifndef DYN_MAX
 #define DYN_MAX
 template <class T> static __device__ __forceinline__ T dyn_max(T a, T b) {  // NaN wins, and -0 is less than +0
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if constexpr (sizeof(T) == 4) {
+        T found;
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
+        return found;
+    }
+#endif
     return a > b || a != a ? a : b > a || b != b ? b : signbit(a) ? b : a;
 }
 #endif
@@ -58,9 +65,36 @@ extern "C" __global__ void __launch_bounds__(256) softmax_0(
 }
 
 // stitch reduce_exponential_divide, a warp a row: n <= 512
+#ifndef DYN_PACK
+#define DYN_PACK
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) dyn_pack { T v[N]; };
+#endif
+#ifndef DYN_READ
+#define DYN_READ
+template <class T, int N> static __device__ __forceinline__ void dyn_read(dyn_pack<T, N>& to, const T* from) {
+    if ((unsigned long long)from % alignof(dyn_pack<T, N>) == 0) to = *(const dyn_pack<T, N>*)from;
+    else
+        for (int i = 0; i < N; ++i) to.v[i] = from[i];
+}
+#endif
+#ifndef DYN_WRITE
+#define DYN_WRITE
+template <class T, int N> static __device__ __forceinline__ void dyn_write(T* to, const dyn_pack<T, N>& from) {
+    if ((unsigned long long)to % alignof(dyn_pack<T, N>) == 0) *(dyn_pack<T, N>*)to = from;
+    else
+        for (int i = 0; i < N; ++i) to[i] = from.v[i];
+}
+#endif
 #ifndef DYN_MAX
 #define DYN_MAX
 template <class T> static __device__ __forceinline__ T dyn_max(T a, T b) {  // NaN wins, and -0 is less than +0
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if constexpr (sizeof(T) == 4) {
+        T found;
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
+        return found;
+    }
+#endif
     return a > b || a != a ? a : b > a || b != b ? b : signbit(a) ? b : a;
 }
 #endif
@@ -75,7 +109,8 @@ extern "C" __global__ void __launch_bounds__(256) softmax_1(
     long long d0,
     long long d1,
     long long d2,
-    long long d3) {
+    long long d3,
+    long long d4) {
     alignas(16) extern __shared__ unsigned char dyn_shared[];
     float* const s0 = (float*)dyn_shared;
     for (long long t = blockIdx.x; t < d1; t += gridDim.x) {
@@ -86,49 +121,137 @@ extern "C" __global__ void __launch_bounds__(256) softmax_1(
             const bool a0 = t0 + threadIdx.x / 32 < n0;
             const long long t1 = a0 ? t0 + threadIdx.x / 32 : n0 - 1;
             float r0 = (-__int_as_float(0x7f800000));
-            #pragma unroll 16
             for (long long i0 = a0 ? l0 : d3; i0 < d3; i0 += 32) {
-                const float v0 = b0[g0 * d0 + t1 * d3 + i0];
-                r0 = dyn_max(r0, v0);
+                float r1 = (-__int_as_float(0x7f800000));
+                const long long n1 = dyn_imin(4, -4 * i0 + d4);
+                if (n1 == 4) {
+                    dyn_pack<float, 4> p0;
+                    dyn_read(p0, b0 + (g0 * d0 + t1 * d4 + 4 * i0));
+                    #pragma unroll
+                    for (int u0 = 0; u0 < 4; ++u0) {
+                        const float v0 = p0.v[u0];
+                        r1 = dyn_max(r1, v0);
+                    }
+                }
+                else {
+                    #pragma unroll 1
+                    for (long long j0 = 0; j0 < dyn_imin(4, -4 * i0 + d4); ++j0) {
+                        const float v1 = b0[g0 * d0 + t1 * d4 + 4 * i0 + j0];
+                        r1 = dyn_max(r1, v1);
+                    }
+                }
+                r0 = dyn_max(r0, r1);
             }
             for (int m = 16; m > 0; m /= 2) {
                 const float other_r0 = __shfl_xor_sync(0xffffffffu, r0, m);
                 r0 = dyn_max(r0, other_r0);
             }
-            float r1 = 0.0f;
+            float r2 = 0.0f;
             for (long long i1 = a0 ? l0 : d3; i1 < d3; i1 += 32) {
-                const float v1 = b0[g0 * d0 + t1 * d3 + i1];
-                const float v2 = v1 - r0;
-                const float v3 = expf(v2);
-                s0[t1 * d3 + i1] = v3;
-                r1 = r1 + v3;
+                float r3 = 0.0f;
+                const long long n2 = dyn_imin(4, -4 * i1 + d4);
+                if (n2 == 4) {
+                    dyn_pack<float, 4> p1;
+                    dyn_read(p1, b0 + (g0 * d0 + t1 * d4 + 4 * i1));
+                    dyn_pack<float, 4> p2;
+                    #pragma unroll
+                    for (int u1 = 0; u1 < 4; ++u1) {
+                        const float v2 = p1.v[u1];
+                        const float v3 = v2 - r0;
+                        const float v4 = expf(v3);
+                        p2.v[u1] = v4;
+                        r3 = r3 + v4;
+                    }
+                    dyn_write(s0 + (t1 * d4 + 4 * i1), p2);
+                }
+                else {
+                    #pragma unroll 1
+                    for (long long j1 = 0; j1 < dyn_imin(4, -4 * i1 + d4); ++j1) {
+                        const float v5 = b0[g0 * d0 + t1 * d4 + 4 * i1 + j1];
+                        const float v6 = v5 - r0;
+                        const float v7 = expf(v6);
+                        s0[t1 * d4 + 4 * i1 + j1] = v7;
+                        r3 = r3 + v7;
+                    }
+                }
+                r2 = r2 + r3;
             }
             for (int m = 16; m > 0; m /= 2) {
-                const float other_r1 = __shfl_xor_sync(0xffffffffu, r1, m);
-                r1 = r1 + other_r1;
+                const float other_r2 = __shfl_xor_sync(0xffffffffu, r2, m);
+                r2 = r2 + other_r2;
             }
             for (long long i2 = a0 ? l0 : d3; i2 < d3; i2 += 32) {
-                const float v4 = s0[t1 * d3 + i2];
-                const float v5 = v4 / r1;
-                b1[g0 * d0 + t1 * d3 + i2] = v5;
+                const long long n3 = dyn_imin(4, -4 * i2 + d4);
+                if (n3 == 4) {
+                    dyn_pack<float, 4> p3;
+                    dyn_read(p3, s0 + (t1 * d4 + 4 * i2));
+                    dyn_pack<float, 4> p4;
+                    #pragma unroll
+                    for (int u2 = 0; u2 < 4; ++u2) {
+                        const float v8 = p3.v[u2];
+                        const float v9 = v8 / r2;
+                        p4.v[u2] = v9;
+                    }
+                    dyn_write(b1 + (g0 * d0 + t1 * d4 + 4 * i2), p4);
+                }
+                else {
+                    #pragma unroll 1
+                    for (long long j2 = 0; j2 < dyn_imin(4, -4 * i2 + d4); ++j2) {
+                        const float v10 = s0[t1 * d4 + 4 * i2 + j2];
+                        const float v11 = v10 / r2;
+                        b1[g0 * d0 + t1 * d4 + 4 * i2 + j2] = v11;
+                    }
+                }
             }
         }
     }
 }
 
 // stitch reduce_exponential_divide, rows in shared memory: n <= 12032
+#ifndef DYN_PACK
+#define DYN_PACK
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) dyn_pack { T v[N]; };
+#endif
+#ifndef DYN_READ
+#define DYN_READ
+template <class T, int N> static __device__ __forceinline__ void dyn_read(dyn_pack<T, N>& to, const T* from) {
+    if ((unsigned long long)from % alignof(dyn_pack<T, N>) == 0) to = *(const dyn_pack<T, N>*)from;
+    else
+        for (int i = 0; i < N; ++i) to.v[i] = from[i];
+}
+#endif
+#ifndef DYN_WRITE
+#define DYN_WRITE
+template <class T, int N> static __device__ __forceinline__ void dyn_write(T* to, const dyn_pack<T, N>& from) {
+    if ((unsigned long long)to % alignof(dyn_pack<T, N>) == 0) *(dyn_pack<T, N>*)to = from;
+    else
+        for (int i = 0; i < N; ++i) to[i] = from.v[i];
+}
+#endif
 #ifndef DYN_MAX
 #define DYN_MAX
 template <class T> static __device__ __forceinline__ T dyn_max(T a, T b) {  // NaN wins, and -0 is less than +0
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if constexpr (sizeof(T) == 4) {
+        T found;
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
+        return found;
+    }
+#endif
     return a > b || a != a ? a : b > a || b != b ? b : signbit(a) ? b : a;
 }
+#endif
+#ifndef DYN_IMIN
+#define DYN_IMIN
+static __device__ __forceinline__ long long dyn_imin(long long a, long long b) { return a < b ? a : b; }
 #endif
 // stitch reduce_exponential_divide, rows in shared memory
 extern "C" __global__ void __launch_bounds__(256) softmax_2(
     const float* __restrict__ b0,
     float* __restrict__ b1,
     long long d0,
-    long long d1) {
+    long long d1,
+    long long d2) {
     alignas(16) extern __shared__ unsigned char dyn_shared[];
     float* const f0 = (float*)dyn_shared;
     float* const f1 = (float*)(dyn_shared + 32);
@@ -136,10 +259,26 @@ extern "C" __global__ void __launch_bounds__(256) softmax_2(
     for (long long t = blockIdx.x; t < d1; t += gridDim.x) {
         const long long g0 = t;
         float r0 = (-__int_as_float(0x7f800000));
-        #pragma unroll 16
-        for (long long i0 = threadIdx.x; i0 < d0; i0 += 256) {
-            const float v0 = b0[g0 * d0 + i0];
-            r0 = dyn_max(r0, v0);
+        for (long long i0 = threadIdx.x; i0 < d2; i0 += 256) {
+            float r1 = (-__int_as_float(0x7f800000));
+            const long long n0 = dyn_imin(4, -4 * i0 + d0);
+            if (n0 == 4) {
+                dyn_pack<float, 4> p0;
+                dyn_read(p0, b0 + (g0 * d0 + 4 * i0));
+                #pragma unroll
+                for (int u0 = 0; u0 < 4; ++u0) {
+                    const float v0 = p0.v[u0];
+                    r1 = dyn_max(r1, v0);
+                }
+            }
+            else {
+                #pragma unroll 1
+                for (long long j0 = 0; j0 < dyn_imin(4, -4 * i0 + d0); ++j0) {
+                    const float v1 = b0[g0 * d0 + 4 * i0 + j0];
+                    r1 = dyn_max(r1, v1);
+                }
+            }
+            r0 = dyn_max(r0, r1);
         }
         for (int m = 16; m > 0; m /= 2) {
             const float other_r0 = __shfl_xor_sync(0xffffffffu, r0, m);
@@ -152,56 +291,144 @@ extern "C" __global__ void __launch_bounds__(256) softmax_2(
             const float other_r0 = f0[w];
             r0 = dyn_max(r0, other_r0);
         }
-        float r1 = 0.0f;
-        for (long long i1 = threadIdx.x; i1 < d0; i1 += 256) {
-            const float v1 = b0[g0 * d0 + i1];
-            const float v2 = v1 - r0;
-            const float v3 = expf(v2);
-            s0[i1] = v3;
-            r1 = r1 + v3;
+        float r2 = 0.0f;
+        for (long long i1 = threadIdx.x; i1 < d2; i1 += 256) {
+            float r3 = 0.0f;
+            const long long n1 = dyn_imin(4, -4 * i1 + d0);
+            if (n1 == 4) {
+                dyn_pack<float, 4> p1;
+                dyn_read(p1, b0 + (g0 * d0 + 4 * i1));
+                dyn_pack<float, 4> p2;
+                #pragma unroll
+                for (int u1 = 0; u1 < 4; ++u1) {
+                    const float v2 = p1.v[u1];
+                    const float v3 = v2 - r0;
+                    const float v4 = expf(v3);
+                    p2.v[u1] = v4;
+                    r3 = r3 + v4;
+                }
+                dyn_write(s0 + (4 * i1), p2);
+            }
+            else {
+                #pragma unroll 1
+                for (long long j1 = 0; j1 < dyn_imin(4, -4 * i1 + d0); ++j1) {
+                    const float v5 = b0[g0 * d0 + 4 * i1 + j1];
+                    const float v6 = v5 - r0;
+                    const float v7 = expf(v6);
+                    s0[4 * i1 + j1] = v7;
+                    r3 = r3 + v7;
+                }
+            }
+            r2 = r2 + r3;
         }
         for (int m = 16; m > 0; m /= 2) {
-            const float other_r1 = __shfl_xor_sync(0xffffffffu, r1, m);
-            r1 = r1 + other_r1;
+            const float other_r2 = __shfl_xor_sync(0xffffffffu, r2, m);
+            r2 = r2 + other_r2;
         }
-        if (threadIdx.x % 32 == 0) f1[threadIdx.x / 32] = r1;
+        if (threadIdx.x % 32 == 0) f1[threadIdx.x / 32] = r2;
         __syncthreads();
-        r1 = f1[0];
+        r2 = f1[0];
         for (int w = 1; w < 8; ++w) {
-            const float other_r1 = f1[w];
-            r1 = r1 + other_r1;
+            const float other_r2 = f1[w];
+            r2 = r2 + other_r2;
         }
-        for (long long i2 = threadIdx.x; i2 < d0; i2 += 256) {
-            const float v4 = s0[i2];
-            const float v5 = v4 / r1;
-            b1[g0 * d0 + i2] = v5;
+        for (long long i2 = threadIdx.x; i2 < d2; i2 += 256) {
+            const long long n2 = dyn_imin(4, -4 * i2 + d0);
+            if (n2 == 4) {
+                dyn_pack<float, 4> p3;
+                dyn_read(p3, s0 + (4 * i2));
+                dyn_pack<float, 4> p4;
+                #pragma unroll
+                for (int u2 = 0; u2 < 4; ++u2) {
+                    const float v8 = p3.v[u2];
+                    const float v9 = v8 / r2;
+                    p4.v[u2] = v9;
+                }
+                dyn_write(b1 + (g0 * d0 + 4 * i2), p4);
+            }
+            else {
+                #pragma unroll 1
+                for (long long j2 = 0; j2 < dyn_imin(4, -4 * i2 + d0); ++j2) {
+                    const float v10 = s0[4 * i2 + j2];
+                    const float v11 = v10 / r2;
+                    b1[g0 * d0 + 4 * i2 + j2] = v11;
+                }
+            }
         }
     }
 }
 
 // stitch reduce_exponential_divide: 
+#ifndef DYN_PACK
+#define DYN_PACK
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) dyn_pack { T v[N]; };
+#endif
+#ifndef DYN_READ
+#define DYN_READ
+template <class T, int N> static __device__ __forceinline__ void dyn_read(dyn_pack<T, N>& to, const T* from) {
+    if ((unsigned long long)from % alignof(dyn_pack<T, N>) == 0) to = *(const dyn_pack<T, N>*)from;
+    else
+        for (int i = 0; i < N; ++i) to.v[i] = from[i];
+}
+#endif
+#ifndef DYN_WRITE
+#define DYN_WRITE
+template <class T, int N> static __device__ __forceinline__ void dyn_write(T* to, const dyn_pack<T, N>& from) {
+    if ((unsigned long long)to % alignof(dyn_pack<T, N>) == 0) *(dyn_pack<T, N>*)to = from;
+    else
+        for (int i = 0; i < N; ++i) to[i] = from.v[i];
+}
+#endif
 #ifndef DYN_MAX
 #define DYN_MAX
 template <class T> static __device__ __forceinline__ T dyn_max(T a, T b) {  // NaN wins, and -0 is less than +0
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if constexpr (sizeof(T) == 4) {
+        T found;
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
+        return found;
+    }
+#endif
     return a > b || a != a ? a : b > a || b != b ? b : signbit(a) ? b : a;
 }
+#endif
+#ifndef DYN_IMIN
+#define DYN_IMIN
+static __device__ __forceinline__ long long dyn_imin(long long a, long long b) { return a < b ? a : b; }
 #endif
 // stitch reduce_exponential_divide
 extern "C" __global__ void __launch_bounds__(256) softmax_3(
     const float* __restrict__ b0,
     float* __restrict__ b1,
     long long d0,
-    long long d1) {
+    long long d1,
+    long long d2) {
     alignas(16) extern __shared__ unsigned char dyn_shared[];
     float* const f0 = (float*)dyn_shared;
     float* const f1 = (float*)(dyn_shared + 32);
     for (long long t = blockIdx.x; t < d0; t += gridDim.x) {
         const long long g0 = t;
         float r0 = (-__int_as_float(0x7f800000));
-        #pragma unroll 16
         for (long long i0 = threadIdx.x; i0 < d1; i0 += 256) {
-            const float v0 = b0[g0 * d1 + i0];
-            r0 = dyn_max(r0, v0);
+            float r1 = (-__int_as_float(0x7f800000));
+            const long long n0 = dyn_imin(4, -4 * i0 + d2);
+            if (n0 == 4) {
+                dyn_pack<float, 4> p0;
+                dyn_read(p0, b0 + (g0 * d2 + 4 * i0));
+                #pragma unroll
+                for (int u0 = 0; u0 < 4; ++u0) {
+                    const float v0 = p0.v[u0];
+                    r1 = dyn_max(r1, v0);
+                }
+            }
+            else {
+                #pragma unroll 1
+                for (long long j0 = 0; j0 < dyn_imin(4, -4 * i0 + d2); ++j0) {
+                    const float v1 = b0[g0 * d2 + 4 * i0 + j0];
+                    r1 = dyn_max(r1, v1);
+                }
+            }
+            r0 = dyn_max(r0, r1);
         }
         for (int m = 16; m > 0; m /= 2) {
             const float other_r0 = __shfl_xor_sync(0xffffffffu, r0, m);
@@ -214,31 +441,69 @@ extern "C" __global__ void __launch_bounds__(256) softmax_3(
             const float other_r0 = f0[w];
             r0 = dyn_max(r0, other_r0);
         }
-        float r1 = 0.0f;
-        #pragma unroll 16
+        float r2 = 0.0f;
         for (long long i1 = threadIdx.x; i1 < d1; i1 += 256) {
-            const float v1 = b0[g0 * d1 + i1];
-            const float v2 = v1 - r0;
-            const float v3 = expf(v2);
-            r1 = r1 + v3;
+            float r3 = 0.0f;
+            const long long n1 = dyn_imin(4, -4 * i1 + d2);
+            if (n1 == 4) {
+                dyn_pack<float, 4> p1;
+                dyn_read(p1, b0 + (g0 * d2 + 4 * i1));
+                #pragma unroll
+                for (int u1 = 0; u1 < 4; ++u1) {
+                    const float v2 = p1.v[u1];
+                    const float v3 = v2 - r0;
+                    const float v4 = expf(v3);
+                    r3 = r3 + v4;
+                }
+            }
+            else {
+                #pragma unroll 1
+                for (long long j1 = 0; j1 < dyn_imin(4, -4 * i1 + d2); ++j1) {
+                    const float v5 = b0[g0 * d2 + 4 * i1 + j1];
+                    const float v6 = v5 - r0;
+                    const float v7 = expf(v6);
+                    r3 = r3 + v7;
+                }
+            }
+            r2 = r2 + r3;
         }
         for (int m = 16; m > 0; m /= 2) {
-            const float other_r1 = __shfl_xor_sync(0xffffffffu, r1, m);
-            r1 = r1 + other_r1;
+            const float other_r2 = __shfl_xor_sync(0xffffffffu, r2, m);
+            r2 = r2 + other_r2;
         }
-        if (threadIdx.x % 32 == 0) f1[threadIdx.x / 32] = r1;
+        if (threadIdx.x % 32 == 0) f1[threadIdx.x / 32] = r2;
         __syncthreads();
-        r1 = f1[0];
+        r2 = f1[0];
         for (int w = 1; w < 8; ++w) {
-            const float other_r1 = f1[w];
-            r1 = r1 + other_r1;
+            const float other_r2 = f1[w];
+            r2 = r2 + other_r2;
         }
         for (long long i2 = threadIdx.x; i2 < d1; i2 += 256) {
-            const float v4 = b0[g0 * d1 + i2];
-            const float v5 = v4 - r0;
-            const float v6 = expf(v5);
-            const float v7 = v6 / r1;
-            b1[g0 * d1 + i2] = v7;
+            const long long n2 = dyn_imin(4, -4 * i2 + d2);
+            if (n2 == 4) {
+                dyn_pack<float, 4> p2;
+                dyn_read(p2, b0 + (g0 * d2 + 4 * i2));
+                dyn_pack<float, 4> p3;
+                #pragma unroll
+                for (int u2 = 0; u2 < 4; ++u2) {
+                    const float v8 = p2.v[u2];
+                    const float v9 = v8 - r0;
+                    const float v10 = expf(v9);
+                    const float v11 = v10 / r2;
+                    p3.v[u2] = v11;
+                }
+                dyn_write(b1 + (g0 * d2 + 4 * i2), p3);
+            }
+            else {
+                #pragma unroll 1
+                for (long long j2 = 0; j2 < dyn_imin(4, -4 * i2 + d2); ++j2) {
+                    const float v12 = b0[g0 * d2 + 4 * i2 + j2];
+                    const float v13 = v12 - r0;
+                    const float v14 = expf(v13);
+                    const float v15 = v14 / r2;
+                    b1[g0 * d2 + 4 * i2 + j2] = v15;
+                }
+            }
         }
     }
 }
@@ -247,6 +512,13 @@ extern "C" __global__ void __launch_bounds__(256) softmax_3(
 #ifndef DYN_MAX
 #define DYN_MAX
 template <class T> static __device__ __forceinline__ T dyn_max(T a, T b) {  // NaN wins, and -0 is less than +0
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if constexpr (sizeof(T) == 4) {
+        T found;
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
+        return found;
+    }
+#endif
     return a > b || a != a ? a : b > a || b != b ? b : signbit(a) ? b : a;
 }
 #endif
@@ -294,6 +566,13 @@ extern "C" __global__ void __launch_bounds__(256) softmax_4(
 #ifndef DYN_MAX
 #define DYN_MAX
 template <class T> static __device__ __forceinline__ T dyn_max(T a, T b) {  // NaN wins, and -0 is less than +0
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if constexpr (sizeof(T) == 4) {
+        T found;
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
+        return found;
+    }
+#endif
     return a > b || a != a ? a : b > a || b != b ? b : signbit(a) ? b : a;
 }
 #endif
