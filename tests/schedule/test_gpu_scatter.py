@@ -144,7 +144,7 @@ def test_scatters(name: str, dialect: str, require_tool: Callable[..., str]) -> 
     SUITE.compare(name, TARGETS[dialect])
 
 
-@pytest.mark.parametrize(("name", "dialect"), zip(FEWEST.cases, cycle(TWO), strict=False))
+@pytest.mark.parametrize(("name", "dialect"), [*zip(FEWEST.cases, cycle(TWO), strict=False)])
 def test_no_races(name: str, dialect: str, require_tool: Callable[..., str]) -> None:
     require_tool("g++")
     FEWEST.compare(name, TARGETS[dialect], races=True)
