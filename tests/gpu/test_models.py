@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import dyn
+import dyn.numpy as dnp
 from dyn import nn, tree
 from dyn.interop import stablehlo
 from examples import bert, gpt, optimizers
@@ -52,6 +53,23 @@ def test_bert(device: Device) -> None:
         return hidden, bert.pool(params, hidden)
 
     check(model, [bert.draw_batch(shape, 0, config) for shape in ((2, 7), (1, 1), (3, 40), (5, 33), (0, 7))])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_layer_in_halves(device: Device, dtype: str) -> None:
+    """Rows go by neighbours, aligned and not; weights are converted where they are used."""
+
+    @dyn.jit(shapes="b s 24, 24 72, 24, 24", device=device.name)
+    def layer(x: Any, w: Any, scale: Any, shift: Any) -> Any:
+        y = nn.layer_norm(x, weight=scale, bias=shift)
+        q, k, v = (nn.gelu(y @ w)[..., n * 24 : (n + 1) * 24] for n in range(3))
+        scores = nn.softmax(q @ dnp.matrix_transpose(k) / 5, axis=-1)
+        return nn.rms_norm(x + scores @ v, weight=scale), dnp.max(scores, axis=-1)
+
+    weights = [floats(24, 72) / 5, floats(24), floats(24)]
+    halves = dyn.dtypes.dtype(dtype).np
+    calls = [[floats(*shape, 24), *weights] for shape in ((2, 7), (1, 1), (3, 40), (2, 33), (1, 130), (0, 7))]
+    check(layer, [tuple(array.astype(halves) for array in arrays) for arrays in calls], 3e-2)
 
 
 def test_training_step(device: Device) -> None:
