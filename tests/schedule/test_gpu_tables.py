@@ -83,6 +83,17 @@ CASES: dict[str, Case] = {
         lambda x, y: dnp.concatenate([x + 1, y], axis=1), "float32 n m, float32 n k",
         at("0 0 0; 1 1 1; 3 65 2; 2 300 4"),
     ),
+    "side by side, much": Case(
+        lambda x, y: dnp.concatenate([x + 1, y], axis=1), "float32 n m, float32 n k", at("1030 601 500; 1024 1024 0")
+    ),
+    "three pieces": Case(
+        lambda x, y, z: dnp.concatenate([x, y * 2, z], axis=1), "bfloat16 n m, bfloat16 n k, bfloat16 n 1",
+        at("0 0 0; 1 1 1; 3 0 2; 2 64 7"),
+    ),
+    "many pieces": Case(
+        lambda *xs: dnp.concatenate(xs, axis=1), ", ".join(["float32 n m", "float32 n k"] * 5),
+        at("0 0 0; 1 1 1; 3 65 2"),
+    ),
     "running": Case(lambda x: dnp.cumulative_sum(x, axis=1), MATRIX, both("2 3000; 1 40000; 3 16385; 40 32")),
     "running back": Case(lambda x: dyn.lax.cummax(x, axis=0, reverse=True), "float16 n", edges("2049; 40000")),
     "running integers": Case(lambda x: dyn.lax.cumprod(x, axis=1), "int32 n m", both("2 3000; 1 40000")),

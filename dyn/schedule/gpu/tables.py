@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dyn.ir.opdef import OrderedReductionLoops
 from dyn.ops.complex_parts import part_dtype
 from dyn.schedule.accesses import accesses_of, crossed_loads, neighbours_together, widest
@@ -50,6 +52,8 @@ SHORT, PART_OF_WARP, ROW_OF_WARP = 32, 8, 512
 TOGETHER_IN_ROWS = 4
 #: Bytes of shared memory that every device gives without being asked; and for what warps exchange in them.
 SCRATCH_BYTES, SLOTS = 48 << 10, 1024
+#: Pieces and elements of a concatenation up to which one launch that looks for them takes less than a launch each.
+FEW_PIECES, FEW_ELEMENTS = 8, 1 << 20
 #: Elements of a chunk that a lane scans, and of a run that a warp does. Runs of more elements than a part has are cut,
 #: if they are not many.
 EACH, RUN_OF_WARP, PART_OF_RUN, MANY_RUNS = 8, 512, 16384, 1024
@@ -164,12 +168,22 @@ def chunked(loops: Loops) -> None:
 
 
 def lower_join(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
-    """The launches of a concatenation, a piece each."""
+    """The launches of a concatenation: one that looks for each element's piece, or of many elements or pieces a launch
+    for each piece, which moves neighbours together."""
 
     def forms(loops: Loops, schedule: Schedule) -> list[SpecializedKernel]:
         return _short_rows(loops, target)
 
-    return join_launches(plan, group, chunked, chunked, forms, forms)
+    pieces = join_launches(plan, group, chunked, chunked, forms, forms)
+    if not 2 <= len(pieces) <= FEW_PIECES:
+        return pieces
+    (whole,) = lower_loops(plan, group, target)
+    many = Condition(product(group.space) - (FEW_ELEMENTS + 1), 0, None)
+
+    def launches(when: Condition | None) -> tuple[Launch, ...]:
+        return tuple([replace(piece, when=when) for piece in pieces])
+
+    return in_parts(whole, InParts(many, launches, plan), any_order=True)
 
 
 def folds(target: Target) -> Schedule:
