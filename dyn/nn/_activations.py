@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import dyn.numpy as dnp
+from dyn.nn._precision import rounded, wide
 from dyn.numpy._operands import emit, promote, to_float
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.numpy._trig import tanh
@@ -146,7 +147,8 @@ def log_sigmoid(x: ArrayLike, /) -> Array:
     Raises:
         UnsupportedOpError: if ``x`` is complex.
     """
-    return -softplus(-_float("log_sigmoid", x))
+    value, dtype = wide("log_sigmoid", x)
+    return rounded(-softplus(-value), dtype)
 
 
 @public
@@ -163,8 +165,8 @@ def silu(x: ArrayLike, /) -> Array:
         >>> nn.silu(np.array([-1.0, 1.0]))
         array([-0.26894142,  0.73105858])
     """
-    value = _float("silu", x)
-    return emit("multiply", value, emit("logistic", value))
+    value, dtype = wide("silu", x)
+    return rounded(emit("multiply", value, emit("logistic", value)), dtype)
 
 
 swish = silu
@@ -183,9 +185,9 @@ def softplus(x: ArrayLike, /) -> Array:
     Raises:
         UnsupportedOpError: if ``x`` is complex.
     """
-    value = _float("softplus", x)
+    value, dtype = wide("softplus", x)
     tail = emit("log_plus_one", emit("exponential", emit("negate", emit("abs", value))))
-    return emit("add", emit("maximum", value, filled(value, 0)), tail)
+    return rounded(emit("add", emit("maximum", value, filled(value, 0)), tail), dtype)
 
 
 @public
@@ -213,8 +215,8 @@ def soft_sign(x: ArrayLike, /) -> Array:
     Returns:
         An array of the shape of ``x``, in its dtype; of integers and booleans in the default float dtype.
     """
-    value = _float("soft_sign", x)
-    return value / (dnp.abs(value) + 1)
+    value, dtype = wide("soft_sign", x)
+    return rounded(value / (dnp.abs(value) + 1), dtype)
 
 
 @public
@@ -246,7 +248,8 @@ def hard_sigmoid(x: ArrayLike, /) -> Array:
     Raises:
         UnsupportedOpError: if ``x`` is complex.
     """
-    return relu6(_float("hard_sigmoid", x) + 3.0) / 6.0
+    value, dtype = wide("hard_sigmoid", x)
+    return rounded(relu6(value + 3.0) / 6.0, dtype)
 
 
 @public
@@ -262,8 +265,8 @@ def hard_swish(x: ArrayLike, /) -> Array:
     Raises:
         UnsupportedOpError: if ``x`` is complex.
     """
-    value = _float("hard_swish", x)
-    return value * hard_sigmoid(value)
+    value, dtype = wide("hard_swish", x)
+    return rounded(value * hard_sigmoid(value), dtype)
 
 
 @public
@@ -281,13 +284,13 @@ def gelu(x: ArrayLike, /, approximate: bool = True) -> Array:
         >>> nn.gelu(np.array([-1.0, 1.0]))
         array([-0.15880801,  0.84119199])
     """
-    value = _float("gelu", x)
+    value, dtype = wide("gelu", x)
     if approximate:
         inner = math.sqrt(2 / math.pi) * (value + 0.044715 * (value * value * value))
-        return value * (0.5 * (1.0 + dnp.tanh(inner)))
+        return rounded(value * (0.5 * (1.0 + dnp.tanh(inner))), dtype)
     scaled: Array = value * math.sqrt(0.5)
     probability: Array = emit("erf", scaled)
-    return value * (0.5 * (1.0 + probability))
+    return rounded(value * (0.5 * (1.0 + probability)), dtype)
 
 
 @public
@@ -308,5 +311,6 @@ def glu(x: ArrayLike, /, axis: int = -1) -> Array:
         >>> nn.glu(np.array([1.0, 2.0, 0.0, 0.0]))
         array([0.5, 1. ])
     """
-    left, right = dnp.split(_float("glu", x), 2, axis)
-    return left * sigmoid(right)
+    value, dtype = wide("glu", x)
+    left, right = dnp.split(value, 2, axis)
+    return rounded(left * sigmoid(right), dtype)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.dtypes import DType
+from dyn.nn._precision import rounded, wide
 from dyn.numpy._axes import one_axis
 from dyn.numpy._operands import cast, promote, to_float
 from dyn.numpy._public import Array, ArrayLike, Axis, Size, public
@@ -48,7 +49,7 @@ def softmax(x: ArrayLike, /, axis: Axis = -1, *, where: ArrayLike | None = None)
         >>> nn.softmax(np.array([0.0, np.log(3.0)]))
         array([0.25, 0.75])
     """
-    value = _float("softmax", x)
+    value, dtype = wide("softmax", x)
     if where is not None:
         value = dnp.where(where, value, -dnp.inf)
     # Not shifted by -inf: the row has no other element, and -inf less -inf is NaN.
@@ -56,7 +57,7 @@ def softmax(x: ArrayLike, /, axis: Axis = -1, *, where: ArrayLike | None = None)
     if where is not None:
         exponentials = dnp.where(where, exponentials, 0)
     result = exponentials / dnp.sum(exponentials, axis, None, True)
-    return result if where is None else dnp.where(where, result, 0)
+    return rounded(result if where is None else dnp.where(where, result, 0), dtype)
 
 
 @public
@@ -79,12 +80,12 @@ def log_softmax(x: ArrayLike, /, axis: Axis = -1, *, where: ArrayLike | None = N
         >>> nn.log_softmax(np.array([0.0, 0.0]))
         array([-0.69314718, -0.69314718])
     """
-    value = _float("log_softmax", x)
+    value, dtype = wide("log_softmax", x)
     if where is not None:
         value = dnp.where(where, value, -dnp.inf)
     shifted = value - dnp.max(value, axis, True, initial=-dnp.inf)
     result = shifted - dnp.log(dnp.sum(dnp.exp(shifted), axis, None, True, where=where))
-    return result if where is None else dnp.where(where, result, -dnp.inf)
+    return rounded(result if where is None else dnp.where(where, result, -dnp.inf), dtype)
 
 
 @public
@@ -107,13 +108,13 @@ def logsumexp(x: ArrayLike, /, axis: Axis = None, *, keepdims: bool = False) -> 
         >>> nn.logsumexp(np.array([1000.0, 1000.0]))
         array(1000.69314718)
     """
-    value = _float("logsumexp", x)
+    value, dtype = wide("logsumexp", x)
     high = dnp.max(value, axis, True, initial=-dnp.inf)
     # An infinite greatest element would make NaN of a difference.
     shift = dnp.where(dnp.isfinite(high), high, 0)
     total = dnp.sum(dnp.exp(value - shift), axis, None, keepdims)
     shift = shift if keepdims else dnp.reshape(shift, dnp.shape(total))
-    return dnp.log(total) + shift
+    return rounded(dnp.log(total) + shift, dtype)
 
 
 # ---- normalisation ---------------------------------------------------------------------------------------------------

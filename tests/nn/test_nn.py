@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dyn import nn
+import dyn
+import dyn.numpy as dnp
+from dyn import dtypes, nn
 from tests.numpy.differential import compare, run, trace
 
 Array = np.ndarray[Any, Any]
@@ -257,3 +260,25 @@ def test_width_that_is_symbolic() -> None:
         sizes=(1, 3),
         oracle=lambda xp, q, k, v: attention(q, k, v),
     )  # fmt: skip
+
+
+# ---- precision of 16-bit floats --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        nn.gelu, partial(nn.gelu, approximate=False), nn.silu, nn.softplus, nn.log_sigmoid, nn.soft_sign,
+        nn.hard_sigmoid, nn.hard_swish, nn.glu, nn.softmax, nn.log_softmax, nn.logsumexp,
+    ],
+)  # fmt: skip
+def test_16_bit_floats_are_rounded_once(function: Callable[..., Any], dtype: str) -> None:
+    """As what float32 gives is rounded: in a program, alone, and of a number beside one."""
+    x = (np.random.default_rng(0).standard_normal((5, 34)) * 4).astype(dtypes.dtype(dtype).np)
+    expected = np.asarray(dyn.jit(function)(x.astype(np.float32))).astype(x.dtype)
+    for made in (dyn.jit(function)(x), function(x), dyn.jit(lambda x: function(x * 1.0))(x)):
+        assert made.dtype == x.dtype
+        np.testing.assert_array_equal(np.asarray(made).view(np.uint16), expected.view(np.uint16))
+    slope = dyn.grad(lambda x: dnp.sum(function(x)))(x)
+    assert (slope.dtype, slope.shape) == (x.dtype, x.shape)
