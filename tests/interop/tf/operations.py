@@ -48,6 +48,8 @@ INPUTS: dict[str, Inputs] = {
     "bxy": lambda n: (bools(n, 3, seed=n), floats(n, 3, seed=n), floats(n, 3, seed=n + 1)),
     "c": lambda n: (complexes(n, 3, seed=n),),
     "image": lambda n: (floats(n, 5, 6, 3, seed=n),),
+    "image, boxes": lambda n: (floats(2, n + 1, 6, 3, seed=n), floats(n, 4, seed=n, low=-0.2, high=1.2)),
+    "wide image": lambda n: (floats(2, n, 5, 3, seed=n, low=-0.5, high=1.5),),
     "image, kernel": lambda n: (floats(n, 5, 6, 3, seed=n), floats(2, 3, 3, 2, seed=n)),
     "volume": lambda n: (floats(n, 4, 5, 6, 2, seed=n),),
     "volume, kernel": lambda n: (floats(n, 4, 5, 6, 2, seed=n), floats(2, 2, 2, 2, 3, seed=n)),
@@ -339,12 +341,71 @@ for _name, _run in named("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3"):
         _run(x=x, scale=s, offset=o, mean=m, variance=v, is_training=False).y,
         *_run(x=x, scale=s, offset=o, mean=[], variance=[], is_training=True)[:3],
     ], is_differentiated=_name == "FusedBatchNormV3", tolerance=5e-4, **SOME)  # fmt: skip
-add("ResizeBilinear ResizeNearestNeighbor", "image", lambda x: [
+#: With corners aligned, and with pixels' centers at halves.
+CORNERS = ((False, False), (True, False), (False, True))
+add("ResizeBilinear ResizeNearestNeighbor ResizeBicubic", "wide image", lambda x: [
     run(images=x, size=size, align_corners=align, half_pixel_centers=half)
-    for run in (raw.ResizeBilinear, raw.ResizeNearestNeighbor)
+    for run in (raw.ResizeBilinear, raw.ResizeNearestNeighbor, raw.ResizeBicubic)
     for size in ([7, 4], [1, 9])
-    for align, half in ((False, False), (True, False), (False, True))
+    for align, half in CORNERS
 ], is_differentiated=False, **SOME)  # fmt: skip
+add("ResizeArea", "wide image", lambda x: [
+    raw.ResizeArea(images=x, size=size, align_corners=align) for size in ([7, 4], [1, 9]) for align in (False, True)
+], is_differentiated=False, **SOME)  # fmt: skip
+for _kernel in ["lanczos1", "lanczos3", "lanczos5", "gaussian", "box", "triangle", "keyscubic", "mitchellcubic"]:
+    add("ScaleAndTranslate ScaleAndTranslateGrad", "wide image", lambda x, kernel=_kernel: [
+        raw.ScaleAndTranslate(
+            images=x, size=[4, 7], scale=scale, translation=shift, kernel_type=kernel, antialias=antialias
+        )
+        for scale, shift in (([0.5, 0.7], [0.3, -1.2]), ([1.5, 3.0], [-2.0, 0.5]))
+        for antialias in (False, True)
+    ], tolerance=2e-4, **SOME)  # fmt: skip
+add("CropAndResize CropAndResizeGradImage CropAndResizeGradBoxes", "image, boxes", lambda x, boxes: [
+    tf.image.crop_and_resize(x, boxes, tf.range(tf.shape(boxes)[0]) % 2, size) for size in ([3, 4], [1, 2])
+], tolerance=2e-4)  # fmt: skip
+add("CropAndResize", "image, boxes", lambda x, boxes: [
+    raw.CropAndResize(
+        image=image, boxes=boxes, box_ind=tf.range(tf.shape(boxes)[0]) % 2, crop_size=[1, 4], method=method,
+        extrapolation_value=3.0,
+    )
+    for method in ("bilinear", "nearest") for image in (x, tf.cast(x * 50, tf.int32), tf.cast(x, tf.float16))
+], **FIXED)  # fmt: skip
+for _mode in ("NEAREST", "BILINEAR"):
+    add("ImageProjectiveTransformV3 ImageProjectiveTransformV2", "wide image", lambda x, mode=_mode: [
+        *[
+            raw.ImageProjectiveTransformV3(
+                images=image, transforms=transform, output_shape=[6, 4], fill_value=3.0, interpolation=mode,
+                fill_mode=fill,
+            )
+            for image in (x, tf.cast(tf.abs(x) * 99, tf.uint8))
+            for fill in ("CONSTANT", "REFLECT", "WRAP", "NEAREST")
+            for transform in (
+                [[1.0, 0.1, 0.3, -0.1, 0.9, 0.2, 0, 0]], [[0.5, 0.3, -20.3, 0.4, 1.9, 30.2, 0.01, 0.02]] * 2,
+                [[1.0, 0, 2, 0, 1, 5, -0.5, 0]],
+            )
+        ],
+        raw.ImageProjectiveTransformV2(
+            images=x, transforms=[[1.0, 0, -0.5, 0, 1, 0.5, 0, 0]], output_shape=[5, 4], interpolation=mode
+        ),
+    ], is_differentiated=False, **SOME)  # fmt: skip
+add("ImageProjectiveTransformV3", "wide image", lambda x: raw.ImageProjectiveTransformV3(
+    images=x, transforms=[[1.0, 0.1, 0.3, -0.1, 0.9, 0.2, 0, 0]], output_shape=[6, 4], fill_value=0.0,
+    interpolation="BILINEAR",
+), **SOME)  # fmt: skip
+add("ExtractImagePatches", "image", lambda x: [
+    raw.ExtractImagePatches(
+        images=x, ksizes=[1, *size, 1], strides=[1, 2, stride, 1], rates=[1, rate, 1, 1], padding=padding
+    )
+    for size in ((1, 1), (2, 3)) for stride in (1, 2) for rate in (1, 2) for padding in ("SAME", "VALID")
+], **FIXED)  # fmt: skip
+add("RGBToHSV", "wide image", lambda x: [raw.RGBToHSV(images=x), raw.RGBToHSV(images=tf.round(x))], tolerance=2e-4)
+add("HSVToRGB AdjustHue AdjustSaturation AdjustContrastv2", "wide image", lambda x: [
+    raw.HSVToRGB(images=x), *[raw.AdjustHue(images=x, delta=delta) for delta in (0.2, -0.7)],
+    *[raw.AdjustSaturation(images=x, scale=scale) for scale in (0.0, 1.5)],
+    raw.AdjustContrastv2(images=x, contrast_factor=1.5),
+    *[raw.HSVToRGB(images=tf.cast(x, dtype)) for dtype in (tf.float16, tf.bfloat16, tf.float64)],
+    *[raw.RGBToHSV(images=tf.cast(x, dtype))[..., 1:] for dtype in (tf.float16, tf.bfloat16, tf.float64)],
+], tolerance=2e-4, is_differentiated=False, **SOME)  # fmt: skip
 add("SpaceToBatchND BatchToSpaceND", "image", lambda x: [
     y := raw.SpaceToBatchND(input=x, block_shape=[2, 3], paddings=[[0, 1], [0, 0]]),
     raw.BatchToSpaceND(input=y, block_shape=[2, 3], crops=[[0, 1], [0, 0]]),
@@ -355,14 +416,27 @@ add("SpaceToDepth DepthToSpace", "image", lambda x: [
 
 # ---- random numbers --------------------------------------------------------------------------------------------------
 
-add(
-    "StatelessRandomUniformV2 StatelessRandomNormalV2 StatelessRandomUniformIntV2 StatelessRandomGetKeyCounter", "x",
-    lambda x: [
-        tf.random.stateless_uniform(tf.shape(x), [1, 2]), tf.random.stateless_normal([tf.shape(x)[0]], [3, 4]),
-        tf.random.stateless_uniform(tf.shape(x), [5, 6], 0, 10, tf.int32),
-    ],
-    **FIXED,
-)  # fmt: skip
+for _dtype in (tf.float32, tf.float16, tf.bfloat16, tf.float64):
+    add(
+        "StatelessRandomUniformV2 StatelessRandomNormalV2 StatelessTruncatedNormalV2 StatelessRandomGetKeyCounter", "x",
+        lambda x, dtype=_dtype: [
+            tf.random.stateless_uniform(tf.shape(x), [1, 2], dtype=dtype),
+            tf.random.stateless_normal([tf.shape(x)[0]], [3, 4], dtype=dtype),
+            tf.random.stateless_truncated_normal(tf.shape(x), [7, 8], dtype=dtype),
+        ],
+        **FIXED,
+    )  # fmt: skip
+add("StatelessRandomUniformIntV2 StatelessRandomUniformFullIntV2", "x", lambda x: [
+    tf.random.stateless_uniform(tf.shape(x), [5, 6], low, high, dtype)
+    for low, high, dtype in (
+        (0, 10, tf.int32), (-(2**31), 2**31 - 1, tf.int32), (-(2**63), 2**63 - 1, tf.int64), (3, 10**10, tf.int64),
+        *[(None, None, dtype) for dtype in (tf.int32, tf.uint32, tf.int64, tf.uint64)],
+    )
+], **FIXED)  # fmt: skip
+add("StatelessRandomGammaV3", "x", lambda x: [
+    tf.random.stateless_gamma(tf.shape(x), [5, 4], tf.constant(alpha, dtype), dtype=dtype)
+    for alpha in ([0.3, 1.0, 2.5], 0.7) for dtype in (tf.float32, tf.float64, tf.float16)
+], tolerance=2e-4, **FIXED)  # fmt: skip
 
 # ---- more rows, lengths and places -----------------------------------------------------------------------------------
 
@@ -384,9 +458,11 @@ add("UniqueWithCounts UniqueWithCountsV2", "vector", lambda i: [
 ])  # fmt: skip
 add("DenseBincount", "i", lambda i: raw.DenseBincount(input=tf.abs(i), size=5, weights=tf.zeros([0], tf.int32)))
 add("CheckNumerics", "x", lambda x: raw.CheckNumerics(tensor=x, message="finite"))
-add("ResizeBilinearGrad ResizeNearestNeighborGrad", "image", lambda x: [
-    tf.image.resize(x, [7, 4]), tf.image.resize(x, [3, 9], "nearest")
-], sizes=(1, 2))  # fmt: skip
+add("ResizeBilinearGrad ResizeNearestNeighborGrad ResizeBicubicGrad", "wide image", lambda x: [
+    run(images=x, size=[7, 4], align_corners=align, half_pixel_centers=half)
+    for run in (raw.ResizeBilinear, raw.ResizeNearestNeighbor, raw.ResizeBicubic)
+    for align, half in CORNERS
+], sizes=(1, 2, 7))  # fmt: skip
 add("MirrorPadGrad", "x", lambda x: tf.pad(x, [[0, 0], [1, 2]], "REFLECT"), **SOME)
 
 # ---- linear algebra, Fourier transforms, statistics ------------------------------------------------------------------
