@@ -54,9 +54,13 @@ INPUTS: dict[str, Inputs] = {
     "volume": lambda n: (floats(n, 4, 5, 6, 2, seed=n),),
     "volume, kernel": lambda n: (floats(n, 4, 5, 6, 2, seed=n), floats(2, 2, 2, 2, 3, seed=n)),
     "matrix": lambda n: (floats(n, 4, 4, seed=n),),
+    "long matrix": lambda n: (floats(2, 5, n, seed=n),),
+    "boxes": lambda n: (floats(n, 4, seed=n, low=0, high=1), tf.round(floats(n, seed=n + 1, low=-9, high=19)) / 20),
     "matrices": lambda n: (floats(2, n, 3, seed=n), floats(2, 3, n + 1, seed=n)),
     "table, index": lambda n: (floats(n, 3, seed=n), integers(n + 1, seed=n, low=0, high=max(n, 1))),
     "table, rows": lambda n: (floats(n, 3, seed=n), integers(n, seed=n, low=0, high=4)),
+    "table, parts": lambda n: (floats(n, 3, seed=n), integers(n, seed=n, low=0, high=4)),
+    "table, segments": lambda n: (floats(n, 3, seed=n), tf.sort(integers(n, seed=n, low=0, high=4)) * 2 + 1),
     "vector": lambda n: (integers(n, seed=n, low=0, high=9),),
     "channels": lambda n: (floats(n, 4, 5, 3, seed=n), *[floats(3, seed=k, low=0.1) for k in range(4)]),
 }
@@ -239,6 +243,12 @@ add("BroadcastArgs", "xy", lambda x, y: raw.BroadcastArgs(s0=tf.shape(x), s1=tf.
 add("BroadcastGradientArgs", "xy", lambda x, y: x * y[:, :1] + y[0], **SOME)
 add("InvertPermutation", "x", lambda x: raw.InvertPermutation(x=[2, 0, 1]), **FIXED)
 add("EnsureShape", "x", lambda x: raw.EnsureShape(input=x, shape=[None, 3]))
+add("DynamicStitch ParallelDynamicStitch DynamicPartition", "table, parts", lambda x, i: [
+    *(parts := tf.dynamic_partition(x, i, 4)), *tf.dynamic_partition(x[:, None], i[:, None] // 2, 2),
+    tf.dynamic_stitch(tf.dynamic_partition(tf.range(tf.shape(x)[0]), i, 4), parts),
+    raw.DynamicStitch(indices=[tf.range(tf.shape(x)[0]), tf.range(tf.shape(x)[0]) + 2], data=[x, x * 2])[2:],
+    raw.ParallelDynamicStitch(indices=[tf.range(tf.shape(x)[0])[:, None]], data=[x[:, None]]),
+])  # fmt: skip
 add("DynamicStitch ParallelDynamicStitch", "xy", lambda x, y: [
     run(indices=[[0, 2], [1]], data=[tf.stack([x, y]), x[None]])
     for run in (raw.DynamicStitch, raw.ParallelDynamicStitch)
@@ -271,9 +281,7 @@ add("OneHot", "table, rows", lambda x, i: [
 ], **FIXED)  # fmt: skip
 add("Where", "b", lambda b: raw.Where(condition=b))
 for _name, _run in named("Sum Prod Max Min", "UnsortedSegment"):
-    add(_name, "table, rows", lambda x, i, _run=_run: _run(
-        data=x, segment_ids=i - 1, num_segments=3
-    ), is_differentiated=_name.endswith("Sum"))  # fmt: skip
+    add(_name, "table, rows", lambda x, i, _run=_run: _run(data=x, segment_ids=i - 1, num_segments=3))
 add("Bincount DenseBincount", "vector", lambda i: [
     raw.Bincount(arr=i, size=7, weights=tf.zeros([0], tf.float32)),
     raw.DenseBincount(input=i, size=5, weights=tf.cast(i, tf.float32)),
@@ -301,8 +309,37 @@ add("MatrixBandPart", "matrix", lambda a: [
     raw.MatrixBandPart(input=a, num_lower=low, num_upper=high) for low, high in ((-1, 0), (0, -1), (1, 2))
 ])  # fmt: skip
 add("MatrixDiagV3 MatrixDiagPartV3 MatrixSetDiagV3", "matrix", lambda a: [
-    tf.linalg.diag(a[:, 0]), tf.linalg.diag_part(a), tf.linalg.set_diag(a, a[:, 1])
-], is_differentiated=False)  # fmt: skip
+    tf.linalg.diag(a[:, 0]), tf.linalg.diag_part(a), tf.linalg.set_diag(a, a[:, 1]),
+    *[tf.linalg.diag(tf.ensure_shape(a[:, 0], [None, 4]), k=k, padding_value=2) for k in (1, -2)],
+    *[tf.linalg.diag_part(a, k=k) for k in (1, -1)], *[tf.linalg.set_diag(a, a[:, 1, :3], k=k) for k in (1, -1)],
+])  # fmt: skip
+#: Where shorter diagonals of a band lie, those above the main one and those below.
+ALIGNED = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
+
+
+def band(a: Any, k: tuple[int, int], align: str) -> list[Any]:
+    """The diagonals of matrices, and these as matrices and in the places of others."""
+    part = tf.linalg.diag_part(a, k=k, align=align, padding_value=5)
+    whole = tf.ensure_shape(part, [None, k[1] - k[0] + 1, None])  # TensorFlow takes an open size for -1
+    known = tf.ensure_shape(a[:, :, :3], [2, 5, 3])
+    return [
+        part, tf.linalg.diag(whole, k=k, align=align),
+        tf.linalg.set_diag(known, tf.linalg.diag_part(known, k=k, align=align) * 2, k=k, align=align),
+    ]  # fmt: skip
+
+
+add("MatrixDiagV3 MatrixDiagPartV3 MatrixSetDiagV3", "long matrix", lambda a: [
+    *[band(a, k, align) for align in ALIGNED for k in ((-1, 1), (0, 1), (-1, 0))],
+    tf.linalg.diag_part(a, k=2), tf.linalg.diag(a[0], k=1), tf.linalg.diag(a[0], k=-3, padding_value=1),
+    tf.linalg.diag(a[0], k=-1, num_rows=tf.shape(a)[2] + 1, padding_value=3), tf.linalg.diag(a[0], num_cols=70),
+], sizes=(3, 4, 7, 64), **FIXED)  # fmt: skip
+add("MatrixDiagV2 MatrixDiagPartV2 MatrixSetDiagV2", "long matrix", lambda a: [
+    raw.MatrixDiagPartV2(input=a, k=[-1, 1], padding_value=5.0),
+    raw.MatrixDiagV2(
+        diagonal=tf.ensure_shape(a[:, :3], [2, 3, None]), k=[-1, 1], num_rows=-1, num_cols=-1, padding_value=2.0
+    ),
+    raw.MatrixSetDiagV2(input=a, diagonal=raw.MatrixDiagPartV2(input=a, k=1, padding_value=0.0) * 2, k=1),
+], sizes=(3, 4, 7, 64), **FIXED)  # fmt: skip
 add("Cholesky", "matrix", lambda a: (
     raw.Cholesky(input=tf.matmul(a, a, transpose_b=True) + tf.eye(4))
 ), is_differentiated=False, tolerance=2e-4)  # fmt: skip
@@ -414,6 +451,32 @@ add("SpaceToDepth DepthToSpace", "image", lambda x: [
     raw.SpaceToDepth(input=x[:, :4], block_size=2), raw.DepthToSpace(input=tf.tile(x, [1, 1, 1, 4]), block_size=2)
 ], **SOME)  # fmt: skip
 
+add("NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5", "boxes", lambda boxes, scores: [
+    *[
+        raw.NonMaxSuppressionV3(
+            boxes=boxes, scores=scores, max_output_size=most, iou_threshold=overlap, score_threshold=least
+        )
+        for most in (0, 5, 70) for overlap, least in ((0.3, 0.1), (0.6, -1.0))
+    ],
+    *[
+        one
+        for is_padded in (False, True)
+        for one in raw.NonMaxSuppressionV4(
+            boxes=boxes, scores=scores, max_output_size=5, iou_threshold=0.5, score_threshold=-9.0,
+            pad_to_max_output_size=is_padded,
+        )
+    ],
+    *[
+        one
+        for sigma, overlap in ((0.0, 0.4), (0.3, 1.0), (0.3, 0.5))
+        for least, is_padded in ((0.2, False), (-9.0, True))
+        for one in raw.NonMaxSuppressionV5(
+            boxes=boxes, scores=scores, max_output_size=9, iou_threshold=overlap, score_threshold=least,
+            soft_nms_sigma=sigma, pad_to_max_output_size=is_padded,
+        )
+    ],
+], **FIXED)  # fmt: skip
+
 # ---- random numbers --------------------------------------------------------------------------------------------------
 
 for _dtype in (tf.float32, tf.float16, tf.bfloat16, tf.float64):
@@ -441,12 +504,13 @@ add("StatelessRandomGammaV3", "x", lambda x: [
 # ---- more rows, lengths and places -----------------------------------------------------------------------------------
 
 add("CumulativeLogsumexp", "x", lambda x: tf.math.cumulative_logsumexp(x, 1))
-add("SegmentSum SegmentMean", "table, rows", lambda x, i: [
-    raw.SegmentSum(data=x, segment_ids=tf.sort(i)), raw.SegmentMean(data=x, segment_ids=tf.sort(i))
-], **FIXED)  # fmt: skip
-add("SparseSegmentSum SparseSegmentMean", "table, index", lambda x, i: [
+for _name, _run in named("Sum Mean Prod Max Min", "Segment"):
+    add(_name, "table, segments", lambda x, i, _run=_run: [
+        _run(data=x, segment_ids=i), _run(data=tf.cast(x * 5, tf.int32), segment_ids=i),
+    ])  # fmt: skip
+add("SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN", "table, index", lambda x, i: [
     run(data=x, indices=i, segment_ids=tf.range(tf.shape(i)[0]) // 2)
-    for run in (raw.SparseSegmentSum, raw.SparseSegmentMean)
+    for run in (raw.SparseSegmentSum, raw.SparseSegmentMean, raw.SparseSegmentSqrtN)
 ], is_differentiated=False, **SOME)  # fmt: skip
 add("Bucketize", "x", lambda x: raw.Bucketize(input=x, boundaries=[-1.0, 0.0, 1.5]), **FIXED)
 add("LowerBound UpperBound", "x", lambda x: [

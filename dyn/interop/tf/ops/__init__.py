@@ -6,6 +6,7 @@ decorators that register them; ``sizes`` has what is done with shapes while a gr
 
 from dyn.interop.tf.ops import (
     assertions,
+    boxes,
     control,
     convolutions,
     images,
@@ -24,6 +25,7 @@ from dyn.interop.tf.ops import (
 
 __all__ = [
     "assertions",
+    "boxes",
     "control",
     "convolutions",
     "images",

@@ -352,7 +352,7 @@ def projective_transform(
     else:
         top, left = dnp.floor(down), dnp.floor(across)
         rows = [between(pixels(row, left), pixels(row, left + 1), across, left) for row in (top, top + 1)]
-        made = between(*rows, down, top).astype(a.dtype)
+        made = between(rows[0], rows[1], down, top).astype(a.dtype)
     is_nowhere = dnp.broadcast_to(by == 0, shape)[..., None]
     return dnp.where(is_nowhere, fill, made)
 

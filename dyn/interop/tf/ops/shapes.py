@@ -200,15 +200,3 @@ def range_(call: Any) -> Any:
 @converts("Roll", numbers=(1, 2))
 def roll(a: Data, shift: Any, axis: Any) -> Any:
     return dnp.roll(a, tuple(map(int, shift.reshape(-1))), axis=tuple(map(int, axis.reshape(-1))))
-
-
-@takes_call("DynamicStitch", "ParallelDynamicStitch")
-def dynamic_stitch(call: Any) -> Any:
-    """Rows put together by their numbers, which have to be known."""
-    count = len(call.inputs) // 2
-    rows: dict[int, Any] = {}
-    for number in range(count):
-        places, values = call.numbers(number), call.value(count + number)
-        flat = dnp.reshape(values, (places.size, *values.shape[places.ndim :]))
-        rows.update({int(place): flat[k] for k, place in enumerate(places.reshape(-1))})
-    return dnp.stack([rows[place] for place in sorted(rows)], axis=0)
