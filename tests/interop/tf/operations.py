@@ -220,6 +220,12 @@ add("ReverseV2 Roll", "x", lambda x: [
     raw.ReverseV2(tensor=x, axis=[0]), raw.ReverseV2(tensor=x, axis=[-1, 0]), raw.Roll(input=x, shift=[1], axis=[0]),
     raw.Roll(input=x, shift=[-2, 1], axis=[1, 0]),
 ])  # fmt: skip
+add("Roll InvertPermutation Empty", "x", lambda x: [
+    raw.Roll(input=x, shift=tf.shape(x)[:1] // 2, axis=[0]), tf.signal.fftshift(x),
+    raw.Roll(input=x, shift=tf.cast(x[:2, 0] * 9, tf.int32)[-1:], axis=[1]),
+    raw.InvertPermutation(x=tf.argsort(x[:, 0])), raw.Empty(shape=tf.shape(x), dtype=tf.float32, init=True),
+], is_differentiated=False, **SOME)  # fmt: skip
+add("Roll", "x", lambda x: [tf.signal.fftshift(x, 0), tf.signal.ifftshift(x)])
 add("Slice StridedSlice", "x", lambda x: [
     raw.Slice(input=x, begin=[0, 1], size=[-1, 2]), x[::2], x[::-1], x[:, 1], x[..., -2:], x[tf.shape(x)[0] // 2 :],
     x[:, tf.newaxis, ::-2],
@@ -443,6 +449,9 @@ add("HSVToRGB AdjustHue AdjustSaturation AdjustContrastv2", "wide image", lambda
     *[raw.HSVToRGB(images=tf.cast(x, dtype)) for dtype in (tf.float16, tf.bfloat16, tf.float64)],
     *[raw.RGBToHSV(images=tf.cast(x, dtype))[..., 1:] for dtype in (tf.float16, tf.bfloat16, tf.float64)],
 ], tolerance=2e-4, is_differentiated=False, **SOME)  # fmt: skip
+add("LRN LRNGrad", "image", lambda x: [
+    raw.LRN(input=x), raw.LRN(input=x, depth_radius=1, bias=2.0, alpha=0.5, beta=0.75)
+])  # fmt: skip
 add("SpaceToBatchND BatchToSpaceND", "image", lambda x: [
     y := raw.SpaceToBatchND(input=x, block_shape=[2, 3], paddings=[[0, 1], [0, 0]]),
     raw.BatchToSpaceND(input=y, block_shape=[2, 3], crops=[[0, 1], [0, 0]]),

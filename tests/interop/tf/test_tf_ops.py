@@ -402,3 +402,14 @@ def test_resizes_to_sizes_that_are_given() -> None:
         [(floats(2, *sizes, 3), tf.constant(new)) for sizes, new in (((5, 6), [3, 9]), ((1, 40), [7, 1]))],
         tolerance=1e-4,
     )
+
+
+def test_losses_of_sequences() -> None:
+    def f(x: Any, labels: Any) -> Any:
+        lengths = tf.fill([tf.shape(labels)[0]], tf.shape(labels)[1])
+        return tf.nn.ctc_loss(labels, x, lengths, tf.fill(tf.shape(lengths), tf.shape(x)[0]), blank_index=0)
+
+    calls = [
+        (floats(*size, 5), integers(*words, low=1, high=5)) for size, words in (((6, 2), (2, 3)), ((9, 3), (3, 2)))
+    ]
+    check(f, calls, tolerance=1e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -219,6 +220,25 @@ def fused_batch_norm_grad(call: Any) -> Any:
     made = vjp(forward, a, scale, dnp.zeros_like(scale))[1](cotangent.astype(a.dtype))
     nothing = dnp.zeros((0,), dtype=scale.dtype)
     return [made[0], made[1], made[2], nothing, nothing]
+
+
+@converts("LRN")
+def local_response_normalization(
+    a: Data, *, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5
+) -> Any:
+    """Elements by what the squares of the channels around them sum up to."""
+    squares = dnp.square(a.astype("float32"))
+    wide = lax.pad(squares, dnp.zeros((), dtype="float32"), [*[(0, 0, 0)] * 3, (depth_radius, depth_radius, 0)])
+    channels = a.shape[3]
+    around = [lax.slice_in_dim(wide, n, n + channels, axis=3) for n in range(2 * depth_radius + 1)]
+    scale = bias + alpha * functools.reduce(dnp.add, around)
+    return (a.astype("float32") * dnp.power(scale, -beta)).astype(a.dtype)
+
+
+@takes_call("LRNGrad")
+def local_response_normalization_grad(call: Any) -> Any:
+    attrs = call.attributes(("depth_radius", "bias", "alpha", "beta"))
+    return vjp(lambda a: local_response_normalization(a, **attrs), call.value(1))[1](call.value(0))[0]
 
 
 # ---- blocks of pixels ------------------------------------------------------------------------------------------------
