@@ -7,6 +7,7 @@ decorators that register them; ``sizes`` has what is done with shapes while a gr
 from dyn.interop.tf.ops import (
     assertions,
     boxes,
+    colors,
     control,
     convolutions,
     images,
@@ -26,6 +27,7 @@ from dyn.interop.tf.ops import (
 __all__ = [
     "assertions",
     "boxes",
+    "colors",
     "control",
     "convolutions",
     "images",

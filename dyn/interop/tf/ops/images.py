@@ -1,4 +1,4 @@
-"""Operations of images: other sizes, places of one's own, patches, and colours.
+"""Operations of images: other sizes, places of one's own, and patches.
 
 A resize is linear along one axis after the other. Where few elements make one (nearest, bilinear, bicubic), they are
 taken by their places; where their number depends on the sizes (areas, antialiasing), a matrix has their weights.
@@ -378,69 +378,3 @@ def extract_patches(
         made = dnp.where(is_on, taken, 0)
     made = dnp.transpose(made, (0, 1, 3, 2, 4, 5))
     return dnp.reshape(made, (*made.shape[:3], ksizes[1] * ksizes[2] * a.shape[3]))
-
-
-# ---- colours ---------------------------------------------------------------------------------------------------------
-
-
-def _channels(a: Data) -> list[Any]:
-    return [a[..., n] for n in range(3)]
-
-
-def _hue(r: Data, g: Data, b: Data, most: Data, span: Data) -> Any:
-    """The hue from 0 to 1 of colours, of which the greatest channel and its distance from the least are given."""
-    is_grey = span <= 0
-    unit = 1 / (6 * dnp.where(is_grey, 1, span))
-    hue = dnp.where(r == most, unit * (g - b), dnp.where(g == most, unit * (b - r) + 2 / 6, unit * (r - g) + 4 / 6))
-    hue = dnp.where(is_grey, 0, hue)
-    return dnp.where(hue < 0, hue + 1, hue)
-
-
-def _hsv(a: Data) -> tuple[Any, Any, Any]:
-    r, g, b = _channels(a)
-    most = dnp.maximum(dnp.maximum(r, g), b)
-    span = most - dnp.minimum(dnp.minimum(r, g), b)
-    is_light = most > 0
-    return _hue(r, g, b, most, span), dnp.where(is_light, span / dnp.where(is_light, most, 1), 0), most
-
-
-def _of_hue(hue: Data) -> list[Any]:
-    """The channels from 0 to 1 of the pure colour of a hue."""
-    sixths = hue * 6
-    made = [dnp.abs(sixths - 3) - 1, 2 - dnp.abs(sixths - 2), 2 - dnp.abs(sixths - 4)]
-    return [dnp.clip(one, 0, 1) for one in made]
-
-
-def _rgb(hue: Data, saturation: Data, value: Data) -> Any:
-    return dnp.stack([(1 - saturation + saturation * one) * value for one in _of_hue(hue)], axis=-1)
-
-
-@converts("RGBToHSV")
-def rgb_to_hsv(a: Data) -> Any:
-    return dnp.stack(_hsv(a), axis=-1)
-
-
-@converts("HSVToRGB")
-def hsv_to_rgb(a: Data) -> Any:
-    return _rgb(*_channels(a))
-
-
-@converts("AdjustHue")
-def adjust_hue(a: Data, delta: Data) -> Any:
-    r, g, b = _channels(a)
-    most, least = dnp.maximum(dnp.maximum(r, g), b), dnp.minimum(dnp.minimum(r, g), b)
-    hue = dnp.remainder(_hue(r, g, b, most, most - least) + delta.astype(a.dtype), 1)
-    return dnp.stack([least + (most - least) * one for one in _of_hue(hue)], axis=-1)
-
-
-@converts("AdjustSaturation")
-def adjust_saturation(a: Data, scale: Data) -> Any:
-    hue, saturation, value = _hsv(a)
-    return _rgb(hue, dnp.clip(saturation * scale.astype(a.dtype), 0, 1), value)
-
-
-@converts("AdjustContrastv2")
-def adjust_contrast(a: Data, factor: Data) -> Any:
-    """Distances from the mean of each channel of each image, by a factor."""
-    mean = dnp.mean(a, axis=(-3, -2), keepdims=True).astype(a.dtype)
-    return (a - mean) * factor.astype(a.dtype) + mean
