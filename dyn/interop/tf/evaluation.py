@@ -74,6 +74,8 @@ class Evaluation:
         self.branch: int | None = None
         #: What ``otherwise`` has taken.
         self.pieces: list[TfPiece] = []
+        #: Whether TensorFlow is wrong about sizes from here on.
+        self.is_misled = False
 
     @property
     def trace(self) -> Trace:
@@ -96,8 +98,12 @@ class Evaluation:
     def within(self, state: EffectState) -> Evaluation:
         """The reading of a region, which has a state of its own."""
         inner = Evaluation(self.library, state, self.otherwise)
-        inner.pieces, inner.branch = self.pieces, self.branch
+        inner.pieces, inner.branch, inner.is_misled = self.pieces, self.branch, self.is_misled
         return inner
+
+    def distrust(self) -> None:
+        """Believe nothing of what TensorFlow infers of the sizes of what follows."""
+        self.is_misled = True
 
     def _node(self, call: NodeCall) -> Sequence[Any]:
         try:
@@ -110,7 +116,7 @@ class Evaluation:
             raise
         results = list(made) if isinstance(made, list | tuple) else [made]
         for value, shape in zip(results, call.node.output_shapes, strict=False):
-            if shape is not None:
+            if shape is not None and not self.is_misled:
                 self.claim(value, shape)
         return results
 

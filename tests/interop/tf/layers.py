@@ -136,6 +136,30 @@ BY_SIZES: Mapping[str, Mapping[str, Make]] = {
     "image": {**_each("AdaptiveAveragePooling2D AdaptiveMaxPooling2D", 2), "RandomCrop": _of("RandomCrop", 4, 4)},
     "volume": _each("AdaptiveAveragePooling3D AdaptiveMaxPooling3D", 2),
 }
+
+
+def _layer(kind: str, *args: Any, **options: Any) -> Callable[[], Any]:
+    return lambda: getattr(layers, kind)(*args, seed=1, **options)
+
+
+#: Layers that change images in training, and do so for open sizes in Keras, too.
+AUGMENTATIONS: Mapping[str, Callable[[], Any]] = {
+    **{name: _layer(name) for name in ("RandomFlip", "RandomGrayscale", "RandomGaussianBlur", "MixUp")},
+    **{
+        f"Random{name}": _layer(f"Random{name}", 0.2)
+        for name in ("Contrast", "Brightness", "ColorDegeneration", "Hue", "Invert", "Saturation", "Sharpness", "Zoom")
+    },
+    "RandomColorJitter": _layer(
+        "RandomColorJitter", brightness_factor=0.2, contrast_factor=0.2, saturation_factor=(0.3, 0.7), hue_factor=0.2
+    ),
+    "RandomPosterization": _layer("RandomPosterization", 4), "RandomShear": _layer("RandomShear", 0.2, 0.2),
+    "RandomTranslation": _layer("RandomTranslation", 0.1, 0.1),
+    **{
+        f"RandomRotation, {mode}": _layer("RandomRotation", 0.2, fill_mode=mode)
+        for mode in ("constant", "reflect", "wrap", "nearest")
+    },
+    "RandomRotation": _layer("RandomRotation", 0.2, interpolation="nearest"),
+}  # fmt: skip
 #: Classes that are in no table, and why.
 OTHERS: Mapping[str, str] = {
     **dict.fromkeys(["InputLayer", "InputSpec", "Layer", "Wrapper", "Pipeline"], "no computation of its own"),

@@ -48,13 +48,19 @@ INPUTS: dict[str, Inputs] = {
     "bxy": lambda n: (bools(n, 3, seed=n), floats(n, 3, seed=n), floats(n, 3, seed=n + 1)),
     "c": lambda n: (complexes(n, 3, seed=n),),
     "image": lambda n: (floats(n, 5, 6, 3, seed=n),),
+    "image, boxes": lambda n: (floats(2, n + 1, 6, 3, seed=n), floats(n, 4, seed=n, low=-0.2, high=1.2)),
+    "wide image": lambda n: (floats(2, n, 5, 3, seed=n, low=-0.5, high=1.5),),
     "image, kernel": lambda n: (floats(n, 5, 6, 3, seed=n), floats(2, 3, 3, 2, seed=n)),
     "volume": lambda n: (floats(n, 4, 5, 6, 2, seed=n),),
     "volume, kernel": lambda n: (floats(n, 4, 5, 6, 2, seed=n), floats(2, 2, 2, 2, 3, seed=n)),
     "matrix": lambda n: (floats(n, 4, 4, seed=n),),
+    "long matrix": lambda n: (floats(2, 5, n, seed=n),),
+    "boxes": lambda n: (floats(n, 4, seed=n, low=0, high=1), tf.round(floats(n, seed=n + 1, low=-9, high=19)) / 20),
     "matrices": lambda n: (floats(2, n, 3, seed=n), floats(2, 3, n + 1, seed=n)),
     "table, index": lambda n: (floats(n, 3, seed=n), integers(n + 1, seed=n, low=0, high=max(n, 1))),
     "table, rows": lambda n: (floats(n, 3, seed=n), integers(n, seed=n, low=0, high=4)),
+    "table, parts": lambda n: (floats(n, 3, seed=n), integers(n, seed=n, low=0, high=4)),
+    "table, segments": lambda n: (floats(n, 3, seed=n), tf.sort(integers(n, seed=n, low=0, high=4)) * 2 + 1),
     "vector": lambda n: (integers(n, seed=n, low=0, high=9),),
     "channels": lambda n: (floats(n, 4, 5, 3, seed=n), *[floats(3, seed=k, low=0.1) for k in range(4)]),
 }
@@ -214,6 +220,12 @@ add("ReverseV2 Roll", "x", lambda x: [
     raw.ReverseV2(tensor=x, axis=[0]), raw.ReverseV2(tensor=x, axis=[-1, 0]), raw.Roll(input=x, shift=[1], axis=[0]),
     raw.Roll(input=x, shift=[-2, 1], axis=[1, 0]),
 ])  # fmt: skip
+add("Roll InvertPermutation Empty", "x", lambda x: [
+    raw.Roll(input=x, shift=tf.shape(x)[:1] // 2, axis=[0]), tf.signal.fftshift(x),
+    raw.Roll(input=x, shift=tf.cast(x[:2, 0] * 9, tf.int32)[-1:], axis=[1]),
+    raw.InvertPermutation(x=tf.argsort(x[:, 0])), raw.Empty(shape=tf.shape(x), dtype=tf.float32, init=True),
+], is_differentiated=False, **SOME)  # fmt: skip
+add("Roll", "x", lambda x: [tf.signal.fftshift(x, 0), tf.signal.ifftshift(x)])
 add("Slice StridedSlice", "x", lambda x: [
     raw.Slice(input=x, begin=[0, 1], size=[-1, 2]), x[::2], x[::-1], x[:, 1], x[..., -2:], x[tf.shape(x)[0] // 2 :],
     x[:, tf.newaxis, ::-2],
@@ -237,6 +249,12 @@ add("BroadcastArgs", "xy", lambda x, y: raw.BroadcastArgs(s0=tf.shape(x), s1=tf.
 add("BroadcastGradientArgs", "xy", lambda x, y: x * y[:, :1] + y[0], **SOME)
 add("InvertPermutation", "x", lambda x: raw.InvertPermutation(x=[2, 0, 1]), **FIXED)
 add("EnsureShape", "x", lambda x: raw.EnsureShape(input=x, shape=[None, 3]))
+add("DynamicStitch ParallelDynamicStitch DynamicPartition", "table, parts", lambda x, i: [
+    *(parts := tf.dynamic_partition(x, i, 4)), *tf.dynamic_partition(x[:, None], i[:, None] // 2, 2),
+    tf.dynamic_stitch(tf.dynamic_partition(tf.range(tf.shape(x)[0]), i, 4), parts),
+    raw.DynamicStitch(indices=[tf.range(tf.shape(x)[0]), tf.range(tf.shape(x)[0]) + 2], data=[x, x * 2])[2:],
+    raw.ParallelDynamicStitch(indices=[tf.range(tf.shape(x)[0])[:, None]], data=[x[:, None]]),
+])  # fmt: skip
 add("DynamicStitch ParallelDynamicStitch", "xy", lambda x, y: [
     run(indices=[[0, 2], [1]], data=[tf.stack([x, y]), x[None]])
     for run in (raw.DynamicStitch, raw.ParallelDynamicStitch)
@@ -269,9 +287,7 @@ add("OneHot", "table, rows", lambda x, i: [
 ], **FIXED)  # fmt: skip
 add("Where", "b", lambda b: raw.Where(condition=b))
 for _name, _run in named("Sum Prod Max Min", "UnsortedSegment"):
-    add(_name, "table, rows", lambda x, i, _run=_run: _run(
-        data=x, segment_ids=i - 1, num_segments=3
-    ), is_differentiated=_name.endswith("Sum"))  # fmt: skip
+    add(_name, "table, rows", lambda x, i, _run=_run: _run(data=x, segment_ids=i - 1, num_segments=3))
 add("Bincount DenseBincount", "vector", lambda i: [
     raw.Bincount(arr=i, size=7, weights=tf.zeros([0], tf.float32)),
     raw.DenseBincount(input=i, size=5, weights=tf.cast(i, tf.float32)),
@@ -299,8 +315,37 @@ add("MatrixBandPart", "matrix", lambda a: [
     raw.MatrixBandPart(input=a, num_lower=low, num_upper=high) for low, high in ((-1, 0), (0, -1), (1, 2))
 ])  # fmt: skip
 add("MatrixDiagV3 MatrixDiagPartV3 MatrixSetDiagV3", "matrix", lambda a: [
-    tf.linalg.diag(a[:, 0]), tf.linalg.diag_part(a), tf.linalg.set_diag(a, a[:, 1])
-], is_differentiated=False)  # fmt: skip
+    tf.linalg.diag(a[:, 0]), tf.linalg.diag_part(a), tf.linalg.set_diag(a, a[:, 1]),
+    *[tf.linalg.diag(tf.ensure_shape(a[:, 0], [None, 4]), k=k, padding_value=2) for k in (1, -2)],
+    *[tf.linalg.diag_part(a, k=k) for k in (1, -1)], *[tf.linalg.set_diag(a, a[:, 1, :3], k=k) for k in (1, -1)],
+])  # fmt: skip
+#: Where shorter diagonals of a band lie, those above the main one and those below.
+ALIGNED = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
+
+
+def band(a: Any, k: tuple[int, int], align: str) -> list[Any]:
+    """The diagonals of matrices, and these as matrices and in the places of others."""
+    part = tf.linalg.diag_part(a, k=k, align=align, padding_value=5)
+    whole = tf.ensure_shape(part, [None, k[1] - k[0] + 1, None])  # TensorFlow takes an open size for -1
+    known = tf.ensure_shape(a[:, :, :3], [2, 5, 3])
+    return [
+        part, tf.linalg.diag(whole, k=k, align=align),
+        tf.linalg.set_diag(known, tf.linalg.diag_part(known, k=k, align=align) * 2, k=k, align=align),
+    ]  # fmt: skip
+
+
+add("MatrixDiagV3 MatrixDiagPartV3 MatrixSetDiagV3", "long matrix", lambda a: [
+    *[band(a, k, align) for align in ALIGNED for k in ((-1, 1), (0, 1), (-1, 0))],
+    tf.linalg.diag_part(a, k=2), tf.linalg.diag(a[0], k=1), tf.linalg.diag(a[0], k=-3, padding_value=1),
+    tf.linalg.diag(a[0], k=-1, num_rows=tf.shape(a)[2] + 1, padding_value=3), tf.linalg.diag(a[0], num_cols=70),
+], sizes=(3, 4, 7, 64), **FIXED)  # fmt: skip
+add("MatrixDiagV2 MatrixDiagPartV2 MatrixSetDiagV2", "long matrix", lambda a: [
+    raw.MatrixDiagPartV2(input=a, k=[-1, 1], padding_value=5.0),
+    raw.MatrixDiagV2(
+        diagonal=tf.ensure_shape(a[:, :3], [2, 3, None]), k=[-1, 1], num_rows=-1, num_cols=-1, padding_value=2.0
+    ),
+    raw.MatrixSetDiagV2(input=a, diagonal=raw.MatrixDiagPartV2(input=a, k=1, padding_value=0.0) * 2, k=1),
+], sizes=(3, 4, 7, 64), **FIXED)  # fmt: skip
 add("Cholesky", "matrix", lambda a: (
     raw.Cholesky(input=tf.matmul(a, a, transpose_b=True) + tf.eye(4))
 ), is_differentiated=False, tolerance=2e-4)  # fmt: skip
@@ -339,12 +384,74 @@ for _name, _run in named("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3"):
         _run(x=x, scale=s, offset=o, mean=m, variance=v, is_training=False).y,
         *_run(x=x, scale=s, offset=o, mean=[], variance=[], is_training=True)[:3],
     ], is_differentiated=_name == "FusedBatchNormV3", tolerance=5e-4, **SOME)  # fmt: skip
-add("ResizeBilinear ResizeNearestNeighbor", "image", lambda x: [
+#: With corners aligned, and with pixels' centers at halves.
+CORNERS = ((False, False), (True, False), (False, True))
+add("ResizeBilinear ResizeNearestNeighbor ResizeBicubic", "wide image", lambda x: [
     run(images=x, size=size, align_corners=align, half_pixel_centers=half)
-    for run in (raw.ResizeBilinear, raw.ResizeNearestNeighbor)
+    for run in (raw.ResizeBilinear, raw.ResizeNearestNeighbor, raw.ResizeBicubic)
     for size in ([7, 4], [1, 9])
-    for align, half in ((False, False), (True, False), (False, True))
+    for align, half in CORNERS
 ], is_differentiated=False, **SOME)  # fmt: skip
+add("ResizeArea", "wide image", lambda x: [
+    raw.ResizeArea(images=x, size=size, align_corners=align) for size in ([7, 4], [1, 9]) for align in (False, True)
+], is_differentiated=False, **SOME)  # fmt: skip
+for _kernel in ["lanczos1", "lanczos3", "lanczos5", "gaussian", "box", "triangle", "keyscubic", "mitchellcubic"]:
+    add("ScaleAndTranslate ScaleAndTranslateGrad", "wide image", lambda x, kernel=_kernel: [
+        raw.ScaleAndTranslate(
+            images=x, size=[4, 7], scale=scale, translation=shift, kernel_type=kernel, antialias=antialias
+        )
+        for scale, shift in (([0.5, 0.7], [0.3, -1.2]), ([1.5, 3.0], [-2.0, 0.5]))
+        for antialias in (False, True)
+    ], tolerance=2e-4, **SOME)  # fmt: skip
+add("CropAndResize CropAndResizeGradImage CropAndResizeGradBoxes", "image, boxes", lambda x, boxes: [
+    tf.image.crop_and_resize(x, boxes, tf.range(tf.shape(boxes)[0]) % 2, size) for size in ([3, 4], [1, 2])
+], tolerance=2e-4)  # fmt: skip
+add("CropAndResize", "image, boxes", lambda x, boxes: [
+    raw.CropAndResize(
+        image=image, boxes=boxes, box_ind=tf.range(tf.shape(boxes)[0]) % 2, crop_size=[1, 4], method=method,
+        extrapolation_value=3.0,
+    )
+    for method in ("bilinear", "nearest") for image in (x, tf.cast(x * 50, tf.int32), tf.cast(x, tf.float16))
+], **FIXED)  # fmt: skip
+for _mode in ("NEAREST", "BILINEAR"):
+    add("ImageProjectiveTransformV3 ImageProjectiveTransformV2", "wide image", lambda x, mode=_mode: [
+        *[
+            raw.ImageProjectiveTransformV3(
+                images=image, transforms=transform, output_shape=[6, 4], fill_value=3.0, interpolation=mode,
+                fill_mode=fill,
+            )
+            for image in (x, tf.cast(tf.abs(x) * 99, tf.uint8))
+            for fill in ("CONSTANT", "REFLECT", "WRAP", "NEAREST")
+            for transform in (
+                [[1.0, 0.1, 0.3, -0.1, 0.9, 0.2, 0, 0]], [[0.5, 0.3, -20.3, 0.4, 1.9, 30.2, 0.01, 0.02]] * 2,
+                [[1.0, 0, 2, 0, 1, 5, -0.5, 0]],
+            )
+        ],
+        raw.ImageProjectiveTransformV2(
+            images=x, transforms=[[1.0, 0, -0.5, 0, 1, 0.5, 0, 0]], output_shape=[5, 4], interpolation=mode
+        ),
+    ], is_differentiated=False, **SOME)  # fmt: skip
+add("ImageProjectiveTransformV3", "wide image", lambda x: raw.ImageProjectiveTransformV3(
+    images=x, transforms=[[1.0, 0.1, 0.3, -0.1, 0.9, 0.2, 0, 0]], output_shape=[6, 4], fill_value=0.0,
+    interpolation="BILINEAR",
+), **SOME)  # fmt: skip
+add("ExtractImagePatches", "image", lambda x: [
+    raw.ExtractImagePatches(
+        images=x, ksizes=[1, *size, 1], strides=[1, 2, stride, 1], rates=[1, rate, 1, 1], padding=padding
+    )
+    for size in ((1, 1), (2, 3)) for stride in (1, 2) for rate in (1, 2) for padding in ("SAME", "VALID")
+], **FIXED)  # fmt: skip
+add("RGBToHSV", "wide image", lambda x: [raw.RGBToHSV(images=x), raw.RGBToHSV(images=tf.round(x))], tolerance=2e-4)
+add("HSVToRGB AdjustHue AdjustSaturation AdjustContrastv2", "wide image", lambda x: [
+    raw.HSVToRGB(images=x), *[raw.AdjustHue(images=x, delta=delta) for delta in (0.2, -0.7)],
+    *[raw.AdjustSaturation(images=x, scale=scale) for scale in (0.0, 1.5)],
+    raw.AdjustContrastv2(images=x, contrast_factor=1.5),
+    *[raw.HSVToRGB(images=tf.cast(x, dtype)) for dtype in (tf.float16, tf.bfloat16, tf.float64)],
+    *[raw.RGBToHSV(images=tf.cast(x, dtype))[..., 1:] for dtype in (tf.float16, tf.bfloat16, tf.float64)],
+], tolerance=2e-4, is_differentiated=False, **SOME)  # fmt: skip
+add("LRN LRNGrad", "image", lambda x: [
+    raw.LRN(input=x), raw.LRN(input=x, depth_radius=1, bias=2.0, alpha=0.5, beta=0.75)
+])  # fmt: skip
 add("SpaceToBatchND BatchToSpaceND", "image", lambda x: [
     y := raw.SpaceToBatchND(input=x, block_shape=[2, 3], paddings=[[0, 1], [0, 0]]),
     raw.BatchToSpaceND(input=y, block_shape=[2, 3], crops=[[0, 1], [0, 0]]),
@@ -353,26 +460,66 @@ add("SpaceToDepth DepthToSpace", "image", lambda x: [
     raw.SpaceToDepth(input=x[:, :4], block_size=2), raw.DepthToSpace(input=tf.tile(x, [1, 1, 1, 4]), block_size=2)
 ], **SOME)  # fmt: skip
 
+add("NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5", "boxes", lambda boxes, scores: [
+    *[
+        raw.NonMaxSuppressionV3(
+            boxes=boxes, scores=scores, max_output_size=most, iou_threshold=overlap, score_threshold=least
+        )
+        for most in (0, 5, 70) for overlap, least in ((0.3, 0.1), (0.6, -1.0))
+    ],
+    *[
+        one
+        for is_padded in (False, True)
+        for one in raw.NonMaxSuppressionV4(
+            boxes=boxes, scores=scores, max_output_size=5, iou_threshold=0.5, score_threshold=-9.0,
+            pad_to_max_output_size=is_padded,
+        )
+    ],
+    *[
+        one
+        for sigma, overlap in ((0.0, 0.4), (0.3, 1.0), (0.3, 0.5))
+        for least, is_padded in ((0.2, False), (-9.0, True))
+        for one in raw.NonMaxSuppressionV5(
+            boxes=boxes, scores=scores, max_output_size=9, iou_threshold=overlap, score_threshold=least,
+            soft_nms_sigma=sigma, pad_to_max_output_size=is_padded,
+        )
+    ],
+], **FIXED)  # fmt: skip
+
 # ---- random numbers --------------------------------------------------------------------------------------------------
 
-add(
-    "StatelessRandomUniformV2 StatelessRandomNormalV2 StatelessRandomUniformIntV2 StatelessRandomGetKeyCounter", "x",
-    lambda x: [
-        tf.random.stateless_uniform(tf.shape(x), [1, 2]), tf.random.stateless_normal([tf.shape(x)[0]], [3, 4]),
-        tf.random.stateless_uniform(tf.shape(x), [5, 6], 0, 10, tf.int32),
-    ],
-    **FIXED,
-)  # fmt: skip
+for _dtype in (tf.float32, tf.float16, tf.bfloat16, tf.float64):
+    add(
+        "StatelessRandomUniformV2 StatelessRandomNormalV2 StatelessTruncatedNormalV2 StatelessRandomGetKeyCounter", "x",
+        lambda x, dtype=_dtype: [
+            tf.random.stateless_uniform(tf.shape(x), [1, 2], dtype=dtype),
+            tf.random.stateless_normal([tf.shape(x)[0]], [3, 4], dtype=dtype),
+            tf.random.stateless_truncated_normal(tf.shape(x), [7, 8], dtype=dtype),
+        ],
+        **FIXED,
+    )  # fmt: skip
+add("StatelessRandomUniformIntV2 StatelessRandomUniformFullIntV2", "x", lambda x: [
+    tf.random.stateless_uniform(tf.shape(x), [5, 6], low, high, dtype)
+    for low, high, dtype in (
+        (0, 10, tf.int32), (-(2**31), 2**31 - 1, tf.int32), (-(2**63), 2**63 - 1, tf.int64), (3, 10**10, tf.int64),
+        *[(None, None, dtype) for dtype in (tf.int32, tf.uint32, tf.int64, tf.uint64)],
+    )
+], **FIXED)  # fmt: skip
+add("StatelessRandomGammaV3", "x", lambda x: [
+    tf.random.stateless_gamma(tf.shape(x), [5, 4], tf.constant(alpha, dtype), dtype=dtype)
+    for alpha in ([0.3, 1.0, 2.5], 0.7) for dtype in (tf.float32, tf.float64, tf.float16)
+], tolerance=2e-4, **FIXED)  # fmt: skip
 
 # ---- more rows, lengths and places -----------------------------------------------------------------------------------
 
 add("CumulativeLogsumexp", "x", lambda x: tf.math.cumulative_logsumexp(x, 1))
-add("SegmentSum SegmentMean", "table, rows", lambda x, i: [
-    raw.SegmentSum(data=x, segment_ids=tf.sort(i)), raw.SegmentMean(data=x, segment_ids=tf.sort(i))
-], **FIXED)  # fmt: skip
-add("SparseSegmentSum SparseSegmentMean", "table, index", lambda x, i: [
+for _name, _run in named("Sum Mean Prod Max Min", "Segment"):
+    add(_name, "table, segments", lambda x, i, _run=_run: [
+        _run(data=x, segment_ids=i), _run(data=tf.cast(x * 5, tf.int32), segment_ids=i),
+    ])  # fmt: skip
+add("SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN", "table, index", lambda x, i: [
     run(data=x, indices=i, segment_ids=tf.range(tf.shape(i)[0]) // 2)
-    for run in (raw.SparseSegmentSum, raw.SparseSegmentMean)
+    for run in (raw.SparseSegmentSum, raw.SparseSegmentMean, raw.SparseSegmentSqrtN)
 ], is_differentiated=False, **SOME)  # fmt: skip
 add("Bucketize", "x", lambda x: raw.Bucketize(input=x, boundaries=[-1.0, 0.0, 1.5]), **FIXED)
 add("LowerBound UpperBound", "x", lambda x: [
@@ -384,9 +531,11 @@ add("UniqueWithCounts UniqueWithCountsV2", "vector", lambda i: [
 ])  # fmt: skip
 add("DenseBincount", "i", lambda i: raw.DenseBincount(input=tf.abs(i), size=5, weights=tf.zeros([0], tf.int32)))
 add("CheckNumerics", "x", lambda x: raw.CheckNumerics(tensor=x, message="finite"))
-add("ResizeBilinearGrad ResizeNearestNeighborGrad", "image", lambda x: [
-    tf.image.resize(x, [7, 4]), tf.image.resize(x, [3, 9], "nearest")
-], sizes=(1, 2))  # fmt: skip
+add("ResizeBilinearGrad ResizeNearestNeighborGrad ResizeBicubicGrad", "wide image", lambda x: [
+    run(images=x, size=[7, 4], align_corners=align, half_pixel_centers=half)
+    for run in (raw.ResizeBilinear, raw.ResizeNearestNeighbor, raw.ResizeBicubic)
+    for align, half in CORNERS
+], sizes=(1, 2, 7))  # fmt: skip
 add("MirrorPadGrad", "x", lambda x: tf.pad(x, [[0, 0], [1, 2]], "REFLECT"), **SOME)
 
 # ---- linear algebra, Fourier transforms, statistics ------------------------------------------------------------------

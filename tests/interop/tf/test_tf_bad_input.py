@@ -226,3 +226,41 @@ def test_a_call_in_a_trace_of_dyns_says_what_to_do() -> None:
     text = str(caught.value)
     assert "<lambda>() is TensorFlow's, and is called in a trace of dyn's with Tracer<f32[x_0]>" in text
     assert "dyn.interop.tf.call" in text
+
+
+@pytest.mark.parametrize(
+    ("function", "right", "wrong", "text"),
+    [
+        (lambda x, i: tf.math.unsorted_segment_max(x, i, 3), [0, 2], [3, 0], "segment 3 is out of range for 3 of them"),
+        (lambda x, i: tf.dynamic_partition(x, i, 3), [0, 2], [0, 3], "partition 3 is out of range for 3 of them"),
+        (tf.math.segment_max, [0, 2], [-1, 0], "1 more than the greatest number of segments, or -1"),
+        (lambda x, i: tf.dynamic_stitch([i], [x]), [0, 1], [-1, 0], "1 more than the greatest number of rows, or -1"),
+        (
+            lambda x, i: tf.image.crop_and_resize(x[:, None, None, None], tf.zeros([2, 4]), i, [1, 1]), [0, 1], [0, 2],
+            "box_ind 2 is out of range for 2 images",
+        ),
+    ],
+)  # fmt: skip
+def test_numbers_that_nothing_has(function: Any, right: list[int], wrong: list[int], text: str) -> None:
+    function, x = tf.autograph.experimental.do_not_convert(function), tf.constant([1.0, 2.0])
+    f = dtf.jit(function, strict=True)
+    alike(f(x, tf.constant(right)), function(x, tf.constant(right)))
+    with pytest.raises((OutOfRangeError, ShapeError), match=text):
+        f(x, tf.constant(wrong))
+    with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError)):
+        function(x, tf.constant(wrong))
+
+
+def test_a_diagonal_that_matrices_do_not_have() -> None:
+    f = dtf.jit(lambda x: tf.linalg.diag_part(x, k=2), strict=True)
+    np.testing.assert_array_equal(f(tf.ones((5, 4))), tf.ones(2))
+    with pytest.raises(ShapeError, match=r"matrices have the diagonals k=\(2, 2\)"):
+        f(tf.ones((5, 2)))
+
+
+@pytest.mark.parametrize("method", ["bilinear", "bicubic", "area", "lanczos3"])
+def test_an_image_without_pixels(method: str) -> None:
+    f = dtf.jit(lambda x: tf.image.resize(x, [2, 2], method), strict=True)
+    np.testing.assert_allclose(f(tf.ones((1, 3, 3, 1))), tf.ones((1, 2, 2, 1)), atol=1e-6)
+    with pytest.raises(ShapeError, match=r"is required, but .* is 0"):
+        f(tf.ones((1, 0, 3, 1)))

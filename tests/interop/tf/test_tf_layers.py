@@ -30,6 +30,29 @@ def test_layers_that_need_sizes(kind: str) -> None:
         check(lambda x, model=model: model(x, training=False), calls, tolerance=1e-4, compiles=len(calls))
 
 
+def test_augmentation_in_training() -> None:
+    made = {name: make() for name, make in table.AUGMENTATIONS.items()}
+    seeds = [one.state for layer in made.values() for part in layer._flatten_layers() for one in part._seed_generators]
+
+    @tf.autograph.experimental.do_not_convert
+    def run(x: Any) -> Any:
+        return {name: layer(x, training=True) for name, layer in made.items()}
+
+    graph = tf.function(run, input_signature=[tf.TensorSpec([None, None, None, 3])])
+    compiled = dtf.jit(run, strict=True)
+    for size in table.CALLS["image"]:
+        x = tf.constant(_rng.uniform(0, 255, (*size, 3)).astype("f4"))
+        before = [tf.identity(seed) for seed in seeds]
+        wanted = graph(x)
+        after = [tf.identity(seed) for seed in seeds]
+        for seed, value in zip(seeds, before, strict=True):
+            seed.assign(value)
+        alike(compiled(x), wanted, 2e-3, str(size))
+        for seed, value in zip(seeds, after, strict=True):
+            np.testing.assert_array_equal(seed, value)
+    assert compiled.cache_info().compiles == 1
+
+
 def test_each_class_of_layers_is_somewhere() -> None:
     known = {name for tables in (table.TABLE, table.BY_SIZES) for names in tables.values() for name in names}
     classes: dict[type, set[str]] = {}

@@ -368,3 +368,48 @@ def test_rows_of_batches_of_a_variable() -> None:
         return tf.raw_ops.ResourceGather(resource=table.handle, indices=i, dtype=tf.float32, batch_dims=1)
 
     check(function, [(tf.constant(one, tf.int32, (2, len(one) // 2)),) for one in ([2, 1], [0, 1, 2, 2], [])])
+
+
+def test_equality_of_shapes_that_may_not_broadcast() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return x == y, x != y, tf.where(x == y, 1.0, 2.0)
+
+    fits = [(floats(2, 3), floats(3)), (floats(2, 3), floats(1)), (floats(2, 7), floats(7)), (floats(0, 1), floats(4))]
+    check(f, [*fits, (floats(2, 3), floats(4)), (floats(2, 5), floats(4)), *fits], compiles=2)
+    check(lambda x: x[x > 0] == floats(1), [(floats(n),) for n in (0, 1, 7)])
+
+
+def test_diagonals_of_an_open_size() -> None:
+    def f(x: Any) -> Any:  # TensorFlow takes the size for -1, and says that the matrices are empty
+        made = tf.linalg.diag(x, k=1)
+        return made, tf.reduce_sum(tf.transpose(made, [0, 2, 1]) * 2.0, -1)
+
+    compiled = dtf.jit(f, strict=True)
+    for n in SIZES:
+        made = compiled(floats(3, n))
+        np.testing.assert_array_equal(made[0], tf.linalg.diag(floats(3, n), k=1))
+        np.testing.assert_allclose(made[1], 2 * tf.reduce_sum(made[0], 1), atol=1e-6)
+    assert compiled.cache_info().compiles == 1
+
+
+def test_resizes_to_sizes_that_are_given() -> None:
+    check(
+        lambda x, n: [
+            tf.image.resize(x, [n[0], n[1]], method, antialias=antialias)
+            for method in ("bilinear", "bicubic", "area", "lanczos3", "mitchellcubic")
+            for antialias in (False, True)
+        ],
+        [(floats(2, *sizes, 3), tf.constant(new)) for sizes, new in (((5, 6), [3, 9]), ((1, 40), [7, 1]))],
+        tolerance=1e-4,
+    )
+
+
+def test_losses_of_sequences() -> None:
+    def f(x: Any, labels: Any) -> Any:
+        lengths = tf.fill([tf.shape(labels)[0]], tf.shape(labels)[1])
+        return tf.nn.ctc_loss(labels, x, lengths, tf.fill(tf.shape(lengths), tf.shape(x)[0]), blank_index=0)
+
+    calls = [
+        (floats(*size, 5), integers(*words, low=1, high=5)) for size, words in (((6, 2), (2, 3)), ((9, 3), (3, 2)))
+    ]
+    check(f, calls, tolerance=1e-4)

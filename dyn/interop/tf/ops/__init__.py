@@ -6,8 +6,11 @@ decorators that register them; ``sizes`` has what is done with shapes while a gr
 
 from dyn.interop.tf.ops import (
     assertions,
+    boxes,
+    colors,
     control,
     convolutions,
+    images,
     indexing,
     lengths,
     lists,
@@ -23,8 +26,11 @@ from dyn.interop.tf.ops import (
 
 __all__ = [
     "assertions",
+    "boxes",
+    "colors",
     "control",
     "convolutions",
+    "images",
     "indexing",
     "lengths",
     "lists",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -221,66 +222,26 @@ def fused_batch_norm_grad(call: Any) -> Any:
     return [made[0], made[1], made[2], nothing, nothing]
 
 
-# ---- images ----------------------------------------------------------------------------------------------------------
-
-
-@converts("ResizeNearestNeighbor", sizes=(1,))
-def resize_nearest(
-    a: Data, sizes: Sequence[Any], *, align_corners: bool = False, half_pixel_centers: bool = False
+@converts("LRN")
+def local_response_normalization(
+    a: Data, *, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5
 ) -> Any:
-    for axis, size in zip((1, 2), sizes, strict=True):
-        places = _places(a.shape[axis], size, align_corners, half_pixel_centers)
-        places = dnp.floor(places + 0.5) if align_corners else dnp.floor(places)
-        if half_pixel_centers:
-            whole = dnp.arange(size).astype("float32")
-            scale = dnp.asarray(a.shape[axis]).astype("float32") / dnp.asarray(size).astype("float32")
-            places = dnp.floor((whole + 0.5) * scale)
-        a = dnp.take(a, dnp.clip(places.astype("int64"), 0, a.shape[axis] - 1), axis=axis)
-    return a
+    """Elements by what the squares of the channels around them sum up to."""
+    squares = dnp.square(a.astype("float32"))
+    wide = lax.pad(squares, dnp.zeros((), dtype="float32"), [*[(0, 0, 0)] * 3, (depth_radius, depth_radius, 0)])
+    channels = a.shape[3]
+    around = [lax.slice_in_dim(wide, n, n + channels, axis=3) for n in range(2 * depth_radius + 1)]
+    scale = bias + alpha * functools.reduce(dnp.add, around)
+    return (a.astype("float32") * dnp.power(scale, -beta)).astype(a.dtype)
 
 
-@converts("ResizeBilinear", sizes=(1,))
-def resize_bilinear(
-    a: Data, sizes: Sequence[Any], *, align_corners: bool = False, half_pixel_centers: bool = False
-) -> Any:
-    made = a.astype("float32")
-    for axis, size in zip((1, 2), sizes, strict=True):
-        last = a.shape[axis] - 1
-        places = _places(a.shape[axis], size, align_corners, half_pixel_centers)
-        low = dnp.floor(places)
-        weight = dnp.reshape(places - low, (-1, *[1] * (3 - axis)))
-        under = dnp.take(made, dnp.clip(low.astype("int64"), 0, last), axis=axis)
-        over = dnp.take(made, dnp.clip(dnp.ceil(places).astype("int64"), 0, last), axis=axis)
-        made = under + (over - under) * weight
-    return made
+@takes_call("LRNGrad")
+def local_response_normalization_grad(call: Any) -> Any:
+    attrs = call.attributes(("depth_radius", "bias", "alpha", "beta"))
+    return vjp(lambda a: local_response_normalization(a, **attrs), call.value(1))[1](call.value(0))[0]
 
 
-@takes_call("ResizeBilinearGrad")
-def resize_bilinear_grad(call: Any) -> Any:
-    cotangent, image = call.value(0), call.value(1)
-    attrs = call.attributes(("align_corners", "half_pixel_centers"))
-    sizes = cotangent.shape[1:3]
-    return vjp(lambda a: resize_bilinear(a, sizes, **attrs), dnp.zeros_like(image))[1](cotangent)[0]
-
-
-@takes_call("ResizeNearestNeighborGrad")
-def resize_nearest_grad(call: Any) -> Any:
-    cotangent, (height, width) = call.value(0), call.sizes(1)
-    attrs = call.attributes(("align_corners", "half_pixel_centers"))
-    zeros = dnp.zeros((cotangent.shape[0], height, width, cotangent.shape[3]), dtype=cotangent.dtype)
-    sizes = cotangent.shape[1:3]
-    return vjp(lambda a: resize_nearest(a, sizes, **attrs), zeros)[1](cotangent)[0]
-
-
-def _places(own: Any, size: Any, align_corners: bool, half_pixel_centers: bool) -> Any:
-    """Where along an axis of ``own`` elements ``size`` of them are taken."""
-    whole = dnp.arange(size).astype("float32")
-    numerator, denominator = dnp.asarray(own).astype("float32"), dnp.asarray(size).astype("float32")
-    if align_corners:
-        scale = dnp.where(denominator > 1, (numerator - 1) / dnp.maximum(denominator - 1, 1), numerator / denominator)
-        return whole * scale
-    scale = numerator / denominator
-    return (whole + 0.5) * scale - 0.5 if half_pixel_centers else whole * scale
+# ---- blocks of pixels ------------------------------------------------------------------------------------------------
 
 
 @takes_call("SpaceToBatchND")

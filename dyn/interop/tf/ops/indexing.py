@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,15 @@ from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.interop import conditions
 from dyn.interop.index_ranges import require_in_range
 from dyn.interop.tf.converter_registry import Data, converts, rank_of, takes_call
+from dyn.interop.tf.ops.pointwise import divide
 from dyn.interop.tf.ops.shapes import subscript
 from dyn.interop.tf.values import known_dtype
+from dyn.ir.core import Value
 from dyn.shapes import Dim, free_symbols
 from dyn.source import user_loc
 from dyn.trace.context import Trace
+from dyn.trace.data_dependent import dim_from_value, memoized_dim
+from dyn.trace.dims import max_dim, wrap_dim
 from dyn.transforms import vjp
 
 ASKS_FOR_OTHERS = True
@@ -146,11 +151,31 @@ def where(condition: Data) -> Any:
     return dnp.argwhere(condition).astype("int64")
 
 
-def _segments(name: str, method: str, nothing: Any) -> None:
-    @converts(name, sizes=(2,))
+def _lowest(dtype: Any) -> Any:
+    return dnp.iinfo(dtype).min if dtype.kind in "iu" else dnp.finfo(dtype).min
+
+
+def _highest(dtype: Any) -> Any:
+    return dnp.iinfo(dtype).max if dtype.kind in "iu" else dnp.finfo(dtype).max
+
+
+#: How rows of a segment are put together: a method of ``at``, what of no rows comes, and what gaps in sorted ones have.
+_FOLDS: Mapping[str, tuple[str, Callable[[Any], Any], int]] = {
+    "Sum": ("add", lambda dtype: 0, 0),
+    "Prod": ("multiply", lambda dtype: 1, 1),
+    "Max": ("max", _lowest, 0),
+    "Min": ("min", _highest, 0),
+}
+
+
+def _segments(name: str) -> None:
+    method, nothing, _ = _FOLDS[name]
+
+    @converts(f"UnsortedSegment{name}", sizes=(2,))
     def segment(data: Data, segments: Data, count: Any) -> Any:
         """Rows with a number below 0 are left out."""
         flat = dnp.reshape(segments, (-1,))
+        in_range(dnp.maximum(flat, 0), max_dim(count, 1), 0, "segment {} is out of range for {} of them")
         rows = dnp.reshape(data, (flat.shape[0], *data.shape[rank_of(segments) :]))
         start = nothing(rows.dtype)
         places = dnp.where(flat < 0, count, flat)
@@ -158,14 +183,8 @@ def _segments(name: str, method: str, nothing: Any) -> None:
         return getattr(made.at[places], method)(rows)[:count]
 
 
-_segments("UnsortedSegmentSum", "add", lambda dtype: 0)
-_segments("UnsortedSegmentProd", "multiply", lambda dtype: 1)
-_segments(
-    "UnsortedSegmentMax", "max", lambda dtype: dnp.iinfo(dtype).min if dtype.kind in "iu" else dnp.finfo(dtype).min
-)
-_segments(
-    "UnsortedSegmentMin", "min", lambda dtype: dnp.iinfo(dtype).max if dtype.kind in "iu" else dnp.finfo(dtype).max
-)
+for _name in _FOLDS:
+    _segments(_name)
 
 
 @converts("Bincount", "DenseBincount", sizes=(1,))
@@ -197,26 +216,81 @@ def unique_with_counts(a: Data, *rest: Data, out_idx: str = "int32") -> Any:
     return [values[order], dnp.take(numbers, inverse).astype(wide), counts[order].astype(wide)]
 
 
-def _sorted_segments(*names: str, taken: bool, mean: bool = False) -> None:
-    """Sums of rows whose numbers go up; ``taken`` from a table by their places."""
+def _counted(numbers: Data, what: str) -> Any:
+    """How many there are of what has these numbers: the greatest, and 1. They have to be at least 0."""
+    trace = numbers._trace.here
 
-    @converts(*names)
+    def make() -> tuple[Value, Dim]:
+        most = dnp.max(numbers, initial=-1).astype("int64") + 1
+        worst = dnp.where(dnp.min(numbers, initial=0) < 0, -1, most)
+        origin = f"1 more than the greatest number of {what}, or -1 where one is below 0"
+        return numbers._value, dim_from_value(trace, worst._value, what, origin)
+
+    return wrap_dim(trace, memoized_dim(trace, ("counted", numbers._value), make)[1])
+
+
+def _sorted_segments(name: str, fold: str, *, taken: bool = False, per: Callable[[Any], Any] | None = None) -> None:
+    """Register a fold of rows whose numbers go up; ``taken`` from a table by their places, ``per`` their count."""
+    method, nothing, gap = _FOLDS[fold]
+
+    @converts(name)
     def segment(data: Data, *places: Data) -> Any:
         segments = places[-1]
-        rows = dnp.take(data, places[0], axis=0) if taken else data
-        count = lax.as_dim(dnp.max(segments, initial=-1) + 1, name="segments")
-        zeros = dnp.zeros((count, *rows.shape[1:]), dtype=rows.dtype)
-        made = zeros.at[segments].add(rows)
-        if not mean:
+        rows = gather_rows(data, places[0]) if taken else data
+        count = _counted(segments, "segments")
+        start = dnp.full((count, *rows.shape[1:]), nothing(rows.dtype), dtype=rows.dtype)
+        made = getattr(start.at[segments], method)(rows)
+        if fold == "Sum" and per is None:
             return made
-        each = dnp.zeros((count,), dtype=rows.dtype).at[segments].add(dnp.ones(segments.shape, dtype=rows.dtype))
-        return made / dnp.reshape(dnp.maximum(each, 1), (count, *[1] * (rank_of(rows) - 1)))
+        each = dnp.zeros((count,), dtype="int64").at[segments].add(1)
+        each = dnp.reshape(each, (count, *[1] * (rank_of(rows) - 1)))
+        if per is not None:
+            return divide(made, per(dnp.maximum(each, 1)).astype(made.dtype))
+        return dnp.where(each == 0, dnp.asarray(gap, dtype=made.dtype), made)
 
 
-_sorted_segments("SegmentSum", taken=False)
-_sorted_segments("SegmentMean", taken=False, mean=True)
-_sorted_segments("SparseSegmentSum", taken=True)
-_sorted_segments("SparseSegmentMean", taken=True, mean=True)
+for _name in _FOLDS:
+    _sorted_segments(f"Segment{_name}", _name)
+_sorted_segments("SegmentMean", "Sum", per=lambda count: count)
+_sorted_segments("SparseSegmentSum", "Sum", taken=True)
+_sorted_segments("SparseSegmentMean", "Sum", taken=True, per=lambda count: count)
+_sorted_segments("SparseSegmentSqrtN", "Sum", taken=True, per=lambda count: dnp.sqrt(count.astype("float32")))
+
+
+@converts("DynamicPartition")
+def dynamic_partition(data: Data, places: Data, *, num_partitions: int) -> Any:
+    """The rows of each number, in their order."""
+    flat = dnp.reshape(places, (-1,))
+    in_range(flat, num_partitions, 0, "partition {} is out of range for {} of them")
+    rows = dnp.reshape(data, (flat.shape[0], *data.shape[rank_of(places) :]))
+    return [rows[flat == number] for number in range(num_partitions)]
+
+
+@takes_call("DynamicStitch", "ParallelDynamicStitch")
+def dynamic_stitch(call: Any) -> Any:
+    """Rows put together by their numbers: of several with one number the last. Those that nobody has are 0."""
+    count = len(call.inputs) // 2
+    if all(isinstance(value, np.ndarray) for value in call.inputs[:count]):
+        return _stitched(call, count)
+    pairs = list(zip(call.values(0, count), call.values(count), strict=True))
+    numbers = dnp.concatenate([dnp.reshape(places, (-1,)) for places, _ in pairs])
+    parts = [dnp.reshape(rows, (math.prod(places.shape), *rows.shape[rank_of(places) :])) for places, rows in pairs]
+    rows = dnp.concatenate(parts)
+    size = _counted(numbers, "rows")
+    order = dnp.arange(numbers.shape[0]).astype("int64")
+    last = dnp.full((size,), -1, dtype="int64").at[numbers].max(order)
+    is_there = dnp.reshape(last >= 0, (size, *[1] * (rank_of(rows) - 1)))
+    return dnp.where(is_there, dnp.take(rows, dnp.maximum(last, 0), axis=0), dnp.zeros((), dtype=rows.dtype))
+
+
+def _stitched(call: Any, count: int) -> Any:
+    """Rows by numbers that are known."""
+    rows: dict[int, Any] = {}
+    for number in range(count):
+        places, values = call.numbers(number), call.value(count + number)
+        flat = dnp.reshape(values, (places.size, *values.shape[places.ndim :]))
+        rows.update({int(place): flat[k] for k, place in enumerate(places.reshape(-1))})
+    return dnp.stack([rows[place] for place in sorted(rows)], axis=0)
 
 
 @converts("Bucketize")

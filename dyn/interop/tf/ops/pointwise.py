@@ -16,6 +16,10 @@ from dyn.interop.tf.converter_registry import Data, converts, takes_call
 from dyn.interop.tf.lists import TensorList
 from dyn.interop.tf.optionals import Optional
 from dyn.interop.tf.values import Reductions, known_dtype
+from dyn.shapes import Dim, Reason, Relation, RelKind
+from dyn.source import user_loc
+
+ASKS_FOR_OTHERS = True
 
 _PLAIN: dict[str, Callable[..., Any]] = {
     "Abs": dnp.abs, "ComplexAbs": dnp.abs, "Neg": dnp.negative, "Sign": dnp.sign, "Exp": dnp.exp, "Expm1": dnp.expm1,
@@ -28,9 +32,9 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "Conj": dnp.conj, "Invert": dnp.bitwise_invert, "LogicalNot": dnp.logical_not, "Relu": nn.relu, "Relu6": nn.relu6,
     "Sigmoid": nn.sigmoid, "Softplus": nn.softplus, "Softsign": nn.soft_sign, "Sub": dnp.subtract,
     "Mul": dnp.multiply, "RealDiv": dnp.true_divide, "FloorDiv": dnp.floor_divide, "FloorMod": dnp.remainder,
-    "Maximum": dnp.maximum, "Minimum": dnp.minimum, "Equal": dnp.equal, "NotEqual": dnp.not_equal,
-    "Atan2": dnp.arctan2, "LogicalAnd": dnp.logical_and, "LogicalOr": dnp.logical_or, "Less": dnp.less,
-    "LessEqual": dnp.less_equal, "Greater": dnp.greater, "GreaterEqual": dnp.greater_equal,
+    "Maximum": dnp.maximum, "Minimum": dnp.minimum, "Atan2": dnp.arctan2,
+    "LogicalAnd": dnp.logical_and, "LogicalOr": dnp.logical_or, "Less": dnp.less, "LessEqual": dnp.less_equal,
+    "Greater": dnp.greater, "GreaterEqual": dnp.greater_equal,
     "BitwiseAnd": dnp.bitwise_and, "BitwiseOr": dnp.bitwise_or, "BitwiseXor": dnp.bitwise_xor,
     "LeftShift": dnp.left_shift, "RightShift": dnp.right_shift, "NextAfter": dnp.nextafter,
     "TruncateMod": dnp.fmod, "Real": dnp.real,
@@ -48,6 +52,36 @@ def add(call: Any) -> Any:
         return dnp.add(call.value(0), call.value(1))
     moved = int(call.numbers(1 - axes))  # the axes that a gradient is summed over, counted from another one
     return replace(call.inputs[axes], first=call.inputs[axes].first + moved)
+
+
+def _compares(name: str, function: Callable[..., Any], otherwise: bool) -> None:
+    @converts(name)
+    def compare(a: Data, b: Data, *, incompatible_shape_error: bool = True) -> Any:
+        """Of shapes that do not broadcast, one answer: also where that depends on sizes, which are then guarded."""
+        if incompatible_shape_error or _broadcasts(a, b):
+            return function(a, b)
+        return dnp.asarray(otherwise)
+
+
+def _broadcasts(a: Data, b: Data) -> bool:
+    """Whether shapes broadcast; of sizes that the program finds out it is demanded later."""
+    trace, where = a._trace.here, user_loc()
+    pairs = zip(reversed(a.dims), reversed(b.dims), strict=False)
+    yes = [Relation(RelKind.BROADCASTS, x, y, Reason("arrays are compared", where)) for x, y in pairs]
+    return all(
+        trace.decide(one, Relation(RelKind.NONZERO, _misfit(one.lhs, one.rhs), 0, one.reason))
+        for one in yes
+        if one.symbols() <= trace.sizes.keys()
+    )
+
+
+def _misfit(a: Dim, b: Dim) -> Dim:
+    """A number that is 0 where two sizes broadcast, and nowhere else."""
+    return (a - b) * (a - 1) * (b - 1)
+
+
+_compares("Equal", dnp.equal, False)
+_compares("NotEqual", dnp.not_equal, True)
 
 
 @converts("Div", "TruncateDiv")

@@ -197,18 +197,20 @@ def range_(call: Any) -> Any:
     return dnp.arange(start, limit, delta, dtype=dtype)
 
 
-@converts("Roll", numbers=(1, 2))
-def roll(a: Data, shift: Any, axis: Any) -> Any:
-    return dnp.roll(a, tuple(map(int, shift.reshape(-1))), axis=tuple(map(int, axis.reshape(-1))))
+@takes_call("Roll")
+def roll(call: Any) -> Any:
+    """Elements moved along axes, those that leave at one end to the other; how far may be computed."""
+    a, axes = call.value(0), [int(axis) for axis in call.numbers(2).reshape(-1)]
+    if isinstance(call.inputs[1], np.ndarray):
+        return dnp.roll(a, tuple(map(int, call.numbers(1).reshape(-1))), axis=tuple(axes))
+    moves = dnp.reshape(call.value(1), (-1,)).astype("int64")
+    for number, axis in enumerate(axes):
+        size = a.shape[axis]
+        a = dnp.take(a, dnp.remainder(dnp.arange(size) - moves[number], max_dim(size, 1)), axis=axis)
+    return a
 
 
-@takes_call("DynamicStitch", "ParallelDynamicStitch")
-def dynamic_stitch(call: Any) -> Any:
-    """Rows put together by their numbers, which have to be known."""
-    count = len(call.inputs) // 2
-    rows: dict[int, Any] = {}
-    for number in range(count):
-        places, values = call.numbers(number), call.value(count + number)
-        flat = dnp.reshape(values, (places.size, *values.shape[places.ndim :]))
-        rows.update({int(place): flat[k] for k, place in enumerate(places.reshape(-1))})
-    return dnp.stack([rows[place] for place in sorted(rows)], axis=0)
+@converts("Empty", sizes=(0,))
+def empty(shape: Any, *, dtype: str, init: bool = False) -> Any:
+    """Elements of any value: zeros, whether they are asked for or not."""
+    return dnp.zeros(tuple(shape), dtype=known_dtype(dtype).np)

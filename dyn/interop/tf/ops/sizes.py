@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+import dyn.numpy as dnp
 from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.interop import conditions
 from dyn.interop.tf.converter_registry import folds, takes_call
@@ -360,6 +361,9 @@ def broadcast_gradient_args(call: Any) -> Any:
 
 @takes_call("InvertPermutation")
 def invert_permutation(call: Any) -> Any:
+    if not isinstance(call.inputs[0], np.ndarray):
+        places = call.value(0)
+        return dnp.argsort(places).astype(places.dtype)
     return np.argsort(call.numbers(0)).astype(call.attr("T"))
 
 
