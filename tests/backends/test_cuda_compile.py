@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dyn import dtypes
 from dyn.backends import gpu
 from dyn.backends.base import Binary, GpuImage, KernelReport, LaunchShape, Source
 from dyn.backends.cuda import CudaBackend, KernelResources, parse_resources
@@ -17,8 +18,11 @@ from dyn.backends.gpu import GpuBackend, reports
 from dyn.errors import BackendUnavailableError, CompileError
 from dyn.lower.gpu.dialect import gpu_target
 from dyn.lower.gpu.emit import emit_kernel
+from dyn.ops.scalar import Scalar
 from dyn.runtime import driver
 from dyn.runtime.driver import NoDriverError
+from dyn.schedule.kernel import Apply, Buffer, Kernel, Load, Loop, Role, Store
+from dyn.shapes import as_dim, symbol
 from tests.lower import gpu_kernels
 
 
@@ -43,6 +47,13 @@ def test_cubin(arch: str) -> None:
     assert "warning" not in binary.log
     resources = dict(binary.resources)
     assert resources.keys() == set(source.symbols)
+    # As programs' kernels, those that spill to leave room for one more block of threads are compiled once more.
+    backend = CudaBackend(gpu_target("cuda", arch))
+    for name in [name for name, r in resources.items() if r.spill_store_bytes or r.spill_load_bytes]:
+        (alone,) = [k for k in gpu_kernels.all_kernels() if k.name == name]
+        more = backend.with_more_registers(Source(emit_kernel(alone, backend.target).text, (name,)))
+        assert more is not None
+        resources.update(backend.compile(more).resources)
     assert all(r.spill_store_bytes == r.spill_load_bytes == 0 for r in resources.values())
     assert all(r.shared_bytes == 0 for r in resources.values()), "shared memory is all dynamic, for the host to check"
     for group in ("softmax", "bias_gelu_tanh", "bias_gelu_erf"):
@@ -116,6 +127,22 @@ def test_ptx_keeps_the_operations_apart() -> None:
     assert "mul.f32" in text.replace(".rn", "")
     assert "fma" not in text
     assert binary.resources == ()
+
+
+@pytest.mark.parametrize(("arch", "has"), [("sm_75", False), ("sm_80", True), ("sm_120", True)])
+def test_instructions_of_newer_devices(arch: str, *, has: bool) -> None:
+    """Rounding to bfloat16, and the greater of two floats of which NaN wins."""
+    target, n, i = gpu_target("cuda", arch), symbol("n"), symbol("i")
+    x, y, z = Buffer("x", dtypes.float32), Buffer("y", dtypes.bfloat16), Buffer("z", dtypes.float64)
+    most = Apply(Scalar.MAX, (Load(x, as_dim(i)), Load(x, as_dim(i) + 1)), dtypes.float32)
+    least = Apply(Scalar.MIN, (Load(z, as_dim(i)), Load(z, as_dim(i) + 1)), dtypes.float64)
+    values = (Apply(Scalar.CAST, (value,), dtypes.bfloat16) for value in (most, least))
+    stores = tuple([Store(y, as_dim(i) * 2 + number, value) for number, value in enumerate(values)])
+    kernel = Kernel("k", (x, z, y), (n,), (), (Loop(Role.LANE, i, as_dim(n), stores),))
+    text = emit_kernel(kernel, target)
+    ptx = CudaBackend(target).compile(Source(text.text, (text.symbol,))).ptx
+    assert [word in ptx for word in ("max.NaN.f32", "cvt.rn.bf16.f32")] == [has, has]
+    assert "min.NaN" not in ptx
 
 
 def test_a_refused_text() -> None:
