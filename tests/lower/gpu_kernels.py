@@ -436,13 +436,20 @@ def bitcasts(source: DType) -> Kernel:
     return kernel(f"bitcasts_{source.short}", (x, *outputs), (n,), lane(i, n, *stores))
 
 
-def all_kernels() -> tuple[Kernel, ...]:
-    """Everything above."""
+def kernels_of_loops() -> tuple[Kernel, ...]:
+    """Those with more in them than functions of elements."""
     return (
         softmax(), softmax_of_neighbours(4), softmax_of_neighbours(3),
         bias_gelu("tanh"), bias_gelu("erf"), column_sum(), exchanged(), transposed(), gather(), ragged(),
         ragged_sums(), ragged_lanes(), concat(),
-        turn(), norms(), teams(), counted(), reductions(), tuples(), *[float8(d) for d in dtypes.FLOAT8],
+        turn(), norms(), teams(), counted(), reductions(), tuples(),
+    )  # fmt: skip
+
+
+def all_kernels() -> tuple[Kernel, ...]:
+    """Everything above."""
+    return (
+        *kernels_of_loops(), *[float8(d) for d in dtypes.FLOAT8],
         *[scalars(d)[0] for d in COMPUTED], *[casts(d, half) for d in STORED for half in (0, 1)],
         *[bitcasts(d) for d in STORED if d is not BOOL],
     )  # fmt: skip

@@ -33,7 +33,7 @@ VARIANTS = {"cuda": ("cuda", "sm_90a"), "hip32": ("rocm", "gfx1030"), "hip64": (
 
 @dataclass(frozen=True)
 class Machine:
-    """All test kernels for one target, compiled together."""
+    """All test kernels for one target, compiled together, or those of loops if races are looked for."""
 
     module: ShimModule
     kernels: dict[str, tuple[Kernel, GpuKernelText]]
@@ -47,7 +47,8 @@ class Machine:
 @lru_cache
 def machine_for(variant: str, *, races: bool = False) -> Machine:
     target = gpu_target(*VARIANTS[variant])
-    kernels = {k.name: (k, emit_kernel(k, target)) for k in gpu_kernels.all_kernels()}
+    made = gpu_kernels.kernels_of_loops() if races else gpu_kernels.all_kernels()
+    kernels = {k.name: (k, emit_kernel(k, target)) for k in made}
     for kernel, _ in kernels.values():
         check(kernel)
     module = ShimModule([text for _, text in kernels.values()], dialect_of(target), target.warp, races=races)
