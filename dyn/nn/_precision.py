@@ -20,5 +20,5 @@ def wide(what: str, x: ArrayLike) -> tuple[Array, DType]:
 
 
 def rounded(result: Array, dtype: DType) -> Array:
-    """What a function has computed in float32, in the dtype that it has; others as they are."""
+    """A result that was computed in float32, in the dtype that it has; others as they are."""
     return cast(result, dtype) if dtype.is_narrow else result

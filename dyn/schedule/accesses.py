@@ -56,11 +56,13 @@ def widest(loops: Loops) -> int:
 
 def neighbours_together(loops: Loops, phase: Phase, access_bytes: int, most: int) -> int:
     """Number of neighbours along the innermost axis of a phase that one access of so many bytes takes; 1 where what
-    is loaded or stored does not lie in that order.
+    is loaded or stored does not lie in that order, or more is done than to store and to fold.
 
     An axis that may be stretched counts as one that is not: a kernel for sizes at which it is not folds in this order.
     """
     last, sizes = phase.axes[-1], list[int]()
+    if not all(isinstance(stmt, Store) for stmt in phase.body):
+        return 1
     for access in _accesses((phase.code(),), loops):
         reach = _reach(loops, access.index, last)
         if reach == "far" or access.stride(last) == -1:

@@ -9,7 +9,7 @@ from dyn.ops.complex_parts import part_dtype
 from dyn.schedule.accesses import accesses_of, crossed_loads, neighbours_together, widest
 from dyn.schedule.axes import Axis, axis
 from dyn.schedule.join import join_launches
-from dyn.schedule.kernel import Role, Store
+from dyn.schedule.kernel import Role
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
 from dyn.schedule.nests import loop_nest, stitch_nest
@@ -215,7 +215,7 @@ def along_rows(width: int = 0, *, long: bool = False, short: bool = False) -> Sc
                 if not long:
                     loops.flatten(axes, phase)
                 together = 1
-                if not (long or short) and all(isinstance(stmt, Store) for stmt in phase.body):
+                if not (long or short):
                     together = neighbours_together(loops, phase, ACCESS_BYTES, TOGETHER_IN_ROWS)
                 if together > 1:
                     loops.bind_neighbours(phase, together)

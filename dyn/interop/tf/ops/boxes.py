@@ -73,7 +73,7 @@ def _padded(a: Data, most: Any) -> Any:
 
 
 def _result(call: Any, chosen: Data, count: Data, most: Any) -> Any:
-    """What was chosen: as many as there are, or as are asked for at most."""
+    """The chosen numbers or scores: as many as there are, or as are asked for at most."""
     if call.node.has("pad_to_max_output_size") and call.attr("pad_to_max_output_size"):
         return _padded(chosen, most)
     return chosen[: lax.as_dim(count, name="boxes")]

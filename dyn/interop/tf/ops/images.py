@@ -31,7 +31,7 @@ def _float(size: Any) -> Any:
 
 
 def _scale(own: Any, size: Any, align_corners: bool) -> Any:
-    """How far apart, on an axis of ``own`` elements, ``size`` of them are."""
+    """Distance of ``size`` samples of an axis of ``own`` elements from one another."""
     numerator, denominator = _float(own), _float(size)
     if not align_corners:
         return numerator / denominator
@@ -39,7 +39,7 @@ def _scale(own: Any, size: Any, align_corners: bool) -> Any:
 
 
 def _places(own: Any, size: Any, align_corners: bool, half_pixel_centers: bool) -> Any:
-    """Where along an axis of ``own`` elements ``size`` of them are taken."""
+    """Places of ``size`` samples on an axis of ``own`` elements."""
     whole, scale = dnp.arange(size).astype("float32"), _scale(own, size, align_corners)
     return (whole + 0.5) * scale - 0.5 if half_pixel_centers and not align_corners else whole * scale
 
@@ -244,7 +244,7 @@ def _pixels(a: Data, image: Data, y: Data, x: Data) -> Any:
 
 
 def _cut(low: Data, high: Data, own: Any, size: Any) -> Any:
-    """Where along an axis ``size`` elements of boxes are, a row for each box: one alone is in the middle."""
+    """Places on an axis of ``size`` elements of boxes, a row for each box: one alone is in the middle."""
     last, count = _float(own) - 1, _float(size)
     apart = (high - low) * last / dnp.maximum(count - 1, 1)
     spread = (low * last)[:, None] + dnp.arange(size).astype("float32") * apart[:, None]

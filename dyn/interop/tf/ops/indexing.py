@@ -217,7 +217,7 @@ def unique_with_counts(a: Data, *rest: Data, out_idx: str = "int32") -> Any:
 
 
 def _counted(numbers: Data, what: str) -> Any:
-    """How many there are of what has these numbers: the greatest, and 1. They have to be at least 0."""
+    """Number of things that are numbered so: the greatest, and 1. Numbers have to be at least 0."""
     trace = numbers._trace.here
 
     def make() -> tuple[Value, Dim]:

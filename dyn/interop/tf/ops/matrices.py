@@ -94,7 +94,7 @@ class _Diagonals:
         return min_dim(rows + min(self.high, 0), columns - max(self.low, 0))
 
     def start(self, number: Any, rows: Any, columns: Any) -> Any:
-        """Where in its row the diagonal of a number begins."""
+        """First place in its row of the diagonal with a number."""
         above, below = [word == "RIGHT" for word in self.align.split("_")]
         length = dnp.minimum(rows + dnp.minimum(number, 0), columns - dnp.maximum(number, 0))
         # Both words are about the main diagonal: it begins at the left where one of them says so.
