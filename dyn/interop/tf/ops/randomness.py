@@ -89,7 +89,7 @@ def algorithm(call: Any) -> Any:
 
 
 def _drawn(call: Any, words: int = 1, multiple: int = 1) -> Any:
-    """``words`` random words, in uint64, for each element that is drawn, and for as many more as make a ``multiple``."""
+    """``words`` random words in uint64 for each element that is drawn, and for as many more as make a ``multiple``."""
     count = -(-math.prod(call.sizes(0)) // multiple) * multiple
     return _words(*_generator(call), count * words)
 
