@@ -11,17 +11,13 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.nn._precision import rounded, wide
 from dyn.numpy._axes import one_axis
-from dyn.numpy._operands import cast, promote, to_float
+from dyn.numpy._operands import cast
 from dyn.numpy._public import Array, ArrayLike, Axis, Size, public
 
 __all__ = [
     "batch_norm", "group_norm", "instance_norm", "layer_norm", "log_softmax", "logsumexp", "rms_norm", "softmax",
     "standardize",
 ]  # fmt: skip
-
-
-def _float(what: str, x: ArrayLike) -> Array:
-    return promote(what, x, choose=to_float)[0]
 
 
 # ---- softmax ---------------------------------------------------------------------------------------------------------
@@ -178,11 +174,10 @@ def layer_norm(
         >>> nn.layer_norm(np.array([[1.0, 3.0]]), np.array([2.0, 2.0]), np.array([1.0, 1.0]))
         array([[-0.99999,  2.99999]])
     """
-    given = _float("layer_norm", x)
-    value: Array = cast(given, given.element_type.wide)
+    value, dtype = wide("layer_norm", x)
     centred = value - dnp.mean(value, axis, None, True)
     variance = dnp.mean(centred * centred, axis, None, True)
-    return _scaled(centred * _rsqrt(variance + epsilon), weight, bias, given.element_type)
+    return _scaled(centred * _rsqrt(variance + epsilon), weight, bias, dtype)
 
 
 @public
@@ -206,10 +201,9 @@ def rms_norm(x: ArrayLike, /, weight: ArrayLike | None = None, axis: Axis = -1, 
         >>> nn.rms_norm(np.array([3.0, 4.0]))
         array([0.8485281, 1.1313708])
     """
-    given = _float("rms_norm", x)
-    value: Array = cast(given, given.element_type.wide)
+    value, dtype = wide("rms_norm", x)
     mean_square = dnp.mean(value * value, axis, None, True)
-    return _scaled(value * _rsqrt(mean_square + epsilon), weight, None, given.element_type)
+    return _scaled(value * _rsqrt(mean_square + epsilon), weight, None, dtype)
 
 
 @public
@@ -241,8 +235,7 @@ def batch_norm(
         array([[-0.999995],
                [ 0.999995]])
     """
-    given = _float("batch_norm", x)
-    value: Array = cast(given, given.element_type.wide)
+    value, dtype = wide("batch_norm", x)
     scale = _rsqrt(dnp.asarray(variance) + epsilon)
     if weight is not None:
         scale = scale * weight
@@ -252,7 +245,7 @@ def batch_norm(
     number = one_axis("batch_norm", axis, value.ndim)
     after = (None,) * (value.ndim - 1 - number)
     result = value * scale[..., *after] + shift[..., *after]
-    return cast(result, given.element_type) if given.element_type.is_narrow else result
+    return rounded(result, dtype)
 
 
 @public
@@ -281,14 +274,14 @@ def group_norm(
         >>> nn.group_norm(np.array([[1.0, 3.0, 2.0, 6.0]]), 2)
         array([[-0.999995  ,  0.999995  , -0.99999875,  0.99999875]])
     """
-    given = _float("group_norm", x)
-    number = one_axis("group_norm", axis, given.ndim)
-    shape = given.shape
+    value, dtype = wide("group_norm", x)
+    number = one_axis("group_norm", axis, value.ndim)
+    shape = value.shape
     parts = (*shape[:number], groups, shape[number] // groups, *shape[number + 1 :])
-    value = dnp.reshape(cast(given, given.element_type.wide), parts)
+    value = dnp.reshape(value, parts)
     reduced = tuple(a for a in range(value.ndim) if a not in (0, number))
     result = dnp.reshape(layer_norm(value, axis=reduced, epsilon=epsilon), shape)
-    return _along(result, weight, bias, number, given.element_type)
+    return _along(result, weight, bias, number, dtype)
 
 
 @public
@@ -312,11 +305,10 @@ def instance_norm(
     Raises:
         ShapeError: if ``axis`` is not one of ``x``, or vectors do not broadcast with it, at the call at the latest.
     """
-    given = _float("instance_norm", x)
-    number = one_axis("instance_norm", axis, given.ndim)
-    value: Array = cast(given, given.element_type.wide)
+    value, dtype = wide("instance_norm", x)
+    number = one_axis("instance_norm", axis, value.ndim)
     reduced = tuple(a for a in range(value.ndim) if a not in (0, number))
-    return _along(layer_norm(value, axis=reduced, epsilon=epsilon), weight, bias, number, given.element_type)
+    return _along(layer_norm(value, axis=reduced, epsilon=epsilon), weight, bias, number, dtype)
 
 
 def _along(value: Array, weight: ArrayLike | None, bias: ArrayLike | None, axis: int, dtype: DType) -> Array:

@@ -9,9 +9,10 @@ import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.errors import ShapeError
 from dyn.nn._convolution import Padding, effective, paddings, per_axis
+from dyn.nn._precision import rounded, wide
 from dyn.numpy._axes import text_of
 from dyn.numpy._creation import ones
-from dyn.numpy._operands import cast, emit, operand, promote, shape_of, to_float
+from dyn.numpy._operands import emit, operand, shape_of
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.shapes import Dim
 from dyn.source import user_loc
@@ -110,9 +111,7 @@ def avg_pool(
         >>> nn.avg_pool(np.arange(4.0).reshape(1, 4, 1), 2, 2).ravel()
         array([0.5, 2.5])
     """
-    (given,) = promote("avg_pool", x, choose=to_float)
-    half = given.element_type.is_narrow
-    value = cast(given, dtypes.float32) if half else given
+    value, dtype = wide("avg_pool", x)
     total = _pool("avg_pool", "add", value, window_shape, strides, padding, 1, dimension_numbers)
     places = _places("avg_pool", value, dimension_numbers)
     window = per_axis("avg_pool", "window_shape", window_shape, len(places))
@@ -124,7 +123,7 @@ def avg_pool(
         counted = ones(image, value.element_type)
         taken = _pool("avg_pool", "add", counted, window_shape, strides, padding, 1, dimension_numbers)
         result = dnp.true_divide(total, taken)
-    return cast(result, given.element_type)
+    return rounded(result, dtype)
 
 
 @public

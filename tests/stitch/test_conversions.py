@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn import nn
+from dyn import dtypes, nn
 from dyn.compilation_record import CompilationRecord
 from dyn.lower.gpu.dialect import gpu_target
 from dyn.pipeline import optimize
@@ -36,6 +37,12 @@ def norm(x: Any, scale: Any, shift: Any) -> Any:
 def test_the_weights_of_a_norm() -> None:
     assert groups(norm, NORM) == ["stitch reduce_add_convert"]
     assert groups(norm, NORM, X86) == ["loop convert", "loop convert", "stitch reduce_add_convert"]
+
+
+@pytest.mark.parametrize("size", [4, 5000])
+def test_weights_that_are_closed_over(size: int) -> None:
+    weights = np.ones(size, dtypes.bfloat16.np)
+    assert groups(lambda x: norm(x, weights, weights), "bfloat16 n m") == ["stitch reduce_add_convert"]
 
 
 def wide(x: Any) -> Any:
