@@ -19,6 +19,7 @@ import numpy as np
 
 from dyn import config, dtypes
 from dyn.array import adapter_of, from_device, from_numpy, result_host
+from dyn.config import Config
 from dyn.errors import (
     ArgumentError,
     ShapeError,
@@ -161,7 +162,7 @@ class Jitted(NativeCallable):
             leave_call()
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        signature = self._signature
+        signature, settings = self._signature, config.current()
         bound = signature.bind(args, kwargs)
         if current_trace() is not None or any(isinstance(leaf, Tracer) for leaf in bound.leaves):
             trace = active_trace(*bound.leaves)
@@ -175,7 +176,7 @@ class Jitted(NativeCallable):
             version, made = self._version(viewed, leaves, arrays, placement)
             self._hits += not made
             result = version.call(arrays)
-            self._accept(args, kwargs, bound, version)
+            self._accept(args, kwargs, bound, version, settings)
             self._arguments.use_up(bound, version)
             return from_device(host, result)
         if viewed is not bound and not signature.donated_names and not _is_readable(bound):
@@ -187,13 +188,16 @@ class Jitted(NativeCallable):
         version, made = self._version(viewed, leaves, arrays)
         self._hits += not made
         originals = () if viewed is bound else self._arguments.originals(bound)
-        result = version.call(arrays, originals, any_order=keeps_order(host))
-        self._accept(args, kwargs, bound, version)
+        givers = self._arguments.givers(viewed)
+        result = version.call(arrays, originals, any_order=keeps_order(host), givers=givers)
+        self._accept(args, kwargs, bound, version, settings)
         self._arguments.use_up(bound, version)
         return from_numpy(host, result)
 
-    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], bound: BoundArguments, version: Version) -> None:
-        """Leave calls like this one to the native entry from now on, if it can make them."""
+    def _accept(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], bound: BoundArguments, version: Version, settings: Config
+    ) -> None:
+        """Leave calls like this one, which was made under these settings, to the native entry, if it can make them."""
         table = self._call_table() if version.loaded.native else None
         if table is not None:
             from dyn.call import CallForm, Results
@@ -201,7 +205,7 @@ class Jitted(NativeCallable):
             hosts = [host for host in map(adapter_of, bound.leaves) if host is not None]
             results = Results.of(version.traced.out_tree, result_host(hosts))
             table.add(
-                lambda: CallForm.of(self._signature, bound, args, kwargs), version.loaded, results,
+                lambda: CallForm.of(self._signature, bound, args, kwargs, settings), version.loaded, results,
                 donated=lambda form: self._arguments.donated_arrays(bound, version),
                 copies=self._options.device is not None,
             )  # fmt: skip

@@ -275,6 +275,9 @@ def call_eagerly(
     With ``device=``, of a function that has it, what is made of nothing but numbers is made there; what is computed of
     arrays is computed where these are, and put there.
     """
+    from dyn.call import private
+
+    args, kwargs = private(args, kwargs)  # other threads may change a list while its arrays are compiled for
     device = _device_of(fn, kwargs)
     has_arrays = any(map(is_array, flatten((args, kwargs))[0]))
     if device is None:

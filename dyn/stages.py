@@ -254,7 +254,9 @@ class Compiled:
                 f"{arguments.title} was compiled for other shapes: it is for {broken}.",
                 remedy="call the jitted function.",
             )
-        return self.version.call(arrays, beside, any_order=any_order)
+        if self.version.program.placement.on_device:
+            return self.version.call(arrays, beside)
+        return self.version.call(arrays, beside, any_order=any_order, givers=arguments.givers(bound))
 
     def as_text(self, dialect: str = "dhlo") -> str:
         """Text of the program, or of its code.

@@ -22,10 +22,13 @@ _NO_SITE = -1
 class CallFrame:
     """The tensors of one call, laid out once and used by one call at a time; and what the call has been told so far.
 
+    ``ranks`` are those of all tensors, ``typestrs`` the inputs' dtypes and ``dtypes`` the outputs'.
+
     Words: a tensor an input, a tensor an output, then the dims of each in turn.
     """
 
-    def __init__(self, ranks: Sequence[int], inputs: int, dtypes: Sequence[np.dtype[Any]]) -> None:
+    def __init__(self, ranks: Sequence[int], typestrs: Sequence[str], dtypes: Sequence[np.dtype[Any]]) -> None:
+        inputs = len(typestrs)
         self.words = (ctypes.c_int64 * (_WORDS * len(ranks) + sum(ranks) + 1))()
         self.address = ctypes.addressof(self.words)
         #: For each tensor the number of its first word, and where its dims begin and end.
@@ -38,6 +41,8 @@ class CallFrame:
             self.places.append((first, at, at + rank))
             at += rank
         self.inputs = inputs
+        #: The dtypes of the inputs, as NumPy's interface of arrays has them.
+        self.typestrs = typestrs
         self.out_address = self.address + 8 * _WORDS * inputs
         self.dtypes = dtypes
         self.outputs: list[Any] = []
@@ -47,9 +52,18 @@ class CallFrame:
         #: Of a call on a device, the address of its runtime table.
         self.beside: int | None = None
 
-    def put(self, number: int, array: Array) -> None:
-        """Describe an array that compiled code can read; the caller keeps it alive."""
-        self.describe(number, array.__array_interface__["data"][0], array.shape)
+    def put(self, number: int, array: Array) -> bool:
+        """Describe an array that compiled code can read; the caller keeps it alive.
+
+        It is read once: False, and nothing is described, where it has another dtype or rank than the tensor, as one
+        whose dtype or shape was set in place since the program was found.
+        """
+        now = array.__array_interface__
+        _, start, end = self.places[number]
+        if now["typestr"] != self.typestrs[number] or len(now["shape"]) != end - start:
+            return False
+        self.describe(number, now["data"][0], now["shape"])
+        return True
 
     def describe(self, number: int, address: int, shape: tuple[int, ...]) -> None:
         """Describe a dense array by its address and shape."""

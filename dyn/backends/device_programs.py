@@ -42,9 +42,9 @@ _WORDS = TensorOffsets.BYTES // 8
 class _DeviceFrame:
     """The tensors of one call, the state of its table, and the table."""
 
-    def __init__(self, context: Context, ranks: Sequence[int], inputs: int, interface: Interface) -> None:
-        results = interface.function.results
-        self.frame = CallFrame(ranks, inputs, tuple(v.dtype.np for v in results))
+    def __init__(self, context: Context, ranks: Sequence[int], interface: Interface) -> None:
+        params, results = interface.function.params, interface.function.results
+        self.frame = CallFrame(ranks, tuple(v.dtype.np.str for v in params), tuple(v.dtype.np for v in results))
         self.frame.label([value.dtype.dlpack for value in results])
         self.state = state_words(context)
         self.table = device_table(device_functions(), ctypes.addressof(self.state))
@@ -81,7 +81,7 @@ class DeviceProgram:
         self.interface, self.device = interface, context
         self.address, self.guards, self.kernels = address, guards, tuple(kernels)
         self.externals = Externals(callees, ask_python() if callees else 0)
-        self.captured = tuple(captured)
+        self.captured = tuple([a if isinstance(a, DeviceArray) else a.view(np.ndarray) for a in captured])
         #: Captured arrays that are copied at each call, by number; the streams of the others that have one of their
         #: own; and one that belongs to whichever is current.
         self._copied = [(n, array) for n, array in enumerate(self.captured) if not isinstance(array, DeviceArray)]
@@ -247,7 +247,7 @@ class DeviceProgram:
         return next(iter(self._streams), DEFAULT_STREAM)
 
     def _frame(self) -> _DeviceFrame:
-        made = _DeviceFrame(self.device, self._ranks, len(self.interface.function.params), self.interface)
+        made = _DeviceFrame(self.device, self._ranks, self.interface)
         for number, array in enumerate(self.captured, self._arguments):
             if isinstance(array, DeviceArray):
                 made.frame.describe(number, array.address, array.shape)

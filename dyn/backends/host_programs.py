@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from dyn.backends.externals import Externals
 from dyn.backends.library import take_error
 from dyn.backends.loaded_programs import register
 from dyn.backends.runtime_tables import ask_python, host_table
-from dyn.errors import IRError, ShapeError
+from dyn.errors import ArgumentError, IRError, ShapeError
 from dyn.frozen import record
 from dyn.ir.core import Function
 from dyn.ir.elementwise import elementwise_rank
@@ -112,7 +113,7 @@ class LoadedProgram:
         self.interface = interface
         self.address, self.guards, self.kernels = address, guards, tuple(kernels)
         self.externals = Externals(callees, ask_python() if callees else 0)
-        self.captured = tuple(captured)
+        self.captured = tuple([array.view(np.ndarray) for array in captured])
         function = interface.function
         self._arguments = len(function.params) - len(self.captured)
         check_captured(function, [(array.dtype, array.shape) for array in self.captured])
@@ -128,6 +129,7 @@ class LoadedProgram:
         self._table = (ctypes.c_void_p * (1 + len(table)))(self.number, *table)
         self.context = ctypes.addressof(self._table) - PROGRAM_NUMBER
         self._ranks = tuple(len(v.shape) for v in (*function.params, *function.results))
+        self._typestrs = tuple(v.dtype.np.str for v in function.params)
         self._dtypes = tuple(v.dtype.np for v in function.results)
         #: Captured arrays that have to be copied for compiled code, each time.
         self._copied = [i for i, a in enumerate(self.captured) if not is_dense(a)]
@@ -150,7 +152,10 @@ class LoadedProgram:
 
         return symmetric_rank(self.interface.function)
 
-    def call_as_they_lie(self, arguments: Sequence[Array], beside: Sequence[Array] | None = ()) -> list[Array]:
+    def call_as_they_lie(
+        self, arguments: Sequence[Array], beside: Sequence[Array] | None = (),
+        givers: Mapping[int, Array] = MappingProxyType({}),
+    ) -> list[Array]:  # fmt: skip
         """The results of a call: where it can, of arguments as they lie, and in the order in which they lie."""
         dense = all(map(is_dense, arguments))
         order = None if dense or not self.symmetric_rank else common_order(arguments, self.symmetric_rank)
@@ -162,10 +167,10 @@ class LoadedProgram:
             else:
                 back = tuple(np.argsort(order))
                 return [result.transpose(back) if result.ndim else result for result in results]
-        return self(arguments, beside)
+        return self(arguments, beside, givers)
 
     def _frame(self) -> CallFrame:
-        frame = CallFrame(self._ranks, len(self.interface.function.params), self._dtypes)
+        frame = CallFrame(self._ranks, self._typestrs, self._dtypes)
         for number, array in enumerate(self.captured):
             frame.put(self._arguments + number, array)
         return frame
@@ -187,10 +192,14 @@ class LoadedProgram:
             )
         )
 
-    def __call__(self, arguments: Sequence[Array], beside: Sequence[Array] | None = ()) -> list[Array]:
+    def __call__(
+        self, arguments: Sequence[Array], beside: Sequence[Array] | None = (),
+        givers: Mapping[int, Array] = MappingProxyType({}),
+    ) -> list[Array]:  # fmt: skip
         """The results for NumPy arrays of the right dtypes and ranks: fresh arrays, or donated arguments' memory.
 
-        That is not taken where another argument or an array of ``beside`` shares it, and never with None.
+        That is not taken where another argument or an array of ``beside`` shares it, and never with None. A result that
+        has the shape of the argument in whose memory it lies is that argument, or who gave it (``givers``).
         ShapeError where a check fails, MemoryError where there is no memory; then nothing has been written that the
         caller can see, but for donated arguments where the memory gave out in the middle.
         """
@@ -203,14 +212,15 @@ class LoadedProgram:
             if not is_dense(array):
                 array = _dense_copy(array)
                 held.append(array)
-            frame.put(number, array)
+            if not frame.put(number, array):
+                raise self._changed(number, array)
         for index in self._copied:
             held.append(_dense_copy(self.captured[index]))
             frame.put(self._arguments + index, held[-1])
         taken: tuple[Reuse, ...] = ()
         reuses = self.interface.reuses
         if reuses and beside is not None:
-            same = {id(array) for array in arguments}
+            same = {id(array) for array in (*arguments, *givers.values())}
             others = (*self.captured, *(array for array in beside if id(array) not in same))
             free = free_memory([*arguments, *others], [reuse.input for reuse in reuses])
             taken = tuple(reuse for reuse in reuses if reuse.input in free)
@@ -233,9 +243,7 @@ class LoadedProgram:
         for reuse in taken:
             frame.give(reuse.input, 0)
             if not status and outputs[reuse.output] is None:
-                array = arguments[reuse.input]
-                shape = frame.shape(reuse.output)
-                outputs[reuse.output] = array if array.shape == shape else array.reshape(shape)
+                outputs[reuse.output] = self._taken(arguments, givers, reuse, frame.shape(reuse.output))
         site, values = frame.site, frame.values
         self._idle.append(frame)
         if status:
@@ -245,6 +253,26 @@ class LoadedProgram:
             given = [reuse.input for reuse in taken] if self._may_have_written(site) else []
             raise self._told(None if interrupted else self._failure(site, values, shapes), given)
         return outputs
+
+    def _taken(
+        self, arguments: Sequence[Array], givers: Mapping[int, Array], reuse: Reuse, shape: tuple[int, ...]
+    ) -> Array:
+        """The result of a shape that lies in an argument's memory."""
+        array = arguments[reuse.input]
+        giver = givers.get(reuse.input, array)
+        if giver.shape == shape and giver.dtype == array.dtype:
+            return giver
+        return array if array.shape == shape else array.reshape(shape)
+
+    def _changed(self, number: int, array: Array) -> ArgumentError:
+        """The error for an argument whose dtype or rank is no longer what the program was found by."""
+        function = self.interface.function
+        name, value = function.infos[number].name, function.params[number]
+        return ArgumentError(
+            f"{function.name}(): {name} was {value.dtype} with {_axes(len(value.shape))} when the call began, and is "
+            f"{array.dtype} with {_axes(array.ndim)} now: its dtype or shape was set in place meanwhile.",
+            remedy="pass a copy where others change an array that a call reads.",
+        )
 
     def raise_if_written(self, record: int, inputs: int) -> None:
         """Raise the error of a call by the native entry that failed when it may have written to its arguments.
@@ -283,6 +311,10 @@ class LoadedProgram:
             names = ", ".join(self.interface.function.infos[number].name for number in taken)
             error.add_note(f"what the donated {names} held may be lost: results were being written there.")
         return error
+
+
+def _axes(rank: int) -> str:
+    return f"{rank} {'axis' if rank == 1 else 'axes'}"
 
 
 def _dense_copy(array: Array) -> Array:

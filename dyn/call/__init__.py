@@ -9,7 +9,7 @@ From the bottom: ``records`` (memory of words), ``form`` (a call as a plan descr
 ``version`` (a program of a plan), ``table`` (the plans of a function).
 """
 
-from dyn.call.form import STATIC, CallForm, LeafForm, NoPlanError, is_readable
+from dyn.call.form import STATIC, CallForm, LeafForm, NoPlanError, is_readable, private, same_objects
 from dyn.call.results import ArgumentResult, ConstantResult, Results
 from dyn.call.surroundings import ABSENT, HeldDict, HeldTensor, Surroundings
 from dyn.call.table import MOST_PLANS, CallTable, Step, begin_loading, make_table
@@ -32,4 +32,6 @@ __all__ = [
     "begin_loading",
     "is_readable",
     "make_table",
+    "private",
+    "same_objects",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -18,7 +19,7 @@ from dyn.backends.device_entry import entry_device
 from dyn.backends.donated_memory import is_dense
 from dyn.call.records import ObjectAddress, Row, Words, records
 from dyn.config import Config
-from dyn.dtypes import Kind
+from dyn.dtypes import DType, Kind
 from dyn.frozen import is_record
 from dyn.hosts.native import NativeType, device_holder, holder_type, native_type
 from dyn.runtime.device_memory import DeviceArray
@@ -29,6 +30,11 @@ from dyn.trace.signature import BoundArguments, Signature
 from dyn.trace.static_keys import Static
 
 _NUMBERS = {float: PlanNode.FLOAT, int: PlanNode.INT, complex: PlanNode.COMPLEX, bool: PlanNode.BOOL}
+#: The dtypes that numbers become: as they are, and as ``LeafForm.narrow`` has it.
+_NUMBER_DTYPES = {
+    float: (dtypes.float64, dtypes.float32), int: (dtypes.int64, dtypes.int32),
+    complex: (dtypes.complex128, dtypes.complex64), bool: (dtypes.bool_, dtypes.bool_),
+}  # fmt: skip
 _CONTAINERS = {tuple: PlanNode.TUPLE, list: PlanNode.LIST, dict: PlanNode.DICT}
 #: Types whose values never change, and compare without surprises.
 _FIXED = (str, bytes, int, float, complex, bool, type(None), type, np.dtype)
@@ -37,6 +43,29 @@ _INT64 = (-(2**63), 2**63 - 1)
 
 class NoPlanError(Exception):
     """A call is of a kind that the entry does not take."""
+
+
+def private(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Copies of a call's plain containers, down to where plans end, which nobody else can change.
+
+    The caller's are read here, and not again: whoever makes a plan of the copies has to see that they hold what the
+    program was made for, which may have been replaced meanwhile, by the function itself or in another thread.
+    """
+    return tuple([_private(value) for value in args]), {name: _private(value) for name, value in kwargs.items()}
+
+
+def _private(value: Any, depth: int = 1) -> Any:
+    kind = type(value)
+    if depth >= DEPTH or kind not in _CONTAINERS:
+        return value
+    if kind is dict:
+        return {key: _private(item, depth + 1) for key, item in value.copy().items()}
+    return kind([_private(item, depth + 1) for item in tuple(value)])
+
+
+def same_objects(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Return True if two sequences hold the same objects."""
+    return len(one) == len(other) and all(map(operator.is_, one, other))
 
 
 class _StaticMarker:
@@ -72,18 +101,21 @@ class CallForm:
 
     ``numbers`` has for each argument, those by keyword last, a tree of the same containers with the numbers of the
     leaves, or STATIC for what is compared. The ``count`` leaves are in the order in which the program takes them; those
-    that it does not take are the last. ``state`` is what the table's state has to be.
+    that it does not take are the last. ``state`` is what the table's state has to be, and ``settings`` dyn's, those in
+    force unless given. Containers are nobody else's (:func:`private`).
     """
 
     def __init__(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Sequence[Any], count: int,
-        leaves: Mapping[int, LeafForm] = MappingProxyType({}), state: Any = None,
+        leaves: Mapping[int, LeafForm] = MappingProxyType({}), state: Any = None, settings: Config | None = None,
     ) -> None:  # fmt: skip
         self.arguments = len(args)
         self.keywords = tuple(sys.intern(name) for name in kwargs)
-        self.config: Config = config.current()
+        self.config: Config = config.current() if settings is None else settings
         self.leaves, self.wanted, self.state = count, leaves, state
         self.item_sizes = [0] * self.leaves
+        #: The dtype and the rank of each leaf, which the program has to have been made for.
+        self.types: dict[int, tuple[DType, int]] = {}
         #: For each leaf the number of its node.
         self.places = [0] * self.leaves
         #: How many leaves functions of other libraries read, and the words that the leaves' dims and strides take.
@@ -108,15 +140,21 @@ class CallForm:
         self.nodes.append({NodeRecord.KIND: PlanNode.END})
 
     @staticmethod
-    def of(signature: Signature, bound: BoundArguments, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallForm:
-        """The form of a call of a jitted function."""
+    def of(
+        signature: Signature, bound: BoundArguments, args: tuple[Any, ...], kwargs: dict[str, Any], settings: Config
+    ) -> CallForm:
+        """The form of a call of a jitted function; NoPlanError where its arguments are no longer what was bound."""
+        args, kwargs = private(args, kwargs)
+        again = signature.bind(args, kwargs)
+        if not same_objects(again.leaves, bound.leaves) or (again.tree, again.static) != (bound.tree, bound.static):
+            raise NoPlanError
         count = len(bound.leaves)
         names = [*(signature.argument_name(i) for i in range(len(args))), *map(signature.keyword_label, kwargs)]
         numbers: dict[str, Any] = dict(zip(bound.names, unflatten(bound.tree, list(range(count))), strict=True))
         numbers |= {static.name: STATIC for static in bound.static}
         if len(names) != len(numbers) or {*names} != numbers.keys():
             raise NoPlanError
-        return CallForm(args, kwargs, [numbers[name] for name in names], count)
+        return CallForm(args, kwargs, [numbers[name] for name in names], count, settings=settings)
 
     def key(self) -> Any:
         """Key by which equal forms have one plan."""
@@ -165,6 +203,8 @@ class CallForm:
         if kind in _NUMBERS:
             self.devices.add(None)
             self.on_host.add(number)
+            wide, narrow = _NUMBER_DTYPES[kind]
+            self.types[number] = (narrow if wanted.narrow else wide, 0)
             least, greatest = _INT64 if wanted.limits is None else wanted.limits
             return {
                 NodeRecord.KIND: _NUMBERS[kind],
@@ -181,7 +221,9 @@ class CallForm:
             self.on_host.add(number)
         self.copies |= native.reader is ArrayReader.NUMPY and not is_dense(value)
         own = dtypes.dtype(value.dtype if native.reader is not ArrayReader.DLPACK else host.borrow(value).dtype)
-        self.item_sizes[number] = own.itemsize
+        self.item_sizes[number], self.types[number] = own.itemsize, (own, value.ndim)
+        if wanted.sizes is not None and len(wanted.sizes) != value.ndim:  # it has got another shape since
+            raise NoPlanError
         tag = native.dtype_tag(own)
         row = {
             NodeRecord.KIND: PlanNode.ARRAY,

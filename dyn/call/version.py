@@ -41,6 +41,11 @@ def version_record(
 ) -> tuple[Words, dict[int, int]]:  # fmt: skip
     """A version's record, and how much room it needs in a frame, by the plan's field."""
     function = program.interface.function
+    arguments = function.params[: len(function.params) - len(program.captured)]
+    for number, (dtype, rank) in form.types.items():
+        # An array is described after the call, and may be another than it was before: by the call, or by a thread.
+        if number < len(arguments) and (arguments[number].dtype is not dtype or len(arguments[number].shape) != rank):
+            raise NoPlanError
     version = Words(EntryVersion.BYTES // 8)
     _put_device(version, program, form, donated, copies=copies)
     version.put(EntryVersion.GUARDS, program.guards or 0)
@@ -52,7 +57,7 @@ def version_record(
     # What is called outside may take any time, and so is called without the GIL.
     outside = RELEASE_BYTES if program.externals.callees else 0
     version.put(EntryVersion.CAPTURED_BYTES, sum(array.nbytes for array in program.captured) + outside)
-    version.put(EntryVersion.ARGUMENTS, len(function.params) - len(program.captured))
+    version.put(EntryVersion.ARGUMENTS, len(arguments))
     given = results.wraps or (None,) * len(function.results)
     if isinstance(program, LoadedProgram):
         make, host = output_maker, results.host

@@ -47,7 +47,8 @@ class ArgumentLeaf(NamedTuple):
 
 
 def read_leaf(value: Any, name: str, function: str) -> ArgumentLeaf:
-    """An argument leaf; ArgumentError, about ``name`` of ``function``, where it is neither an array nor a number."""
+    """An argument leaf, read once; ArgumentError, about ``name`` of ``function``, where it is neither an array nor a
+    number."""
     if isinstance(value, ShapeDtypeStruct):
         return ArgumentLeaf(dtypes.dtype(value.dtype), len(value.shape), value.weak, None, tuple(value.shape))
     if isinstance(value, DeviceArray):
@@ -66,6 +67,7 @@ def read_leaf(value: Any, name: str, function: str) -> ArgumentLeaf:
         array = as_numpy(value)
     except TraceError as error:
         raise ArgumentError(f"{function}(): {name}: {error.problem}", remedy=error.remedy) from None
+    array = array.view(np.ndarray)  # whose dtype and shape nobody else can change
     return ArgumentLeaf(dtypes.dtype(array.dtype), array.ndim, False, array, array.shape)
 
 

@@ -99,6 +99,10 @@ class CallArguments:
             use_up(bound.leaves[number], label)
 
     def leaves(self, bound: BoundArguments) -> list[ArgumentLeaf]:
+        """The leaves of a call, read once: NumPy's arrays as views of them.
+
+        Another thread, or the function itself while it is traced, may give an array another dtype or shape in place.
+        """
         name = self.signature.name
         try:
             return [read_leaf(value, "", name) for value in bound.leaves]
@@ -106,6 +110,13 @@ class CallArguments:
             # Names cost time and are needed for an error only.
             names = self.signature.leaf_names(bound)
             return [read_leaf(value, where, name) for value, where in zip(bound.leaves, names, strict=True)]
+
+    def givers(self, bound: BoundArguments) -> dict[int, Array]:
+        """The NumPy arrays that a call donates, by the leaf's number: a result in such an array's memory is itself."""
+        if not self.signature.donated_names:
+            return {}
+        donated = self.signature.donated(bound)
+        return {n: leaf for n, leaf in enumerate(bound.leaves) if donated[n] and type(leaf) is np.ndarray}
 
     def arrays(self, leaves: list[ArgumentLeaf]) -> list[Any]:
         arrays = [leaf.array for leaf in leaves if leaf.array is not None]

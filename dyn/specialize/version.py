@@ -6,7 +6,8 @@ import functools
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,14 +74,17 @@ class Version:
         self.program.prepare([array.shape for array in (*arrays, *self.loaded.captured)])
 
     def call(
-        self, arrays: Sequence[Array | DeviceArray], beside: Sequence[Array] | None = (), *, any_order: bool = False
-    ) -> Any:
+        self, arrays: Sequence[Array | DeviceArray], beside: Sequence[Array] | None = (), *, any_order: bool = False,
+        givers: Mapping[int, Array] = MappingProxyType({}),
+    ) -> Any:  # fmt: skip
         """The results' tree for arrays of the right dtypes and ranks (``LoadedProgram``).
 
-        With ``any_order`` results may lie in the order of axes in which NumPy's arrays lie.
+        With ``any_order`` results may lie in the order of axes in which NumPy's arrays lie. ``givers`` are the objects
+        that donated arrays of this machine's memory are views of.
         """
         run: Any = self.on_host.call_as_they_lie if any_order else self.loaded
-        return unflatten(self.traced.out_tree, list(run(arrays, beside)))
+        results = run(arrays, beside, givers) if givers else run(arrays, beside)
+        return unflatten(self.traced.out_tree, list(results))
 
 
 def make_program(traced: TracedFunction, trace_seconds: float, placement: Placement | None = None) -> Program:

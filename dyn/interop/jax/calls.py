@@ -11,12 +11,14 @@ from dyn.trace.static_keys import Static
 
 
 class JaxCall(NamedTuple):
-    """A call taken apart. ``arrays`` are the leaves; None where one is a ``jax.ShapeDtypeStruct``, so that they are not
-    ``whole``. It runs on ``device``, None for the processor."""
+    """A call taken apart. ``given`` are the leaves as they were passed, ``arrays`` as JAX's or NumPy's arrays; None
+    where one is a ``jax.ShapeDtypeStruct``, so that they are not ``whole``. It runs on ``device``, None for the
+    processor."""
 
     tree: Any
     static: tuple[Static, ...]
     plan: CallTree
+    given: list[Any]
     arrays: list[Any]
     avals: list[Any]
     device: str | None = None

@@ -11,6 +11,7 @@ from dyn.array import OWN, Array, adapter_of
 from dyn.call import STATIC, CallForm, LeafForm, NoPlanError, Results, Step
 from dyn.hosts import JAX, NUMPY
 from dyn.interop.jax.arguments import CallTree
+from dyn.interop.jax.calls import JaxCall
 from dyn.interop.jax.internals import Internals, found
 from dyn.interop.jax.traced_program import JaxProgram
 from dyn.runtime.entry.layout import NOT_ZERO, TEST_DEPTH, SizeOp
@@ -145,17 +146,18 @@ def _numbered(program: JaxProgram) -> dict[int, int]:
 
 
 def form_of(
-    parts: Internals, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], tree: Any,
-    leaves: Sequence[Any], avals: Sequence[Any], plan: CallTree, program: JaxProgram,
+    parts: Internals, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], call: JaxCall, state: Any,
+    program: JaxProgram,
 ) -> CallForm:  # fmt: skip
-    """The form of a call that ``program`` has made; NoPlanError where the entry cannot tell that it is one."""
-    number = _numbered(program)
-    dynamic, named = parts.jax.tree.unflatten(tree, [number[n] for n in range(len(leaves))])
+    """The form of a call that ``program`` has made in a state of JAX's settings; NoPlanError where the entry cannot
+    tell that it is one."""
+    leaves, avals, plan, number = call.given, call.avals, call.plan, _numbered(program)
+    dynamic, named = parts.jax.tree.unflatten(call.tree, [number[n] for n in range(len(leaves))])
     rest = iter(dynamic)
     numbers = [STATIC if n in signature.static_numbers else next(rest) for n in range(len(args))]
     numbers += [named.get(name, STATIC) for name in kwargs]
     wanted = {number[n]: _leaf_form(leaves[n], avals[n], n, plan) for n in number}
-    return CallForm(args, kwargs, numbers, len(leaves), wanted, parts.settings())
+    return CallForm(args, kwargs, numbers, len(leaves), wanted, state)
 
 
 def _leaf_form(leaf: Any, aval: Any, number: int, plan: CallTree) -> LeafForm:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from dyn import events
 from dyn.array import Array, use_up
-from dyn.call import CallForm, NoPlanError
+from dyn.call import CallForm, NoPlanError, private, same_objects
 from dyn.errors import ArgumentError, ShapeError
 from dyn.interop.jax.arguments import Arguments, CallTree
 from dyn.interop.jax.calls import JaxCall, family_of, fits, place_of, ranks_of
@@ -179,28 +179,34 @@ class JaxJitted(NativeCallable):
             except ShapeError as error:
                 result = self._refused(parts, key, call, program, error)
         if is_for_entry(parts, program, plan):
-            self._accept(parts, args, kwargs, call, program)
+            self._accept(parts, args, kwargs, call, key[2], program)
         if plan.donated:
-            self._delete(parts, args, kwargs, plan)
+            self._delete(parts, call.given, plan)
         return result[0]
 
     def _accept(
-        self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any], call: JaxCall, program: JaxProgram
-    ) -> None:
-        """Leave calls like this one to the native entry from now on."""
+        self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any], call: JaxCall, state: Any,
+        program: JaxProgram,
+    ) -> None:  # fmt: skip
+        """Leave calls like this one, which was made in a state of JAX's settings, to the native entry from now on."""
         table = self._call_table(lambda: state_of(parts))
         if table is None:
             return
-        tree, plan, arrays, avals = call.tree, call.plan, call.arrays, call.avals
-        given = self._arguments.split(args, kwargs)[:2] if self._arguments.has_static else (args, kwargs)
-        leaves = parts.jax.tree_util.tree_leaves(given)
+        plan, arrays = call.plan, call.arrays
         version = program.run.version_of(*[memory(arrays[n]) for n in program.kept])
 
         def form() -> CallForm:
-            return form_of(parts, self._signature, args, kwargs, tree, leaves, avals, plan, program)
+            positional, named = private(args, kwargs)
+            dynamic, static = (positional, named), ()
+            if self._arguments.has_static:
+                *dynamic, static = self._arguments.split(positional, named)
+            leaves, tree = parts.jax.tree_util.tree_flatten(tuple(dynamic))
+            if not same_objects(leaves, call.given) or (tree, static) != (call.tree, call.static):
+                raise NoPlanError  # the containers hold something else by now
+            return form_of(parts, self._signature, positional, named, call, state, program)
 
         with contextlib.suppress(NoPlanError):
-            donated = donated_in(parts, self._signature.name, leaves, plan, program)
+            donated = donated_in(parts, self._signature.name, call.given, plan, program)
             table.add(
                 form, version.loaded, results_of(program), test_of(program), lambda form: donated,
                 copies=self._device is not None,
@@ -221,7 +227,7 @@ class JaxJitted(NativeCallable):
         if {*map(type, leaves)} <= {plain}:
             avals = [leaf.aval for leaf in leaves]
             plan = plan if wider is None else wider.get(ranks_of(avals), plan)
-            return JaxCall(tree, static, plan, leaves, avals, None if self._device == "cpu" else self._device)
+            return JaxCall(tree, static, plan, leaves, leaves, avals, None if self._device == "cpu" else self._device)
         arrays, avals = list[Any](), list[Any]()
         for leaf, name in zip(leaves, plan.names, strict=True):
             if type(leaf) is plain:
@@ -234,7 +240,7 @@ class JaxJitted(NativeCallable):
             avals.append(aval)
         plan = plan if wider is None else wider.get(ranks_of(avals), plan)
         device = device_of(self._device, leaves, arrays, self._signature.name, plan.names)
-        return JaxCall(tree, static, plan, arrays, avals, device, all(array is not None for array in arrays))
+        return JaxCall(tree, static, plan, leaves, arrays, avals, device, all(array is not None for array in arrays))
 
     def _key(self, parts: Internals, call: JaxCall) -> Any:
         """Key of the program that a call takes, to the last size."""
@@ -263,11 +269,8 @@ class JaxJitted(NativeCallable):
             found.append(code)
         return tuple(found)
 
-    def _delete(self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any], plan: CallTree) -> None:
+    def _delete(self, parts: Internals, leaves: Sequence[Any], plan: CallTree) -> None:
         """Give donated arrays' memory back, and have JAX say so where they are used again."""
-        if self._arguments.has_static:
-            args, kwargs, _ = self._arguments.split(args, kwargs)
-        leaves = parts.jax.tree_util.tree_leaves((args, kwargs))
         for number in plan.donated:
             leaf = leaves[number]
             if isinstance(leaf, Array):

@@ -35,6 +35,8 @@ def read_leaf(parts: Internals, value: Any, name: str) -> tuple[Any, Any]:
     if own is not None:
         return _read_own(parts, own, name)
     try:
+        if isinstance(value, np.ndarray):
+            value = value.view()  # whose dtype and shape nobody else can change
         if type(value) is np.ndarray:
             aval = _numpy_type(parts, value.shape, value.dtype, jax.config.jax_enable_x64)
         else:

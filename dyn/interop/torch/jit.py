@@ -15,9 +15,10 @@ from types import MethodType
 from typing import Any
 
 import torch
-from torch.utils._pytree import SequenceKey, keystr, tree_flatten, tree_flatten_with_path
+from torch.utils._pytree import SequenceKey, TreeSpec, keystr, tree_flatten, tree_flatten_with_path
 
 from dyn.api import CacheInfo
+from dyn.call import private, same_objects
 from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.interop.fallback import FallbackReason
 from dyn.interop.torch.arguments import TensorSignature, type_of
@@ -310,7 +311,7 @@ class TorchJitted(NativeCallable):
                     failure = self._in_parts(error, failure)
             else:
                 self._report(program)
-                self._accept(args, kwargs, tensors, program)
+                self._accept(args, kwargs, (leaves, tree), state[3], tensors, program)
                 return result
         result = self._eagerly(failure, args, kwargs)
         program.failure = failure
@@ -390,14 +391,22 @@ class TorchJitted(NativeCallable):
         return is_first
 
     def _accept(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[torch.Tensor], program: TensorProgram
-    ) -> None:
-        """Leave calls like this one to the native entry from now on, if it can make them."""
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], given: tuple[list[Any], TreeSpec], state: Any,
+        tensors: Sequence[torch.Tensor], program: TensorProgram,
+    ) -> None:  # fmt: skip
+        """Leave calls like this one to the native entry from now on, if it can make them.
+
+        ``given`` are the leaves of the arguments as they were read, with their tree, and ``state`` PyTorch's then.
+        """
         if self._table is not None and self._table.is_full:
             self._forget_calls()
         table = self._call_table(lambda: entry_state) if program.is_for_entry() else None
         if table is not None:
-            accept(table, args, kwargs, tensors, program.version(tensors), program.modules, program.captured)
+            args, kwargs = private(args, kwargs)
+            leaves, tree = tree_flatten((args, kwargs))
+            # What containers hold, and PyTorch's state, may be something else by now.
+            if same_objects(leaves, given[0]) and tree == given[1] and torch_state() == state:
+                accept(table, args, kwargs, tensors, program.version(tensors), program.modules, program.captured)
 
     def _eagerly(self, failure: FallbackReason, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the function as it is. What that raises counts, and nothing is said of a failure then."""
