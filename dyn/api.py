@@ -40,6 +40,8 @@ from dyn.specialize.version import (
     no_more_compiling,
 )
 from dyn.stages import Lowered, Traced
+from dyn.trace.attributes import AttributeReads, objects_read
+from dyn.trace.closed_numbers import closed_floats
 from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
 from dyn.trace.lift import as_numpy
@@ -82,6 +84,13 @@ def _is_readable(bound: BoundArguments) -> bool:
     return all(map(is_readable, bound.leaves))
 
 
+def _counts(versions: Iterable[Version]) -> tuple[int, int, float]:
+    """How many of the versions were compiled, how many guards they have, and how many seconds they took."""
+    known = list(versions)
+    seconds = sum(sum(v.record.seconds.values()) for v in known)
+    return sum(v.code_of is None for v in known), sum(len(v.guards) for v in known), seconds
+
+
 def _stand_in(leaf: Any) -> Any:
     """An array of the shape and dtype that a ShapeDtypeStruct says, which takes no memory; itself for anything else."""
     if not isinstance(leaf, ShapeDtypeStruct):
@@ -115,6 +124,8 @@ class Jitted(NativeCallable):
         #: Functions of the same arguments, whose programs make calls of this one where they compute the same.
         self.relatives: Callable[[], Iterable[Jitted]] = tuple
         self._hits = 0
+        #: How many programs were compiled, in how many seconds, that are forgotten, for attributes that they read.
+        self._forgotten = (0, 0.0)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Methods: ``self`` becomes the first argument."""
@@ -200,13 +211,18 @@ class Jitted(NativeCallable):
         """Leave calls like this one, which was made under these settings, to the native entry, if it can make them."""
         table = self._call_table() if version.loaded.native else None
         if table is not None:
-            from dyn.call import CallForm, Results
+            from dyn.call import CallForm, HeldDict, HeldList, Results, Surroundings
 
             hosts = [host for host in map(adapter_of, bound.leaves) if host is not None]
             results = Results.of(version.traced.out_tree, result_host(hosts))
+            held = version.traced.held
+            around = Surroundings(
+                [one for one in held if isinstance(one, HeldDict)],
+                lists=[one for one in held if isinstance(one, HeldList)],
+            )
             table.add(
                 lambda: CallForm.of(self._signature, bound, args, kwargs, settings), version.loaded, results,
-                donated=lambda form: self._arguments.donated_arrays(bound, version),
+                donated=lambda form: self._arguments.donated_arrays(bound, version), around=around,
                 copies=self._options.device is not None,
             )  # fmt: skip
 
@@ -256,7 +272,13 @@ class Jitted(NativeCallable):
 
         def make() -> Version:
             load_compiler()
-            known = self._versions.of(key)
+            if lost := self._versions.forget(key, lambda version: version.traced.is_gone()):
+                compiles, _, seconds = _counts(lost)
+                self._forgotten = (self._forgotten[0] + compiles, self._forgotten[1] + seconds)
+                self._traces.forget(self._arguments.key(bound, leaves), lambda traced: traced.is_gone())
+                self._forget_calls()
+            changed = [version for version in self._versions.of(key) if not version.traced.is_current()]
+            known = tuple([version for version in self._versions.of(key) if version not in changed])
             if known and self._options.on_new_shape == "error":
                 broken = broken_guard_text(known[-1], arrays)
                 raise ShapeError(
@@ -270,7 +292,7 @@ class Jitted(NativeCallable):
 
                 begin_loading()
             made_for = self._made_for(bound, leaves)
-            because = self._because(made_for, known, arrays)
+            because = self._because(made_for, known, changed, arrays)
             log_miss(self._signature.name, because)
             start = time.perf_counter()
             anywhere = self._arguments.key(bound, leaves)
@@ -279,8 +301,9 @@ class Jitted(NativeCallable):
             )
             related = [v for one in self.relatives() for v in one._versions.of(key) if v.code_of is None]
             version = build_beside(
-                [*related[-_MOST_RELATED:], *known], traced.ended(), arrays, time.perf_counter() - start, placement
-            )
+                [*related[-_MOST_RELATED:], *known], traced.ended().with_hidden_numbers(), arrays,
+                time.perf_counter() - start, placement,
+            )  # fmt: skip
             if version.code_of is not None:
                 because += "; but " if because else "another trace; but "
                 because += "an earlier program computes the same there, and its code runs"
@@ -308,10 +331,15 @@ class Jitted(NativeCallable):
             tuple((name, getattr(settings, name)) for name in config.CODE_SETTINGS),
         )
 
-    def _because(self, made_for: MadeFor, same_key: Sequence[Version], arrays: Sequence[Array]) -> str:
-        """Reasons for another program: the differences of a call from the nearest of the programs that there are."""
+    def _because(
+        self, made_for: MadeFor, same_key: Sequence[Version], changed: Sequence[Version], arrays: Sequence[Array]
+    ) -> str:
+        """Reasons for another program: the differences of a call from the nearest of the programs that there are, among
+        them those of the same key, and those that have read attributes which have ``changed``."""
         from dyn.explain.versions import broken_guard, why_new
 
+        if changed and not same_key:
+            return f"{changed[-1].traced.changed()} has changed"
         versions = self._versions.in_order
         known = [version.made_for for version in versions if version.made_for is not None]
         broken = [broken_guard(v.guards, v.traced.sizes_of(arrays)) if v in same_key else "" for v in versions]
@@ -334,7 +362,11 @@ class Jitted(NativeCallable):
         def call(tracers: list[Tracer]) -> Any:
             return self._signature.call(bound, tracers, unflatten_sorted)
 
-        return trace_function(call, self._signature.name, specs, self._options.declarations, ends=False)
+        floats = closed_floats(self._signature.function)
+        return trace_function(
+            call, self._signature.name, specs, self._options.declarations, closed_floats=floats, ends=False,
+            reads=AttributeReads(objects_read(self._signature.function, bound.static)),
+        )  # fmt: skip
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Program for some arguments, not yet optimised: the first of JAX's stages.
@@ -439,11 +471,9 @@ class Jitted(NativeCallable):
             >>> f(np.zeros(3)), f(np.zeros(0)), f.cache_info().compiles
             (array([1., 1., 1.]), array([], dtype=float64), 1)
         """
-        versions = self._versions.in_order
-        seconds = sum(sum(v.record.seconds.values()) for v in versions)
+        compiles, guards, seconds = _counts(self._versions.in_order)
         hits = self._hits + self._native_hits()
-        compiles = sum(version.code_of is None for version in versions)
-        return CacheInfo(compiles, hits, sum(len(v.guards) for v in versions), seconds)
+        return CacheInfo(compiles + self._forgotten[0], hits, guards, seconds + self._forgotten[1])
 
     def explain(self) -> Explanation:
         """Report on what was traced, assumed, proved, stitched and generated, and why.

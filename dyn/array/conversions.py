@@ -150,7 +150,7 @@ def captured_on(context: Context | None, array: Any, function: str) -> NumpyArra
         data.share()
         return data
     # What never changes is put there once.
-    return put(context, data) if context is not None and isinstance(array, Array) else data
+    return put(context, data) if context is not None and isinstance(array, Array | np.generic) else data
 
 
 def _captured_elsewhere(function: str, place: str, wanted: str) -> ArgumentError:

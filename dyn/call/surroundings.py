@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dyn.call.form import NoPlanError, host_record, native_of
 from dyn.call.records import ObjectAddress, Row, Words, records
 from dyn.dtypes import DType
 from dyn.hosts.cpython import has_dict_tags
-from dyn.runtime.entry.layout import ArrayReader, DictRecord, EntryRecord, EntryVersion, HeldTensorRecord
+from dyn.runtime.entry.layout import ArrayReader, DictRecord, EntryRecord, EntryVersion, HeldTensorRecord, ListRecord
+from dyn.trace.held import ABSENT, HeldDict, HeldList
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,38 +25,15 @@ class HeldTensor:
     address: int
 
 
-class _Absent:
-    """Marker in the place of what a dict does not have."""
-
-
-ABSENT = _Absent()
-
-
-@dataclasses.dataclass(frozen=True)
-class HeldDict:
-    """A dict by names, and objects that it has under some of them, or under all, in their order. What it does not have
-    is ABSENT."""
-
-    names: Mapping[str, Any]
-    entries: tuple[tuple[str, Any], ...]
-    whole: bool
-
-    def is_current(self) -> bool:
-        """Whether it still has them."""
-        names = self.names
-        if self.whole and (len(names) != len(self.entries) or [*names] != [name for name, _ in self.entries]):
-            return False
-        return not self.entries or all(names.get(name, ABSENT) is value for name, value in self.entries)
-
-
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
-    """Conditions of a program beside a call's arguments: dicts and tensors that have to be as they were, and a limit on
-    the threads that it uses where the settings allow more; 0 for none."""
+    """Conditions of a program beside a call's arguments: dicts, lists and tensors that have to be as they were, and a
+    limit on the threads that it uses where the settings allow more; 0 for none."""
 
     dicts: Sequence[HeldDict] = ()
     tensors: Sequence[HeldTensor] = ()
     threads: int = 0
+    lists: Sequence[HeldList] = ()
 
 
 NO_SURROUNDINGS = Surroundings()
@@ -83,6 +61,16 @@ def put_surroundings(version: Words, given: Surroundings) -> None:
         dicts.append(row)
     version.memory(EntryVersion.DICTS, records(dicts, DictRecord.BYTES))
     version.put(EntryVersion.DICT_COUNT, len(dicts))
+    lists: list[Row] = [
+        {
+            ListRecord.LIST: ObjectAddress(one.items),
+            ListRecord.ENTRIES: records([{0: ObjectAddress(item)} for item in one.entries], 8),
+            ListRecord.COUNT: len(one.entries),
+        }
+        for one in given.lists
+    ]
+    version.memory(EntryVersion.LISTS, records(lists, ListRecord.BYTES))
+    version.put(EntryVersion.LIST_COUNT, len(lists))
     tensors: list[Row] = []
     for held in given.tensors:
         native = native_of(type(held.tensor), held.tensor)

@@ -10,6 +10,7 @@ from dyn.errors import ArgumentError
 from dyn.shapes import Dim, Symbol, last_data_dependent
 from dyn.specialize.arguments import ShapeDtypeStruct, read_leaf
 from dyn.specialize.table import ProgramTable
+from dyn.trace.attributes import AttributeReads, objects_read
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.function import Declarations, TracedFunction
@@ -69,6 +70,9 @@ class _InlinedCall:
             demand_declared(self.trace, self.signature.name, self.names, first.binding, first.declared, dims, self.args)
         found = self.table.find(self.key, self.fits)
         traced = self.traced() if found is None else found
+        reads = self.trace.program.reads
+        if reads is not None:
+            reads.adopt(traced.held)
         return write(self.trace, self.signature.name, traced, self.dims_of(traced), self.args)
 
     def names(self) -> list[str]:
@@ -104,7 +108,7 @@ class _InlinedCall:
 
     def fits(self, traced: TracedFunction) -> bool:
         """Whether the function would be traced like this here."""
-        return goes_the_same_way(self.trace, traced, self.dims_of(traced))
+        return traced.is_current() and goes_the_same_way(self.trace, traced, self.dims_of(traced))
 
     def traced(self) -> TracedFunction:
         """The function traced for this call; kept for others unless it is a part of this caller."""
@@ -117,8 +121,9 @@ class _InlinedCall:
         facts, dims = callee.facts(), caller_dims(callee.binding, callee.bound_sizes(), self.args)
         demand_declared(self.trace, name, self.names, callee.binding, facts, dims, self.args)
         traced, is_part = callee.run(
-            self.trace, lambda leaves: signature.call(self.bound, leaves, unflatten_sorted), self.args, facts
-        )
+            self.trace, lambda leaves: signature.call(self.bound, leaves, unflatten_sorted), self.args, facts,
+            AttributeReads(objects_read(signature.function, self.bound.static), self.trace.program.reads),
+        )  # fmt: skip
         return traced if is_part else self.table.get(self.key, self.fits, lambda: traced)[0]
 
 

@@ -55,6 +55,14 @@ class ProgramTable(Generic[V]):
                     self.in_order = (*self.in_order, made)
                     return made, True
 
+    def forget(self, key: Hashable, gone: Callable[[V], bool]) -> list[V]:
+        """Forget the programs of a key that are ``gone``, which are given."""
+        lost = [program for program in self.of(key) if gone(program)]
+        with self._lock:
+            self._by_key[key] = tuple([program for program in self.of(key) if program not in lost])
+            self.in_order = tuple([program for program in self.in_order if program not in lost])
+        return lost
+
     def clear(self) -> None:
         """Forget all programs."""
         with self._lock:

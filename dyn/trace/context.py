@@ -31,6 +31,7 @@ from dyn.shapes import (
     substitute,
 )
 from dyn.source import Loc, is_own_frame, user_loc
+from dyn.trace.attributes import AttributeReads
 from dyn.trace.literals import is_literal
 
 
@@ -98,6 +99,11 @@ class Trace:
     rule_of: object = None
     #: Whether numbers and arrays that are closed over are hidden parameters, of any value and of any size.
     abstracts_closures: bool = False
+    #: What it has read of plain objects' attributes; None of the trace of a region.
+    reads: AttributeReads | None = None
+    #: The floats that the function closes over, by identity, and the constants that were made of them.
+    closed_floats: Mapping[int, object] = field(default_factory=dict[int, object])
+    of_closed_floats: list[Value] = field(default_factory=list[Value])
     #: The numbers that are hidden parameters here.
     numbers: dict[Value, object] = field(default_factory=dict[Value, object])
     #: Hidden parameters by the array, and by whether their axes are dims.
@@ -203,7 +209,10 @@ class Trace:
         while trace is not program and trace.outer is not None and trace.closes:
             trace = trace.outer
         if trace is not program or not trace.abstracts_closures or is_literal(number):
-            return self.constant(array, weak=weak)
+            value = self.constant(array, weak=weak)
+            if self is program and id(number) in self.closed_floats:
+                self.of_closed_floats.append(value)
+            return value
         dtype = dtypes.dtype(array.dtype)
         value = trace._hide(array, TensorType(dtype, (), weak), f"captured{len(trace.hidden)}")
         trace.numbers[value] = number

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -35,9 +37,12 @@ from dyn.shapes import (
 )
 from dyn.source import Loc, user_loc
 from dyn.trace.annotations import Marked, marked_relations
+from dyn.trace.attributes import AttributeReads
+from dyn.trace.closed_numbers import with_hidden_numbers
 from dyn.trace.context import Trace, tracing
 from dyn.trace.custom import Orders
 from dyn.trace.dims import SymbolicDim
+from dyn.trace.held import Held
 from dyn.trace.joint_function import joint_of
 from dyn.trace.lift import is_liftable, lift, settled_dtype
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names
@@ -95,6 +100,10 @@ class TracedFunction:
     ones: frozenset[Symbol] = frozenset()
     #: The function and the second half of its derivative as one (``dyn.trace.joint_function``); None where it has none.
     joint: Region | None = None
+    #: The attributes of plain objects that it read: conditions of the program beside its arguments.
+    held: tuple[Held, ...] = ()
+    #: The constants that were made of floats which the function closes over.
+    of_closed_floats: tuple[Value, ...] = ()
     _binding: Binding | None = field(default=None, init=False)
 
     @property
@@ -118,7 +127,29 @@ class TracedFunction:
 
     def matches(self, arrays: Sequence[Any]) -> bool:
         """Whether a call from outside with these arguments would be traced to the same program."""
-        return all(order.holds_in(None) for order in self.orders) and self.broken(arrays) is None
+        if not all(order.holds_in(None) for order in self.orders) or not self.is_current():
+            return False
+        return self.broken(arrays) is None
+
+    def is_current(self) -> bool:
+        """Return True if the attributes that it read have the values that they had."""
+        return all(one.is_alike() for one in self.held)
+
+    def is_gone(self) -> bool:
+        """Return True if an attribute that it read is another object now, and so the old one is not needed again."""
+        return any(one.is_gone() for one in self.held)
+
+    def changed(self) -> str:
+        """The attributes that have other values now, in words; empty where there are none."""
+        return next((one.changed() for one in self.held if not one.is_alike()), "")
+
+    def with_hidden_numbers(self) -> TracedFunction:
+        """The program with the floats that the function closes over as captured numbers, where they only enter
+        arithmetic (``dyn.trace.closed_numbers``)."""
+        if not self.of_closed_floats or self.joint is not None:
+            return self
+        function, numbers = with_hidden_numbers(self.function, self.of_closed_floats)
+        return replace(self, function=function, captured=(*self.captured, *numbers), of_closed_floats=())
 
     def ended(self) -> TracedFunction:
         """The program for calls from outside of traces: results are not weak, and nobody takes derivatives any more."""
@@ -144,6 +175,8 @@ def trace_function(
     declarations: Declarations | None = None,
     *,
     abstracts_closures: bool = False,
+    closed_floats: Mapping[int, object] = MappingProxyType({}),
+    reads: AttributeReads | None = None,
     ends: bool = True,
     memory: DimMemory | None = None,
 ) -> TracedFunction:
@@ -151,14 +184,18 @@ def trace_function(
 
     If it ``ends``, the program is for calls from outside of traces alone (:meth:`TracedFunction.ended`). With
     ``abstracts_closures`` it is one for any numbers and arrays that are closed over: these are hidden parameters, the
-    arrays of any size. What is found out of the dims stays in ``memory``, which no other trace may have at the same
-    time. Errors inside are raised as they are, with the user's lines in them.
+    arrays of any size. ``closed_floats`` are floats whose constants are noted, and ``reads`` records the attributes
+    that it reads. What is found out of the dims stays in ``memory``, which no other trace may have at the same time.
+    Errors inside are raised as they are, with the user's lines in them.
     """
     memory = DimMemory(None) if memory is None else memory
     scope = DimScope(leaves, declarations or Declarations(), memory)
     scope.find_sizes()
     builder = Builder(scope.facts(), user_loc(), symbols=memory.symbols)
-    trace = Trace(name, builder, sizes=scope.sizes, abstracts_closures=abstracts_closures)
+    trace = Trace(
+        name, builder, sizes=scope.sizes, abstracts_closures=abstracts_closures, closed_floats=closed_floats,
+        reads=reads,
+    )  # fmt: skip
     with keeping_recent():
         traced = run_traced(call, trace, scope)
         return traced.ended() if ends else traced
@@ -168,7 +205,8 @@ def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: DimScop
     """Trace ``call``, given tracers for the leaves of ``scope``, in ``trace``."""
     leaves = scope.leaves
     declared, loc = trace.builder.facts.apart(), user_loc()
-    with tracing(trace):
+    reads = trace.reads
+    with tracing(trace), contextlib.nullcontext() if reads is None else reads.recording():
         result = call([Tracer(trace, value, loc) for value in scope.params])
         out_leaves, out_tree = flatten(result)
         names = leaf_names(out_tree, "result")
@@ -190,7 +228,8 @@ def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: DimScop
     return TracedFunction(
         function, tuple(trace.guards), tuple(a for _, _, a in trace.hidden), out_tree, donated, declared,
         result_dims=tuple([_size(leaf) for leaf in out_leaves]), orders=tuple(trace.derivatives),
-        ones=stretched_ones(function.facts, scope.sizes), joint=joint,
+        ones=stretched_ones(function.facts, scope.sizes), joint=joint, of_closed_floats=tuple(trace.of_closed_floats),
+        held=() if reads is None else reads.held(),
     )  # fmt: skip
 
 

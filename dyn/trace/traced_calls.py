@@ -39,6 +39,7 @@ from dyn.shapes import (
 )
 from dyn.source import user_loc
 from dyn.trace.annotations import Axes
+from dyn.trace.attributes import AttributeReads
 from dyn.trace.context import Trace
 from dyn.trace.dims import wrap_dim
 from dyn.trace.function import Declarations, DimScope, LeafSpec, TracedFunction, identifier, run_traced
@@ -137,15 +138,16 @@ class Callee:
         return tuple([(dim.is_symbol, n) for n, dim in self.sizes if not isinstance(dim, int) and dim.is_symbol])
 
     def run(
-        self, trace: Trace, call: Callable[[list[Any]], Any], args: Sequence[Argument], facts: Facts
-    ) -> tuple[TracedFunction, bool]:
+        self, trace: Trace, call: Callable[[list[Any]], Any], args: Sequence[Argument], facts: Facts,
+        reads: AttributeReads | None = None,
+    ) -> tuple[TracedFunction, bool]:  # fmt: skip
         """The traced function, and whether it is a part of ``trace``, the caller's.
 
-        ``call`` takes a leaf for each argument.
+        ``call`` takes a leaf for each argument. ``reads`` records the attributes that it reads.
         """
         dims = caller_dims(self.binding, self.bound_sizes(), args)
         builder = Builder(facts, user_loc())
-        inner = Trace(self.name, builder, _sizes(dims, trace.program.sizes), outer=trace, caller_dims=dims)
+        inner = Trace(self.name, builder, _sizes(dims, trace.program.sizes), outer=trace, caller_dims=dims, reads=reads)
 
         def with_sizes(tracers: list[Tracer]) -> Any:
             leaves: list[Any] = [None] * len(args)

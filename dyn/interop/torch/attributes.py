@@ -19,9 +19,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from dyn.call import ABSENT, HeldDict
 from dyn.errors import NotYetError
 from dyn.interop.torch.distributed import check_module
-from dyn.interop.torch.patched_names import Replacement
 from dyn.interop.torch.subclasses import check_wrapper, parts_of
 from dyn.source import Loc, user_loc
+from dyn.trace.patched_names import Replacement
 from dyn.trace.static_keys import same_static
 
 #: Contents of these tables of a module are conditions of each program that calls it, whatever is read.

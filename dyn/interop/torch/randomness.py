@@ -17,9 +17,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from dyn import random
 from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.frozen import record
-from dyn.interop.torch.patched_names import Replacement
 from dyn.source import user_loc
 from dyn.trace.context import Trace, current_trace, outside_of_regions
+from dyn.trace.patched_names import Replacement
 from dyn.trace.tracer import Tracer
 
 

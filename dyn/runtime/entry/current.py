@@ -1,4 +1,4 @@
-"""What a version relies on beside a call's arguments: dicts, such as a module's, and tensors.
+"""What a version relies on beside a call's arguments: dicts, such as a module's, lists, and tensors.
 
 ``i1 is_current(version)`` answers whether they are what they were when the version was made. Keys are strings, which
 are looked up without Python code, and tensors are read by PyTorch's own function. What was found to be so once need not
@@ -17,6 +17,7 @@ from dyn.runtime.entry.layout import (
     EntryVersion,
     HeldTensorRecord,
     HostRecord,
+    ListRecord,
     PyObjects,
 )
 
@@ -24,6 +25,7 @@ from dyn.runtime.entry.layout import (
 def define_is_current(module: Module) -> None:
     """Define ``is_current``; it leaves no exception behind."""
     _define_dict(module)
+    _define_list(module)
     _define_words(module)
     _define_tensors(module)
     f = module.function("is_current", "i1", [("ptr", "version")], exported=False)
@@ -39,6 +41,10 @@ def define_is_current(module: Module) -> None:
                 call(f, "void", "PyErr_Clear", [])
                 f.ret("i1", "false")
             f.store("i64", tag, record, DictRecord.TAG)
+    lists = f.load("ptr", "%version", EntryVersion.LISTS)
+    with f.count(f.load("i64", "%version", EntryVersion.LIST_COUNT)) as number:
+        record = f.at(lists, f.mul(number, str(ListRecord.BYTES)))
+        f.ret_if(f.icmp("eq", f.call("i1", "@same_list", [("ptr", record)]), "false", "i1"), "i1", "false")
     with f.if_(f.icmp("ne", f.load("i64", "%version", EntryVersion.TENSOR_COUNT), "0")):
         good.set(f.call("i1", "@same_tensors", [("ptr", "%version")]))
         with f.if_(f.icmp("eq", good.get(), "false", "i1")):
@@ -69,6 +75,19 @@ def _define_dict(module: Module) -> None:
             f.store("ptr", call(f, "ptr", "PyDict_GetItemWithError", [("ptr", dict), ("ptr", wanted)]), value)
         differ = f.icmp("ne", f.load("ptr", value), f.load("ptr", entry, EntryRecord.VALUE), "ptr")
         f.ret_if(differ, "i1", "false")
+    f.ret("i1", "true")
+
+
+def _define_list(module: Module) -> None:
+    """``i1 same_list(record)``: the items are looked at where the list has them, by no Python code."""
+    f = module.function("same_list", "i1", [("ptr", "record")], exported=False)
+    list, entries = f.load("ptr", "%record", ListRecord.LIST), f.load("ptr", "%record", ListRecord.ENTRIES)
+    count = f.load("i64", "%record", ListRecord.COUNT)
+    f.ret_if(f.icmp("ne", f.load("i64", list, PyObjects.SIZE), count), "i1", "false")
+    items = f.load("ptr", list, PyObjects.ITEMS)
+    with f.count(count) as number:
+        item, wanted = (f.load("ptr", f.at(at, number, "ptr")) for at in (items, entries))
+        f.ret_if(f.icmp("ne", item, wanted, "ptr"), "i1", "false")
     f.ret("i1", "true")
 
 

@@ -189,7 +189,7 @@ class EntryVersion:
     #: A callable of two addresses: of a frame from its SITE on, and of the inputs. It raises what the failure of a call
     #: is that may have written to arguments, or that a device's driver told, or returns None where it has not.
     FAILED = 168
-    #: What the program relies on beside its arguments: dicts, and tensors.
+    #: What the program relies on beside its arguments: dicts, tensors, and lists, which are last.
     DICTS, DICT_COUNT, TENSORS, TENSOR_COUNT = 176, 184, 192, 200
     #: The rank of the arrays whose axes may be permuted, all arguments' and results' alike, or 0.
     SYMMETRIC = 208
@@ -197,7 +197,8 @@ class EntryVersion:
     DEVICE, STREAM = 216, 224
     #: Of a program on a device: the arguments that are in this machine's memory.
     STAGED, STAGED_COUNT = 232, 240
-    BYTES = 248
+    LISTS, LIST_COUNT = 248, 256
+    BYTES = 264
 
 
 class StagedRecord:
@@ -219,6 +220,12 @@ class EntryRecord:
     """A key, and the object under it."""
 
     KEY, VALUE, BYTES = 0, 8, 16
+
+
+class ListRecord:
+    """The list ``LIST`` has ``COUNT`` items, which are the objects at ``ENTRIES``."""
+
+    LIST, ENTRIES, COUNT, BYTES = 0, 8, 16, 24
 
 
 class HeldTensorRecord:

@@ -1,4 +1,4 @@
-"""Names of PyTorch's that mean something else to the thread that traces a function, as long as it does."""
+"""Names of classes and modules that mean something else to the thread that traces a function, as long as it does."""
 
 from __future__ import annotations
 
