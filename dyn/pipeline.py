@@ -24,7 +24,7 @@ from dyn.ir.external import ExternalTarget, callees
 from dyn.ir.printer import print_function
 from dyn.ir.region_passes import in_regions
 from dyn.ir.verifier import Verifier
-from dyn.lower.chosen_variants import chosen_variants
+from dyn.lower.chosen_variants import chosen_variants, likely_variants
 from dyn.lower.host import HostProgram, MemorySpace, build_host
 from dyn.lower.host_llvm.emit import emit_guards, emit_host
 from dyn.lower.library_calls import emit_library_call
@@ -257,6 +257,14 @@ def names_for(optimized: Optimized, shapes: Sequence[Sequence[int]]) -> frozense
     """The names of the kernels that a call with parameters of these shapes could use best."""
     names = _names(optimized)
     return frozenset([names[variant.kernel] for variant in chosen_variants(optimized.host, shapes)])
+
+
+def names_at_first(optimized: Optimized, shapes: Sequence[Sequence[int]] | None) -> frozenset[str]:
+    """The names of the kernels that are compiled at once: those for a first call with parameters of these shapes, where
+    there is one, and those for sizes that are declared as likely."""
+    names = _names(optimized)
+    likely = frozenset([names[variant.kernel] for variant in likely_variants(optimized.host, shapes)])
+    return likely if shapes is None else likely | names_for(optimized, shapes)
 
 
 def deferred_sources(optimized: Optimized, names: Sequence[str]) -> list[Source]:

@@ -11,7 +11,7 @@ from dyn.frozen import record
 class Vendor:
     """A vendor's driver interface.
 
-    ``names`` has the vendor's name of each function that dyn calls. ``multiprocessors`` and ``grid`` are the numbers of
+    ``names`` has the vendor's name of each function that dyn, its tests or its benchmarks call. ``multiprocessors`` and ``grid`` are the numbers of
     the device attributes of that meaning, ``shared`` that of the shared memory that a block may have on request, or
     None where it need not be asked for. ``dlpack`` are DLPack's codes of the device and of its pinned host memory,
     ``default_stream`` the number by which DLPack knows the default stream.
@@ -62,6 +62,8 @@ _CUDA_NAMES = {
     "elapsed": "cuEventElapsedTime",
     "wait_event": "cuStreamWaitEvent",
     "destroy_event": "cuEventDestroy_v2",
+    "create_stream": "cuStreamCreate",
+    "destroy_stream": "cuStreamDestroy_v2",
     "pool": "cuDeviceGetDefaultMemPool",
     "set_pool": "cuMemPoolSetAttribute",
     "error_name": "cuGetErrorName",
@@ -97,6 +99,8 @@ _HIP_NAMES = {
     "elapsed": "hipEventElapsedTime",
     "wait_event": "hipStreamWaitEvent",
     "destroy_event": "hipEventDestroy",
+    "create_stream": "hipStreamCreateWithFlags",
+    "destroy_stream": "hipStreamDestroy",
     "pool": "hipDeviceGetDefaultMemPool",
     "set_pool": "hipMemPoolSetAttribute",
     "error_name": "hipGetErrorName",

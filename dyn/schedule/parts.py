@@ -76,20 +76,38 @@ def in_parts(
 
     ``alike`` is a kernel over the same memory as the whole that folds in the order of the parts, if there is one. It
     runs for many elements until the launches in parts are made, which are deferred then. The whole itself does where
-    results are the same in ``any_order``.
+    results are the same in ``any_order``. Sizes for which they do not pay take none of their memory.
     """
     when = parts.condition
-    decided = False if when is None else when.decided(parts.plan.function.facts)
-    if decided is False:
+    decided = None if when is None else when.decided(parts.plan.function.facts)
+    if when is None or decided is False:
         return (whole,)
     if decided:
         return parts.launches(None)
-    made = parts.launches(when)
+    made = _conditional_memory(parts.launches(when), when)
     if alike is not None or any_order:
         made = tuple(replace(la, variants=tuple(replace(v, deferred=True) for v in la.variants)) for la in made)
     if alike is not None:
         whole = replace(whole, variants=(replace(alike, condition=when), *whole.variants))
     return (replace(whole, unless=(*whole.unless, when)), *made)
+
+
+def _conditional_memory(launches: Sequence[Launch], when: Condition) -> tuple[Launch, ...]:
+    """Launches whose temporaries take memory only where ``when`` holds: nothing else reads or writes them."""
+    some = when.indicator()
+    sized = {
+        value: Value(value.type.with_shape((*value.shape, some))) for launch in launches for value in launch.temporaries
+    }
+    return tuple(
+        [
+            replace(
+                launch,
+                buffers=tuple([sized.get(value, value) for value in launch.buffers]),
+                temporaries=tuple([sized[value] for value in launch.temporaries]),
+            )
+            for launch in launches
+        ]
+    )
 
 
 def folded(value: Value, place: Dim, ref: Ref) -> Write:

@@ -36,7 +36,7 @@ from dyn.schedule.sizes import LoopSchedule
 from dyn.schedule.specialized_kernels import Schedule
 from dyn.schedule.sweeps import Sweep, Sweeps
 from dyn.schedule.unstretched import Unstretched
-from dyn.shapes import Dim, Symbol, as_dim, dim_max, dim_min, product, substitute
+from dyn.shapes import Dim, Symbol, as_dim, dim_min, product, substitute
 from dyn.stitch.groups import Group, Plan
 
 
@@ -219,13 +219,7 @@ class ReductionParts:
         kept: Sequence[Value] = (),
     ) -> tuple[Launch, list[_State]]:
         """Each part's folds, and the full-size values that are stored in the same pass, or ``kept`` for later ones."""
-        # Of more rows, which are not cut, no memory is taken.
-        most = self._most_kept()
-        kept_room = self.kept if most is None else self.kept * dim_max(0, dim_min(1, most + 1 - self.kept))
-        if self.agree is not None:  # nor where sizes do not agree
-            kept_room = kept_room * dim_max(0, 1 - self.agree.condition.dim)
-        room = (self.size * kept_room,)
-        memory = {value: Value(TensorType(value.dtype, room)) for value in kept}
+        memory = {value: Value(TensorType(value.dtype, (self.size * self.kept,))) for value in kept}
         place = linearize(stage.index, self.group.space)
         stored = tuple(_stored(to, place, value, stage.index) for value, to in memory.items())
         loops = self._loops(axes, (replace(stage, writes=(*stored, *stage.writes)),))
@@ -242,7 +236,7 @@ class ReductionParts:
         for reduction, fold in zip(stage.reductions, phase.folds, strict=True):
             parts, whole = (
                 tuple(Value(TensorType(ref.dtype, shape)) for ref in fold.refs)
-                for shape in ((kept_room, chunk.extent), (kept_room,))
+                for shape in ((self.kept, chunk.extent), (self.kept,))
             )
             states.append(_State(reduction, parts, whole))
             writes += map(folded, parts, repeat(place), fold.refs)

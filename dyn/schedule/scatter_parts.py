@@ -76,9 +76,7 @@ class ScatterParts:
         least = floordiv(self.cuts.scattered_part, dim_max(inner, 1))
         each = dim_max(least, floordiv(extent + _MOST_PARTS - 1, _MOST_PARTS), 1)
         count = floordiv(extent + each - 1, each)
-        # Where it does not pay no memory is taken.
-        room = self.apart if when is None else self.apart * when.indicator()
-        arrays = Value(TensorType(self.dtype, (count, room)))
+        arrays = Value(TensorType(self.dtype, (count, self.apart)))
         return self._updated(arrays, each, when), self._joined(arrays, when)
 
     def _neutral(self, dtype: DType) -> Const:

@@ -9,7 +9,7 @@ This file is longer than most: it is one class, whose stages share the record of
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -279,19 +279,19 @@ class Program:
             deferred.make([name for name in missing if name in names])
 
     def _compile(self, shapes: Sequence[Sequence[int]] | None) -> Code:
+        rendered, built, early = self._compile_parts(shapes)
         optimized = self.optimized
-        from dyn.pipeline import names_for
-
-        wanted = names_for(optimized, shapes) if shapes is not None and self._settings.variants != "none" else ()
-        rendered, built, early = self._compile_parts(wanted)
         arrays = tuple([dense.array for dense in optimized.host.constants])
         made = self._deferred(rendered.deferred, {source.symbols[0]: one for source, one in early})
         reuses, ones = _reuse_numbers(optimized), self._one_numbers()
         return self._code_of(built, rendered.kernels, rendered.calls, reuses, optimized.useless, arrays, made, ones)
 
-    def _compile_parts(self, wanted: Collection[str]) -> tuple[Rendered, list[Built], list[tuple[Source, Built]]]:
-        from dyn.pipeline import compile_parts
+    def _compile_parts(
+        self, shapes: Sequence[Sequence[int]] | None
+    ) -> tuple[Rendered, list[Built], list[tuple[Source, Built]]]:
+        from dyn.pipeline import compile_parts, names_at_first
 
+        wanted = names_at_first(self.optimized, shapes) if self._settings.variants != "none" else ()
         rendered, built, early = compile_parts(self.optimized, self._backend, self.record, wanted)
         if self._settings.dump:
             from dyn.explain.explorer import write_page
@@ -325,7 +325,7 @@ class Program:
             return
         known = self._find()
         if known is None:
-            self._compile_parts(())
+            self._compile_parts(None)
         else:
             self._lower_for(known[0].ones)
 

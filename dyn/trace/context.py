@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
@@ -28,6 +28,7 @@ from dyn.shapes import (
     as_dim,
     format_dim,
     free_symbols,
+    linear_in,
     substitute,
 )
 from dyn.source import Loc, is_own_frame, user_loc
@@ -106,6 +107,8 @@ class Trace:
     of_closed_floats: list[Value] = field(default_factory=list[Value])
     #: The numbers that are hidden parameters here.
     numbers: dict[Value, object] = field(default_factory=dict[Value, object])
+    #: Sizes that functions which are called here say are likely, by symbol (``expect``).
+    likely: dict[Symbol, tuple[int, ...]] = field(default_factory=dict[Symbol, tuple[int, ...]])
     #: Hidden parameters by the array, and by whether their axes are dims.
     _hidden_index: dict[tuple[int, bool], Value] = field(default_factory=dict[tuple[int, bool], Value])
 
@@ -322,6 +325,19 @@ class Trace:
         program.guards.append(relation)
         if program.outer is not None and program.caller_dims is not None:
             program.outer.take(relation.substituted(program.caller_dims))
+
+    def expect(self, dim: Dim, sizes: Sequence[int]) -> None:
+        """Hint that a dim of this program, a symbol or a multiple of one and a number, often has one of these sizes."""
+        if isinstance(dim, int) or len(dim.symbols) != 1:
+            return
+        (symbol,) = dim.symbols
+        linear = linear_in(dim, symbol)
+        if linear is None or not isinstance(linear[0], int) or not isinstance(linear[1], int):
+            return
+        factor, rest = linear[0], linear[1]
+        own = [(size - rest) // factor for size in sizes if (size - rest) % factor == 0]
+        likely = self.program.likely
+        likely[symbol] = tuple(dict.fromkeys((*likely.get(symbol, ()), *own)))
 
     def only_value(self, dim: Dim) -> int | None:
         """The number that a dim is in all calls; None where it may differ.

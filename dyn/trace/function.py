@@ -50,6 +50,8 @@ from dyn.trace.stretched_sizes import stretched_ones
 from dyn.trace.symbol_reuse import DimMemory
 from dyn.trace.tracer import Tracer
 
+_CALLEES = Reason("functions that are called say what is likely")
+
 
 @record()
 class LeafSpec:
@@ -217,7 +219,7 @@ def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: DimScop
         (*scope.params, *(value for value, _, _ in trace.hidden)),
         tuple(trace.builder.ops),
         tuple(values),
-        trace.builder.facts.apart(),
+        _with_hints(trace, scope).apart(),
         tuple(infos),
         names,
     )
@@ -231,6 +233,21 @@ def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: DimScop
         ones=stretched_ones(function.facts, scope.sizes), joint=joint, of_closed_floats=tuple(trace.of_closed_floats),
         held=() if reads is None else reads.held(),
     )  # fmt: skip
+
+
+def _with_hints(trace: Trace, scope: DimScope) -> Facts:
+    """What is known at the end of a trace, with the sizes that functions called there say are likely: behind those that
+    are declared here, as far as the declarations allow them."""
+    facts = trace.builder.facts
+    own = {symbol for param in scope.params for dim in param.shape for symbol in free_symbols(dim)}
+    declared = {one.symbol: one for one in facts.declarations}
+    for symbol, sizes in trace.likely.items():
+        known = declared.get(symbol)
+        likely = [n for n in sizes if n >= 0 and (known is None or known.holds(n))]
+        likely = tuple(dict.fromkeys((*(() if known is None else known.likely), *likely)))
+        if likely and symbol in own:
+            facts = facts.declare(symbol, likely=likely, reason=_CALLEES if known is None else known.reason)
+    return facts
 
 
 def _size(leaf: Any) -> Dim | None:

@@ -260,6 +260,9 @@ def write(trace: Trace, name: str, traced: TracedFunction, dims: Mapping[Symbol,
     function = traced.function
     for guard in traced.guards:
         trace.take(guard.substituted(dims))
+    for declared in function.facts.declarations:
+        if declared.likely and declared.symbol in dims:
+            trace.expect(dims[declared.symbol], declared.likely)
     taken = {id(guard) for guard in traced.guards}
     demands = tuple([_said_of(name, r) for r in function.facts.relations if id(r) not in taken])
     region = Region(function.params, function.ops, function.results, demands)

@@ -19,9 +19,9 @@ import pytest
 import dyn
 from benchmarks.gpu.families import DECODING, FAMILIES, Config, _layer, weights
 from benchmarks.gpu.launches import eager_operations, inductor_kernels
+from benchmarks.gpu.measured_programs import sizes_of
 from benchmarks.gpu.namespaces import DynOps, TorchOps
 from benchmarks.process import ROOT
-from benchmarks.suites.gpu import _sizes
 from benchmarks.suites.gpu_model import PROGRAMS
 from dyn import tree
 from tests.gpu import compilers
@@ -75,12 +75,12 @@ def test_unknown_models_and_targets() -> None:
 
 
 def test_sizes_follow_the_arguments() -> None:
-    assert _sizes(PROGRAMS["add"], [7, 10**6], []) == [{"n": 7}, {"n": 10**6}]
-    assert _sizes(PROGRAMS["softmax"], [7, 10**6], []) == [{"n": 1, "m": 7}, {"n": 976, "m": 1024}]
-    assert _sizes(PROGRAMS["product, float32"], [], [33]) == [{"m": 33, "k": 33, "n": 33}]
-    assert _sizes(PROGRAMS["histogram"], [7, 10**6], []) == [{"v": 1, "n": 7}, {"v": 10**4, "n": 10**6}]
-    assert _sizes(PROGRAMS["embedding gradient"], [64 * 9], []) == [{"v": 3, "m": 64, "n": 9}]
-    assert _sizes(PROGRAMS["one row"], [], [33]) == [{"m": 1, "k": 33, "n": 33}]
+    assert sizes_of(PROGRAMS["add"], [7, 10**6], []) == [{"n": 7}, {"n": 10**6}]
+    assert sizes_of(PROGRAMS["softmax"], [7, 10**6], []) == [{"n": 1, "m": 7}, {"n": 976, "m": 1024}]
+    assert sizes_of(PROGRAMS["product, float32"], [], [33]) == [{"m": 33, "k": 33, "n": 33}]
+    assert sizes_of(PROGRAMS["histogram"], [7, 10**6], []) == [{"v": 1, "n": 7}, {"v": 10**4, "n": 10**6}]
+    assert sizes_of(PROGRAMS["embedding gradient"], [64 * 9], []) == [{"v": 3, "m": 64, "n": 9}]
+    assert sizes_of(PROGRAMS["one row"], [], [33]) == [{"m": 1, "k": 33, "n": 33}]
 
 
 def test_without_a_device_it_says_so() -> None:

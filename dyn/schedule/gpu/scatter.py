@@ -130,8 +130,7 @@ class SortedScatter:
         """The launches, on one condition."""
         if self.apart:
             return self._launch("copied", self._copied(), when), self._launch("apart", self._all_apart(), when)
-        room = self.count if when is None else self.count * when.indicator()
-        memory = partial(Value, TensorType(dtypes.uint32, (self.rows, room)))
+        memory = partial(Value, TensorType(dtypes.uint32, (self.rows, self.count)))
         keys, ordered, places, lengths = (memory() for _ in range(4))
         ordering = Ordering(1, self.count, (keys,), _less, (0, None))
         found = [self._launch("destinations", self._keys(keys), when, keys)]

@@ -128,10 +128,9 @@ class _Sort:
         self.block = min(_BLOCK, _power(_ROOM // (2 * self.bytes)))
         self.tile = min(_TILE, self.block)
         self.rows = self.outer * self.inner
-        # Of rows that a block sorts no memory is taken, nor where the launches don't run.
-        some = Condition(self.length, self.block + 1, None).indicator()
-        room = (self.length, some) if when is None else (self.length * some * when.indicator(),)
-        made = [tuple([Value(TensorType(dtype, (self.rows, *room))) for dtype in self.dtypes]) for _ in range(2)]
+        # Of rows that a block sorts no memory is taken.
+        room = self.rows, self.length, Condition(self.length, self.block + 1, None).indicator()
+        made = [tuple([Value(TensorType(dtype, room)) for dtype in self.dtypes]) for _ in range(2)]
         self.into_runs = runs is not None
         self.runs, self.merged = made[0] if runs is None else runs, made[1]
 
