@@ -15,8 +15,8 @@ from dyn.ir.core import Op
 from dyn.ir.data_dependent import data_dependent_dims
 from dyn.lower.abi import TABLE_WORDS, TensorOffsets
 
-#: Tells the programs of this process from those of others: a program that XLA has kept in a file must not find an
-#: address of another process in it.
+#: Tells the programs of this process from those of others: a program that XLA has kept in a file, or that somebody
+#: wrote, must not have an address taken from it. The handler looks.
 PROCESS = secrets.randbits(62)
 
 
@@ -34,7 +34,9 @@ class _Calls:
         with self._lock:
             if self._address is None:
                 backend = host_backend()
-                self._address = backend.load(build_own(backend, "xla call", _source).binary).address("dyn_xla_call")
+                loaded = backend.load(build_own(backend, "xla call", _source).binary)
+                ctypes.CFUNCTYPE(None, ctypes.c_int64)(loaded.address("dyn_xla_process"))(PROCESS)
+                self._address = loaded.address("dyn_xla_call")
             return self._address
 
     def record(self, program: LoadedProgram, name: str) -> int | None:
@@ -83,9 +85,9 @@ CALLS = _Calls()
 
 def _source() -> Source:
     with loading():  # a process that finds the object does without
-        from dyn.runtime.xla_handler import SYMBOL, xla_call_text
+        from dyn.runtime.xla_handler import PROCESS_SYMBOL, SYMBOL, xla_call_text
 
-    return Source(xla_call_text(TABLE_WORDS), (SYMBOL,), Effort.PROMOTE)
+    return Source(xla_call_text(TABLE_WORDS), (SYMBOL, PROCESS_SYMBOL), Effort.PROMOTE)
 
 
 def _fits(program: LoadedProgram) -> bool:

@@ -144,7 +144,7 @@ def register_custom_call(target: str, function: Function) -> Function:
         The function, so that it may be a decorator's.
 
     Raises:
-        ArgumentError: if it is no function.
+        ArgumentError: if it is no function; for a name that begins with ``dyn.`` or ``lapack.``, which are dyn's own.
     """
     if not callable(function):
         raise ArgumentError(

@@ -18,29 +18,53 @@ from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
 from dyn.ops.call_rules import one_by_one
 from dyn.shapes import Dim, RelKind
+from dyn.source import user_loc
 
 Array = np.ndarray[Any, Any]
 #: ``implementation(*arrays, **attributes)``: an array, or a tuple of them where there are several results.
 Implementation = Callable[..., Any]
 
-#: What was registered, by name.
+#: What users registered, by name.
 _TARGETS: dict[str, Implementation] = {}
+#: dyn's own functions, by names that begin with one of ``_RESERVED``: what they compute depends on nobody.
+_OWN: dict[str, Implementation] = {}
+_RESERVED = ("dyn.", "lapack.")
 
 
 def register(name: str, implementation: Implementation) -> None:
-    """Have custom calls of ``name`` computed by a function of NumPy arrays. The last one that is registered counts."""
+    """Have custom calls of ``name`` computed by a function of NumPy arrays. The last one that is registered counts.
+
+    Raises ArgumentError for a name that is dyn's own: programs that were written by others rely on those.
+    """
+    if name.startswith(_RESERVED):
+        raise ArgumentError(
+            f"custom calls whose names begin with 'dyn.' or 'lapack.', as {name!r} does, are dyn's own.",
+            loc=user_loc(),
+            remedy="register the function for another name.",
+        )
     _TARGETS[name] = implementation
 
 
+def define(name: str, implementation: Implementation) -> None:
+    """Have custom calls of a name of dyn's own computed by a function of NumPy arrays."""
+    assert name.startswith(_RESERVED), name
+    _OWN[name] = implementation
+
+
 def registered() -> tuple[str, ...]:
-    """The names that are known."""
+    """The names that users registered."""
     return tuple(sorted(_TARGETS))
+
+
+def is_registered(name: str) -> bool:
+    """Tell whether a name is known: a user's, or dyn's own."""
+    return name in _TARGETS or name in _OWN
 
 
 def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
     target = attrs["target"]
     if isinstance(target, str):
-        if target not in _TARGETS:
+        if not is_registered(target):
             given = ", ".join(str(t) for t in operands)
             known = f"registered are {', '.join(registered())}" if _TARGETS else "none is registered"
             raise ctx.unsupported(
@@ -63,7 +87,7 @@ def run_registered(
     target: str, attributes: Sequence[tuple[str, Any]], arrays: Sequence[Array], expected: Sequence[ExternalResult]
 ) -> tuple[Array, ...]:
     """Call what is registered for a name, with arrays that it must not keep; gives results as they are declared."""
-    implementation = _TARGETS.get(target)
+    implementation = _OWN.get(target, _TARGETS.get(target))
     if implementation is None:
         raise UnsupportedOpError(f"custom_call: {target!r} is not registered any more.", remedy="register it again.")
     found = implementation(*map(_read_only, arrays), **dict(attributes))
@@ -156,7 +180,7 @@ def _samples() -> list[Sample]:
     def scaled(x: Array, y: Array, factor: float) -> tuple[Array, Array]:
         return x * factor, np.asarray(y.sum(), np.int64)
 
-    register("dyn.example", scaled)
+    define("dyn.example", scaled)
     calls: list[Sample] = []
     for shape in ((0,), (1,), (7,), (2, 3)):
         x = np.linspace(-1, 1, int(np.prod(shape))).reshape(shape)

@@ -1,8 +1,10 @@
 """FFI handler that XLA calls from its compiled programs: it runs a host program on XLA's own buffers.
 
-``ptr dyn_xla_call(ptr frame)`` takes an ``XLA_FFI_CallFrame`` (``xla/ffi/api/c_api.h``, which is stable) whose second
-attribute, ``record``, is the address of a :class:`HandlerRecord`. Arguments are read and results written where XLA has
-them; no Python runs. It gives null, or an error of XLA's.
+``ptr dyn_xla_call(ptr frame)`` takes an ``XLA_FFI_CallFrame`` (``xla/ffi/api/c_api.h``, which is stable) with two
+attributes: ``process``, a number that ``dyn_xla_process`` was told and that nobody can guess, and ``record``, the
+address of a :class:`HandlerRecord`. An address is believed where the number is right: a program that another process
+made, or somebody by hand, has another. Arguments are read and results written where XLA has them; no Python runs. It
+gives null, or an error of XLA's.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from dyn.lower.abi import ALLOC_OUTPUT, FAIL, TensorOffsets
 from dyn.lower.native import FunctionBuilder, Module
 
 SYMBOL = "dyn_xla_call"
+#: ``void dyn_xla_process(i64 number)``, before the first call.
+PROCESS_SYMBOL = "dyn_xla_process"
 #: The version of the interface that this is written for.
 _MAJOR, _MINOR = 0, 3
 #: A call whose tensors need more bytes is not made so: they lie on the stack of one of XLA's threads.
@@ -29,6 +33,14 @@ class _FfiCallFrame:
     """``XLA_FFI_CallFrame``; ``ARGS``, ``RETS`` and ``ATTRS`` are the arrays of pointers in its parts."""
 
     EXTENSION, API, ARGS, RETS, ATTRS = 8, 16, 72, 112, 160
+    #: How many attributes there are, and the array of their types.
+    ATTR_COUNT, ATTR_TYPES = 136, 144
+
+
+#: ``XLA_FFI_AttrType_SCALAR``, and ``XLA_FFI_DataType_S64``.
+_SCALAR, _S64 = 3, 5
+#: The codes of XLA's errors.
+_INVALID_ARGUMENT, _INTERNAL = 3, 13
 
 
 class _FfiBuffer:
@@ -42,11 +54,17 @@ def xla_call_text(runtime_words: int) -> str:
     m = Module()
     _define_alloc_output(m)
     _define_fail(m)
+    _define_process(m)
     f = m.function(SYMBOL, "ptr", [("ptr", "frame")])
     extension = f.load("ptr", "%frame", _FfiCallFrame.EXTENSION)
     with f.if_(f.icmp("ne", extension, "null", "ptr")):
         _tell_version(f, extension)
-    record = _record(f)
+    refusal = m.string("dyn: this program names a program of dyn's that is not of this process")
+    with f.if_(f.icmp("ne", f.load("i64", "%frame", _FfiCallFrame.ATTR_COUNT), "2")):
+        _fail(f, refusal, _INVALID_ARGUMENT)
+    with f.if_(f.icmp("ne", _attribute(f, 0, refusal), f.load("i64", "@dyn_xla_number"))):
+        _fail(f, refusal, _INVALID_ARGUMENT)
+    record = f.cast("inttoptr", _attribute(f, 1, refusal), "i64", "ptr")
     arguments, captured = (
         f.load("i64", record, HandlerRecord.ARGUMENTS),
         f.load("i64", record, HandlerRecord.CAPTURED_COUNT),
@@ -70,15 +88,26 @@ def xla_call_text(runtime_words: int) -> str:
     given = [("ptr", runtime), ("ptr", context), ("ptr", inputs), ("ptr", outputs)]
     status = f.call("i32", f.load("ptr", record, HandlerRecord.RUN), given)
     f.ret_if(f.icmp("eq", status, "0", "i32"), "ptr", "null")
-    # XLA_FFI_Error_Create_Args: its size, no extension, the message, and the code INTERNAL.
+    _fail(f, f.load("ptr", record, HandlerRecord.MESSAGE), _INTERNAL)
+    return m.text()
+
+
+def _fail(f: FunctionBuilder, message: str, code: int) -> None:
+    """Return ``XLA_FFI_Error_Create_Args``: its size, no extension, the message, and the code."""
     error = f.stack("[4 x i64]")
     f.store("i64", "32", error)
     f.store("ptr", "null", error, 8)
-    f.store("ptr", f.load("ptr", record, HandlerRecord.MESSAGE), error, 16)
-    f.store("i64", "13", error, 24)
+    f.store("ptr", message, error, 16)
+    f.store("i64", str(code), error, 24)
     create = f.load("ptr", f.load("ptr", "%frame", _FfiCallFrame.API), 48)
     f.ret("ptr", f.call("ptr", create, [("ptr", error)]))
-    return m.text()
+
+
+def _define_process(m: Module) -> None:
+    m.variable("dyn_xla_number", "i64")
+    f = m.function(PROCESS_SYMBOL, "void", [("i64", "number")])
+    f.store("i64", "%number", "@dyn_xla_number")
+    f.ret()
 
 
 def _tell_version(f: FunctionBuilder, extension: str) -> None:
@@ -93,11 +122,15 @@ def _tell_version(f: FunctionBuilder, extension: str) -> None:
         f.ret("ptr", "null")
 
 
-def _record(f: FunctionBuilder) -> str:
-    """The second attribute: an ``XLA_FFI_Scalar`` whose value is an address."""
-    attributes = f.load("ptr", "%frame", _FfiCallFrame.ATTRS)
-    scalar = f.load("ptr", attributes, 8)
-    return f.cast("inttoptr", f.load("i64", f.load("ptr", scalar, 8)), "i64", "ptr")
+def _attribute(f: FunctionBuilder, number: int, refusal: str) -> str:
+    """An attribute's value: that of an ``XLA_FFI_Scalar`` of type int64, and no other."""
+    kind = f.load("i32", f.load("ptr", "%frame", _FfiCallFrame.ATTR_TYPES), 4 * number)
+    with f.if_(f.icmp("ne", kind, str(_SCALAR), "i32")):
+        _fail(f, refusal, _INVALID_ARGUMENT)
+    scalar = f.load("ptr", f.load("ptr", "%frame", _FfiCallFrame.ATTRS), 8 * number)
+    with f.if_(f.icmp("ne", f.load("i32", scalar), str(_S64), "i32")):
+        _fail(f, refusal, _INVALID_ARGUMENT)
+    return f.load("i64", f.load("ptr", scalar, 8))
 
 
 def _inputs(f: FunctionBuilder, record: str, inputs: str, arguments: str, captured: str) -> None:

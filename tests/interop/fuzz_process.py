@@ -9,12 +9,11 @@ import resource
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dyn.errors import ArtifactError, DynError, IRError
-from dyn.interop.stablehlo.mlir import untrusted_bytecode
+from dyn.errors import DynError, IRError
 
 #: CPU seconds and bytes for one module, beside what the process has already.
 SECONDS = 20
@@ -28,7 +27,6 @@ class Outcome:
 
     kind: str
     said: str = ""
-    data: bytes = b""
 
     @property
     def finding(self) -> bool:
@@ -47,51 +45,27 @@ GUARDED = "guard ended"
 _FINE = {"traced", GUARDED, *_errors(DynError)} - {IRError.__name__}
 
 
-def rewrite(source: Source) -> Outcome:
-    """Rewrite a module as the guard's process does."""
-    assert isinstance(source, bytes)
-    made = untrusted_bytecode.rewritten(source)
-    if made[:1] == untrusted_bytecode.VALID:
-        return Outcome("rewritten", data=made[1:])
-    return Outcome(ArtifactError.__name__, made[1:].decode()[:400])
-
-
 def examined(sources: Sequence[Source]) -> list[Outcome]:
-    """The outcome of each module. Bytecode is rewritten first: what ends that process would end the guard's alone."""
-    found: dict[int, Outcome] = {}
-    ready = dict(enumerate(sources))
-    blobs = {n: s for n, s in ready.items() if isinstance(s, bytes) and s.startswith(untrusted_bytecode.MAGIC)}
-    for number, outcome in zip(blobs, outcomes(list(blobs.values()), rewrite), strict=True):
-        if outcome.kind == "rewritten":
-            ready[number] = outcome.data
-        else:
-            del ready[number]
-            found[number] = Outcome(GUARDED, outcome.kind + outcome.said) if outcome.finding else outcome
-    found.update(zip(ready, outcomes(list(ready.values())), strict=True))
-    return [found[number] for number in range(len(sources))]
+    """The outcome of each module."""
+    return list(outcomes(sources))
 
 
 def read(source: Source) -> Outcome:
-    """Load a module and trace its main with arguments as it declares them.
-
-    Bytecode is what ``rewritten`` made of it: the guard's process was this one's sibling.
-    """
+    """Load a module, which the guard's process reads first, and trace its main with arguments as it declares them."""
     from dyn.interop.stablehlo import mlir
     from dyn.interop.stablehlo.decode import is_known
     from dyn.interop.stablehlo.load import function_of
     from dyn.trace.function import LeafSpec, trace_function
 
     try:
-        module = mlir.parse(
-            source, is_known, trusted=isinstance(source, bytes) and source.startswith(untrusted_bytecode.MAGIC)
-        )
+        module = mlir.parse(source, is_known)
         loaded: Any = function_of(module)
         params = module.functions["main"].body.params
         axes = [tuple([d if isinstance(d, int) else None for d in p.shape]) for p in params]
         leaves = [LeafSpec(f"x{i}", p.dtype, a) for i, (p, a) in enumerate(zip(params, axes, strict=True))]
         trace_function(lambda tracers: loaded(*tracers), "fuzzed", leaves)
     except DynError as error:
-        return Outcome(type(error).__name__, str(error)[:400])
+        return Outcome(GUARDED if "MLIR's reader" in error.problem else type(error).__name__, str(error)[:400])
     except BaseException as error:
         place = error.__traceback__
         while place is not None and place.tb_next is not None:
@@ -101,16 +75,16 @@ def read(source: Source) -> Outcome:
     return Outcome("traced")
 
 
-def outcomes(sources: Sequence[Source], examine: Callable[[Source], Outcome] = read) -> Iterator[Outcome]:
+def outcomes(sources: Sequence[Source]) -> Iterator[Outcome]:
     """The outcome of each module, in order; the process of one that ends it is replaced."""
     done = 0
     while done < len(sources):
-        for outcome in _batch(sources[done:], examine):
+        for outcome in _batch(sources[done:]):
             done += 1
             yield outcome
 
 
-def _batch(sources: Sequence[Source], examine: Callable[[Source], Outcome]) -> Iterator[Outcome]:
+def _batch(sources: Sequence[Source]) -> Iterator[Outcome]:
     """Outcomes up to the first module that ends its process, whose outcome is the last one."""
     into, out = os.pipe()
     with tempfile.TemporaryFile() as said:
@@ -118,7 +92,7 @@ def _batch(sources: Sequence[Source], examine: Callable[[Source], Outcome]) -> I
         if child == 0:
             os.close(into)
             os.dup2(said.fileno(), 2)
-            _examine_all(sources, examine, out)
+            _examine_all(sources, out)
         os.close(out)
         count = 0
         with os.fdopen(into, "rb") as pipe, contextlib.suppress(EOFError, pickle.UnpicklingError):
@@ -139,7 +113,7 @@ def _ending(status: int) -> str:
     return "hang" if number == signal.SIGPROF else signal.Signals(number).name
 
 
-def _examine_all(sources: Sequence[Source], examine: Callable[[Source], Outcome], out: int) -> None:
+def _examine_all(sources: Sequence[Source], out: int) -> None:
     """In the child: one outcome after the other into the pipe."""
     try:
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
@@ -150,7 +124,7 @@ def _examine_all(sources: Sequence[Source], examine: Callable[[Source], Outcome]
         with os.fdopen(out, "wb") as pipe:
             for source in sources:
                 signal.setitimer(signal.ITIMER_PROF, SECONDS)
-                pickle.dump(examine(source), pipe)
+                pickle.dump(read(source), pipe)
                 pipe.flush()
     except BaseException as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

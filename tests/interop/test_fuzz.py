@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dyn.backends.python_process import PythonServer
 from dyn.errors import ArtifactError, UnsupportedOpError
 from dyn.interop.stablehlo import load
-from dyn.interop.stablehlo.mlir import guard
+from dyn.interop.stablehlo.mlir import guard, untrusted_modules
 from tests.interop.fuzz_mutations import mutated
 from tests.interop.fuzz_process import examined, read
 from tests.interop.fuzz_seeds import BY_HAND
@@ -118,16 +119,18 @@ def test_what_was_found(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_how_the_guard_ends_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArtifactError) as error:
-        guard.checked_bytecode((FOUND / "segfault.bin").read_bytes())
+        guard.checked((FOUND / "segfault.bin").read_bytes())
     assert str(error.value) == (
         "this is no StableHLO module: MLIR's reader ended with signal 11\n"
         "  help: the bytes are damaged, or made by something else than MLIR."
     )
+    reader = PythonServer(untrusted_modules.__file__)
+    monkeypatch.setattr(guard, "_READER", reader)
     monkeypatch.setattr("sys.executable", "/no/such/python")
     with pytest.raises(ArtifactError) as error:
-        guard.checked_bytecode(b"ML\xefR")
+        guard.checked(b"ML\xefR")
     assert str(error.value) == (
-        "bytecode is read in a process of its own first, which cannot be started: "
+        "modules are read in a process of its own first, which cannot be started: "
         "[Errno 2] No such file or directory: '/no/such/python'\n"
         "  help: load(…, trusted=True) reads it in this process; do so where you know who wrote it."
     )

@@ -14,6 +14,7 @@ from dyn import lax
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
+from dyn.backends.xla_call import PROCESS  # noqa: E402
 from dyn.interop.jax import call  # noqa: E402
 
 
@@ -41,6 +42,31 @@ def test_many_results_of_every_rank_and_dtype() -> None:
             assert a.shape == np.shape(w)
             np.testing.assert_allclose(np.asarray(a, complex), np.asarray(w, complex), 1e-5)
     assert ours.cache_info() == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"process": np.int64(1), "record": np.int64(0xDEAD0)},
+        {"process": np.int64(PROCESS)},
+        {"process": np.float64(0), "record": np.int64(0xDEAD0)},
+        {"process": np.arange(3), "record": np.int64(0xDEAD0)},
+        {"process": "a text", "record": np.int64(0xDEAD0)},
+        {"process": np.int64(PROCESS), "record": np.float64(0)},
+        {"process": np.int64(PROCESS), "record": "a text"},
+    ],
+)
+def test_programs_that_name_programs_of_others_are_refused(attributes: dict[str, Any]) -> None:
+    """No address is followed that this process did not write."""
+    x = jnp.ones(3)
+    assert is_native(call(lambda x: x + 1), x)  # the handler is there
+    stranger = jax.jit(
+        lambda x: jax.ffi.ffi_call("dyn_program", jax.ShapeDtypeStruct(x.shape, x.dtype))(x, **attributes)
+    )
+    refused = "dyn: this program names a program of dyn's that is not of this process"
+    with pytest.raises(jax.errors.JaxRuntimeError, match=refused):
+        stranger(x).block_until_ready()
 
 
 def test_captured_arrays_are_read_anew() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -144,10 +146,58 @@ def test_modules_of_other_processes() -> None:
     with pytest.raises(UnsupportedOpError) as caught:
         stablehlo.load(text)(np.ones(3, np.float32))
     assert str(caught.value) == (
-        "the custom call 'dyn.external' of (f32[3]) calls a Python function that is not in this process.\n"
+        "the custom call 'dyn.external' of (f32[3]) calls a Python function that did not come with it.\n"
         "  at model.py:7\n"
         "  help: export the program without callbacks."
     )
+
+
+def test_modules_call_only_what_they_brought() -> None:
+    """Neither a loaded module nor one that a traced function calls reaches the callbacks of other programs."""
+    from dyn.interop import stablehlo
+    from dyn.interop.jax.traced_program import JaxProgram
+
+    seen: list[Any] = []
+    other = jit(lambda x: jax.pure_callback(lambda a: (seen.append(a), a)[1], like(x), x))
+    other(ones(3))
+    assert len(seen) == 1
+    numbers = [f.number for p in gc.get_objects() if isinstance(p, JaxProgram) for f in p.imported]
+    assert len(numbers) >= 1
+    for number in [*range(4), *numbers]:
+        text = _EXTERNAL.replace("NUMBER", str(number))
+        with pytest.raises(UnsupportedOpError, match="calls a Python function that did not come with it"):
+            stablehlo.load(text)(np.ones(3, np.float32))
+
+    exported = jax.export.export(jax.jit(lambda x: x + 1))(like(ones(3)))
+    hostile = replace(exported, mlir_module_serialized=_bytecode(_EXTERNAL.replace("NUMBER", str(numbers[-1]))))
+
+    def calls_it(x: Array) -> Array:
+        return hostile.call(jax.pure_callback(lambda a: a, like(x), x))
+
+    with pytest.raises(UnsupportedOpError, match="calls a Python function that did not come with it"):
+        jit(calls_it)(ones(3))
+    assert len(seen) == 1
+
+
+_EXTERNAL = """
+module @m attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+    %y = stablehlo.custom_call @dyn.external(%x) {backend_config = {number = NUMBER : i64}, api_version = 4 : i32}
+      : (tensor<3xf32>) -> tensor<3xf32>
+    return %y : tensor<3xf32>
+  }
+}
+"""
+
+
+def _bytecode(text: str) -> bytes:
+    from dyn.interop.stablehlo.mlir.context import bindings
+    from dyn.interop.stablehlo.mlir.forms import portable_artifact
+
+    m = bindings()
+    context = m.context()
+    with context:
+        return portable_artifact(m.ir.Module.parse(text, context), str(m.stablehlo.get_current_version()))
 
 
 def test_a_native_function_for_a_target() -> None:

@@ -196,6 +196,16 @@ def test_many_examples_are_called_one_by_one() -> None:
     assert f.cache_info().compiles == 1
 
 
+@pytest.mark.parametrize("name", ["lapack.geqrf", "dyn.external", "dyn.mine"])
+def test_names_of_dyns_own_are_not_registered(name: str) -> None:
+    with pytest.raises(ArgumentError) as refused:
+        lax.register_custom_call(name, lambda x: x)
+    assert refused.value.problem == (
+        f"custom calls whose names begin with 'dyn.' or 'lapack.', as {name!r} does, are dyn's own."
+    )
+    assert refused.value.remedy == "register the function for another name."
+
+
 def test_the_last_registration_counts() -> None:
     lax.register_custom_call("test.changing", lambda x: x + 1)
     f = dyn.jit(lambda x: lax.custom_call("test.changing", dyn.ShapeDtypeStruct(x.shape, x.dtype), x))

@@ -32,7 +32,7 @@ _PRIMITIVES = (
 
 class Callbacks:
     """The callbacks of one trace by JAX: ``options`` are what ``jax.export.export`` has to be told; ``kept`` are those
-    that it came by, which live as long as what was exported is read."""
+    that it came by, which the module is read with."""
 
     def __init__(self, jax: Any) -> None:
         self.jax = jax

@@ -36,7 +36,8 @@ class JaxProgram:
         device: str | None = None,
     ) -> None:  # fmt: skip
         self._parts, self.plan, self.device = parts, plan, device
-        self._callbacks = exported.callbacks  # the module has their numbers
+        #: The Python functions that the module calls by number.
+        self.imported = exported.callbacks
         self.sizes: TraceSizes = exported.sizes
         self.kept, self.tree, self._results = exported.kept, exported.tree, exported.results
         self.wrappers = [wrapper(parts, result, device) for result in exported.results]
@@ -47,7 +48,7 @@ class JaxProgram:
         self._module = _module(exported, name, [plan.names[n] for n in exported.kept], asserted)
         # JAX's arrays on the processor never change, and so are not written to.
         donated = [at for at, leaf in enumerate(self.kept) if device is not None and leaf in plan.donated]
-        self.run = function_of(self._module, rules=XLA, device=device, donate_argnums=donated)
+        self.run = function_of(self._module, rules=XLA, device=device, donate_argnums=donated, imported=self.imported)
 
     def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         """Tell whether the program is for calls whose symbolic leaves have these shapes."""

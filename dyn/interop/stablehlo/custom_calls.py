@@ -5,10 +5,9 @@ Those that an op is written as (``stablehlo.dynamic_top_k``, ``dyn.lu``, …) ar
 
 from __future__ import annotations
 
-import itertools
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -84,33 +83,29 @@ def _approx_top_k(d: Any, op: HloOp) -> Sequence[Value]:
     return [d.b.op("slice", x, start=(0,) * rank, limit=limit, strides=(1,) * rank) for x in ordered]
 
 
-# --- Python functions of this process ---------------------------------------------------------------------------------
+# --- Python functions that a module brings ----------------------------------------------------------------------------
 
-#: The custom call of a Python function of this process, by its number.
+#: The custom call of a Python function that its module was read with, by its number.
 EXTERNAL = "dyn.external"
 
 
 class Imported:
-    """A Python function that a module of this process calls by ``number``, for as long as this lives.
+    """A Python function that a module calls by ``number``, if it is read with this (``function_of(imported=…)``).
 
-    ``function`` makes it, given the line that the call stands in.
+    ``function`` makes it, given the line that the call stands in. Nobody can guess the number: a module that somebody
+    else made, and that the traced function calls, does not have it.
     """
 
     def __init__(self, name: str, function: Callable[[Loc], PythonFunction], effects: bool) -> None:
         self.name, self.function, self.effects = name, function, effects
-        self.number = next(_NUMBERS)
-        _IMPORTED[self.number] = self
-
-
-_NUMBERS = itertools.count(1)
-_IMPORTED: WeakValueDictionary[int, Imported] = WeakValueDictionary()
+        self.number = secrets.randbits(62)
 
 
 def _external(d: Any, op: HloOp) -> Sequence[Value]:
     """A call of a Python function. The shapes of results with sizes that are computed are further operands."""
-    imported = _IMPORTED.get(config(op)["number"])
+    imported: Imported | None = d.imported.get(config(op)["number"])
     if imported is None:
-        raise d.fail("calls a Python function that is not in this process", "export the program without callbacks.")
+        raise d.fail("calls a Python function that did not come with it", "export the program without callbacks.")
     places = op.attrs.get("indices_of_shape_operands", ())
     given = [d.value(v) for i, v in enumerate(op.operands) if i not in places]
     shapes = [d.dims(op.operands[i]) for i in places] or [v.shape for v in op.results]

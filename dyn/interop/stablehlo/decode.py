@@ -25,12 +25,13 @@ from dyn.interop.stablehlo.claims import reason_of, relations
 from dyn.interop.stablehlo.codecs import CODECS
 from dyn.interop.stablehlo.codecs.calls import MEASURE
 from dyn.interop.stablehlo.composed_operations import EXTRA
+from dyn.interop.stablehlo.custom_calls import Imported
 from dyn.interop.stablehlo.elements import Open
 from dyn.interop.stablehlo.hlo import DecodeRule, HloFunction, HloModule, HloOp, HloRegion, HloSymbol, HloType, HloValue
 from dyn.interop.stablehlo.scopes import ValueScope
 from dyn.ir.core import Dense, Op, Region, Value, with_operands
 from dyn.ir.types import TensorType
-from dyn.ops.custom_call import registered
+from dyn.ops.custom_call import is_registered
 from dyn.shapes import Dim, Reason, Relation, RelKind, SymExpr, as_dim, symbol
 from dyn.source import UNKNOWN, Loc
 from dyn.trace.context import Trace, tracing
@@ -113,9 +114,10 @@ class OpReader:
 
     def __init__(
         self, module: HloModule, trace: Trace, custom_calls: Mapping[str, CustomCall],
-        rules: Mapping[str, DecodeRule] | None = None,
+        rules: Mapping[str, DecodeRule] | None = None, imported: Sequence[Imported] = (),
     ) -> None:  # fmt: skip
         self.module = module
+        self.imported = {function.number: function for function in imported}
         #: ``rules`` are those of a producer whose operations differ from the specification's.
         self.rules = decoders() if rules is None else {**decoders(), **rules}
         self.custom_calls = custom_calls
@@ -265,7 +267,7 @@ class OpReader:
             target = op.attrs["call_target_name"]
             if target in self.custom_calls:
                 return [_DecodedValue(v) for v in self._custom(self.custom_calls[target], op)]
-            if target in registered():
+            if is_registered(target):
                 name = op.name
         elif op.name == "stablehlo.composite" and name not in self.rules:
             name = op.name

@@ -259,9 +259,13 @@ EncodeRule = Callable[[Any, Any, tuple[HloValue, ...]], Sequence[HloValue]]
 
 
 class Decoder(Protocol):
-    """A program that is being read, at one of its operations, which becomes ops of the builder ``b``."""
+    """A program that is being read, at one of its operations, which becomes ops of the builder ``b``.
+
+    ``imported`` are the Python functions that came with the module, by their numbers.
+    """
 
     b: Any
+    imported: Mapping[int, Any]
 
     def value(self, value: HloValue) -> Any:
         """A tensor as a :class:`dyn.ir.core.Value`."""

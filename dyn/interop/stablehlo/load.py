@@ -13,12 +13,14 @@ from dyn.api import Jitted, jit
 from dyn.errors import ArgumentError, ArtifactError
 from dyn.fork_safety import lock
 from dyn.interop.stablehlo import mlir
+from dyn.interop.stablehlo.custom_calls import Imported
 from dyn.interop.stablehlo.decode import CustomCall, OpReader, is_known
 from dyn.interop.stablehlo.encode import DIMS
 from dyn.interop.stablehlo.hlo import DecodeRule, HloFunction, HloModule, HloType, HloValue
 from dyn.ir.core import Value
 from dyn.shapes import RelKind
 from dyn.source import user_loc
+from dyn.trace.context import Trace
 from dyn.trace.lift import lift
 from dyn.trace.tracer import Tracer, active_trace
 
@@ -56,8 +58,9 @@ def load(source: str | bytes | os.PathLike[str], *, name: str = "main", trusted:
         source: a module's text, its bytecode or a portable artifact, or the path of a file with one of these: a string
             is a path if such a file exists.
         name: the function of the module that is called.
-        trusted: whether bytecode is read in this process alone, which saves about 0.3 s. Else a process of its own
-            reads it first, for damaged bytes can end the process of MLIR's reader.
+        trusted: whether the module is read in this process alone. Else a process of its own reads it first, for
+            damaged and hostile modules can end the process of MLIR's reader: the first takes some 0.2 s longer, and
+            those within 20 s after it some 10 ms.
 
     Returns:
         A :class:`dyn.Jitted` of the module's arguments in order, which gives its result, or a tuple of several.
@@ -89,11 +92,12 @@ def _contents(source: str | bytes | os.PathLike[str]) -> tuple[str | bytes, str]
 
 def function_of(
     module: HloModule, name: str = "main", rules: Mapping[str, DecodeRule] | None = None, *, device: str | None = None,
-    donate_argnums: Sequence[int] = (),
+    donate_argnums: Sequence[int] = (), imported: Sequence[Imported] = (),
 ) -> Jitted:  # fmt: skip
     """A function of a module that was read, which runs on ``device`` and is given some arguments (:func:`dyn.jit`).
 
-    ``rules`` read operations instead of those of the specification, where a producer's have another meaning.
+    ``rules`` read operations instead of those of the specification, where a producer's have another meaning;
+    ``imported`` are the Python functions that the module may call, and there are no others.
     """
     function = module.functions.get(name)
     if function is None:
@@ -105,7 +109,10 @@ def function_of(
     names = _param_names(function)
 
     def program(*args: Any) -> Any:
-        return _run(module, function, types, names, args, rules)
+        trace, values = _lifted(types, names, args)
+        made = OpReader(module, trace, custom_calls(), rules, imported).call(function, values)
+        results = tuple([Tracer(trace, v) for v in made])
+        return results[0] if len(results) == 1 else results
 
     program.__name__ = re.sub(r"\W+", "_", module.name if name == "main" else name) or "main"
     program.__doc__ = f"The StableHLO function @{name} of {', '.join(map(str, types))}."
@@ -171,10 +178,8 @@ def _names_in(
             names.setdefault(place, name)
 
 
-def _run(
-    module: HloModule, function: HloFunction, types: Sequence[HloType], names: Sequence[str], args: Sequence[Any],
-    rules: Mapping[str, DecodeRule] | None,
-) -> Any:  # fmt: skip
+def _lifted(types: Sequence[HloType], names: Sequence[str], args: Sequence[Any]) -> tuple[Trace, list[Value]]:
+    """The trace that the program is called in, and the arguments in it, of the types that it takes."""
     trace = active_trace(*args)
     assert trace is not None, "a loaded program runs in a trace"
     values: list[Value] = []
@@ -196,6 +201,4 @@ def _run(
                 text = f"the imported program takes {name} with axis {axis} of at most {bound}"
                 trace.demand(RelKind.GE, bound, own, text)
         values.append(value)
-    results = OpReader(module, trace, custom_calls(), rules).call(function, values)
-    tracers = tuple([Tracer(trace, v) for v in results])
-    return tracers[0] if len(tracers) == 1 else tracers
+    return trace, values

@@ -1,6 +1,6 @@
 """LAPACK's routines that dyn has no op for, as custom calls of NumPy arrays, so that programs with them run.
 
-They are registered as ``lapack.<routine>`` when this module is imported, for all four dtypes under one name. Operands
+They are defined as ``lapack.<routine>`` when this module is imported, for all four dtypes under one name. Operands
 are stacks of matrices; each matrix is computed alone, by SciPy. What has an op (``lu``, ``eigh``, …) is read as that op
 instead, with its derivatives.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dyn.ops.custom_call import register
+from dyn.ops.custom_call import define
 
 Array = np.ndarray[Any, Any]
 _INFO = np.dtype(np.int32)
@@ -215,4 +215,4 @@ ROUTINES: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (geqrf, geqp3, orgqr, ormqr, geev, gehrd, gees, sytrd, gtsv, permutation)
 }
 for _name, _function in ROUTINES.items():
-    register(f"lapack.{_name}", _function)
+    define(f"lapack.{_name}", _function)

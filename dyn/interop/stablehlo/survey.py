@@ -156,7 +156,7 @@ def types_not_supported(source: str | bytes) -> tuple[Problem, ...]:
     m = mlir.bindings()
     context = m.context()
     with context, m.ir.Location.unknown():
-        module = _raw(m, context, source)
+        module = mlir.parsed(context, source, trusted=False)
         counts: Counter[str] = Counter()
         names: dict[str, str] = {}
         pending = [module.operation]
@@ -178,17 +178,3 @@ def types_not_supported(source: str | bytes) -> tuple[Problem, ...]:
         except DynError:
             continue  # a type that means nothing outside of this module
     return tuple(found)
-
-
-def _raw(m: Any, context: Any, source: str | bytes) -> Any:
-    """A module that MLIR has read before."""
-    if isinstance(source, bytes):
-        if source.startswith(b"ML\xefR"):
-            portable = source[5:14] == b"StableHLO"
-            return (
-                m.stablehlo.deserialize_portable_artifact(context, source)
-                if portable
-                else m.ir.Module.parse(source, context)
-            )
-        source = source.decode("utf-8")
-    return m.ir.Module.parse(source, context)

@@ -8,7 +8,7 @@ from typing import Any
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import BackendUnavailableError
-from dyn.interop.stablehlo.mlir.untrusted_bytecode import open_context
+from dyn.interop.stablehlo.mlir.untrusted_modules import open_context
 
 #: MLIR's names of element types.
 ELEMENTS: dict[str, DType] = {

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import re
 from typing import Any
 
 from dyn.errors import ArtifactError
 from dyn.interop.stablehlo.mlir.context import bindings
-from dyn.interop.stablehlo.mlir.guard import check_text, checked_bytecode, has_bytes
+from dyn.interop.stablehlo.mlir.guard import check_text, checked, has_bytes
 from dyn.interop.stablehlo.mlir.passes import legalize_chlo, operation_names
-from dyn.interop.stablehlo.mlir.untrusted_bytecode import MAGIC, Diagnostics, is_readable, parsed_bytecode
+from dyn.interop.stablehlo.mlir.untrusted_modules import (
+    MAGIC,
+    READ,
+    READ_NAMED,
+    Diagnostics,
+    bytecode_of,
+    parsed_bytecode,
+)
 
 #: The producer of an artifact, at its start.
 _VERSION = re.compile(rb"ML\xefR.StableHLO_v(\d{1,9})\.(\d{1,9})\.(\d{1,9})", re.DOTALL)
@@ -18,12 +24,6 @@ _VERSION = re.compile(rb"ML\xefR.StableHLO_v(\d{1,9})\.(\d{1,9})\.(\d{1,9})", re
 
 def text_of(module: Any, *, locations: bool = False) -> str:
     return str(module.operation.get_asm(enable_debug_info=locations))
-
-
-def bytecode_of(module: Any) -> bytes:
-    out = io.BytesIO()
-    module.operation.write_bytecode(out)
-    return out.getvalue()
 
 
 def portable_artifact(module: Any, version: str) -> bytes:
@@ -72,13 +72,11 @@ def parsed(context: Any, source: str | bytes, *, trusted: bool) -> Any:
     """A module of MLIR; ``trusted``: without the guards against damaged and hostile ones."""
     if isinstance(source, bytes) and source.startswith(MAGIC):
         _check_version(source)
-        return parsed_bytecode(context, source if trusted else checked_bytecode(source))
+        return parsed_bytecode(context, source if trusted else checked(source))
     text = source if isinstance(source, str) else source.decode("utf-8", errors="strict")
     if not text.strip():
         raise ValueError("it is empty")
-    if not trusted:
-        check_text(text)
-    module = bindings().ir.Module.parse(text, context)
-    if not trusted and has_bytes(text) and not is_readable(module):
-        raise ValueError("it has names that are no text")
-    return module
+    if trusted:
+        return bindings().ir.Module.parse(text, context)
+    check_text(text)
+    return parsed_bytecode(context, checked(text.encode(), READ_NAMED if has_bytes(text) else READ))

@@ -1,22 +1,22 @@
 """Modules that nobody vouches for, before MLIR reads them in this process (docs/decisions/0015).
 
-Bytecode is read in a process of its own (``untrusted_bytecode``). Texts are read here: MLIR's parser refuses what is
-wrong in them, but it descends into brackets as deep as they go, and writes types out whole that share parts over and
-over.
+Texts and bytecode are read in a process of its own (``untrusted_modules``), and so are CHLO's operations written out;
+what is read here is what MLIR wrote there. That process stays for a while, so that the next module waits for no start.
+A text is looked at first: MLIR's parser descends into brackets as deep as they go, and writes types out whole that
+share parts over and over, and what is wrong is said better here.
 """
 
 from __future__ import annotations
 
-import json
 import re
+import resource
 import signal
-import sys
 
 import numpy as np
 
-from dyn.backends.python_process import run_python
+from dyn.backends.python_process import PythonServer
 from dyn.errors import ArtifactError
-from dyn.interop.stablehlo.mlir import untrusted_bytecode
+from dyn.interop.stablehlo.mlir import untrusted_modules
 
 #: Brackets in each other. Regions may be 100 deep, which is two brackets each.
 DEEPEST = 256
@@ -40,40 +40,56 @@ _STEPS[list(b"([{<")] = 1
 _STEPS[list(b")]}>")] = -1
 
 
-def checked_bytecode(data: bytes) -> bytes:
-    """Bytecode of the same module, as MLIR wrote it again in a process of its own.
+_READER = PythonServer(untrusted_modules.__file__)
+
+
+def begin() -> None:
+    """Have the reader's process start, which somebody is about to ask."""
+    _READER.begin()
+
+
+def checked(data: bytes, task: str = untrusted_modules.READ_NAMED) -> bytes:
+    """Bytecode of the module of a text or of bytecode, as MLIR wrote it in a process of its own.
 
     Raises ValueError with MLIR's diagnosis, ArtifactError that says how that process ended.
     """
     extra = len(data) >> 20
-    header = {"path": sys.path, "seconds": _SECONDS + extra, "memory": _MEMORY + 16 * len(data)}
+    memory = _MEMORY + 16 * len(data)
     try:
-        made = run_python(
-            untrusted_bytecode.__file__, json.dumps(header).encode() + b"\n" + data, 10 * (_SECONDS + extra)
-        )
+        made = _READER.ask({"task": task, "seconds": _SECONDS + extra, "memory": memory}, data)
     except (OSError, ValueError) as error:
         raise ArtifactError(
-            f"bytecode is read in a process of its own first, which cannot be started: {error}",
+            f"modules are read in a process of its own first, which cannot be started: {error}",
             remedy="load(…, trusted=True) reads it in this process; do so where you know who wrote it.",
         ) from error
-    if made.status is None:
-        raise _crashed("MLIR's reader does not end")
-    if made.out[:1] == untrusted_bytecode.VALID and made.status == 0:
+    if made.out[:1] == untrusted_modules.VALID and made.status == 0:
         return made.out[1:]
-    if made.out[:1] == untrusted_bytecode.INVALID and made.status == 0:
+    if made.out[:1] == untrusted_modules.INVALID and made.status == 0:
         raise ValueError(made.out[1:].decode())
-    raise _crashed(_ending(made.status, made.err))
-
-
-def _crashed(how: str) -> ArtifactError:
-    return ArtifactError(
+    how = _ending(made.status, made.err)
+    space = _address_space()
+    if space is not None and space < memory:
+        raise ArtifactError(
+            f"this module is not read: {how}, where processes have {space >> 20} MiB of address space (ulimit -v).",
+            remedy=f"the least that is sure to do is {memory >> 20} MiB; with that much the bytes would be "
+            "damaged, or made by something else than MLIR.",
+        )
+    raise ArtifactError(
         f"this is no StableHLO module: {how}", remedy="the bytes are damaged, or made by something else than MLIR."
     )
 
 
+def _address_space() -> int | None:
+    """The bytes of address space that a process may have; None where there is no limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    return None if hard == resource.RLIM_INFINITY else hard
+
+
 def _ending(status: int, said: bytes) -> str:
-    if status < 0 and -status == getattr(signal, "SIGXCPU", 0):
+    if status == -signal.SIGXCPU:
         return f"MLIR's reader takes more than {_SECONDS} seconds"
+    if status == -signal.SIGALRM:
+        return "MLIR's reader does not end"
     last = said.decode(errors="replace").strip().splitlines()[-1:]
     how = f"signal {-status}" if status < 0 else f"status {status}"
     return f"MLIR's reader ended with {how}" + "".join(f" ({line[:200]})" for line in last)

@@ -27,8 +27,9 @@ from dyn.interop.stablehlo.hlo import (
 from dyn.interop.stablehlo.literals import parse_elements
 from dyn.interop.stablehlo.mlir.context import ELEMENTS, bindings
 from dyn.interop.stablehlo.mlir.forms import parsed
-from dyn.interop.stablehlo.mlir.passes import legalize_chlo, operations
-from dyn.interop.stablehlo.mlir.untrusted_bytecode import Diagnostics, readable
+from dyn.interop.stablehlo.mlir.guard import begin
+from dyn.interop.stablehlo.mlir.passes import legalize_chlo
+from dyn.interop.stablehlo.mlir.untrusted_modules import Diagnostics, operations, readable
 from dyn.interop.stablehlo.scopes import ValueScope
 from dyn.source import UNKNOWN, Loc
 
@@ -44,6 +45,8 @@ def parse(source: str | bytes, known: Callable[[str], bool], *, file: str = "-",
     what lines of a text without locations are said to be of. What is ``trusted`` is read without the guards against
     damaged and hostile modules. Raises ArtifactError, with MLIR's line and column, for what is none of these.
     """
+    if not trusted:
+        begin()  # it starts while the bindings are imported here
     m = bindings()
     context, said = m.context(), Diagnostics()
     with context, m.ir.Location.unknown(), context.attach_diagnostic_handler(said.note):
@@ -57,7 +60,7 @@ def parse(source: str | bytes, known: Callable[[str], bool], *, file: str = "-",
             reader = _MlirReader(m.ir, file, tokens=not trusted)
             if any(_is_foreign(op, known) for op in operations(module)):
                 reader.check_chlo(module)
-                legalize_chlo(module)
+                module = legalize_chlo(module, trusted=trusted)
             return reader.module(module)
         except DynError:
             raise

@@ -24,7 +24,7 @@ from dyn.interop.stablehlo.hlo import (
     HloValue,
 )
 from dyn.interop.stablehlo.mlir.context import NAMES, bindings
-from dyn.interop.stablehlo.mlir.untrusted_bytecode import Diagnostics
+from dyn.interop.stablehlo.mlir.untrusted_modules import Diagnostics
 from dyn.interop.stablehlo.scopes import ValueScope
 from dyn.source import UNKNOWN, Loc
 
