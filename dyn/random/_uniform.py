@@ -1,11 +1,14 @@
 """Bits, and what is computed from them by arithmetic alone: uniform floats and integers, and coins.
 
 Each follows the arithmetic of ``jax.random`` step by step, with ``jax_threefry_partitionable`` as it is by default, and
-gives the same numbers to the bit.
+gives the same numbers to the bit, but for two things in which JAX's numbers are not what they are said to be: floats
+that round up to their bound, and integers of spans whose products overflow.
 """
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -83,8 +86,13 @@ def unit_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> Tracer:
     return emit("subtract", floats, filled(floats, 1))
 
 
-def floats_between(key: Tracer, shape: tuple[Dim, ...], low: Tracer, high: Tracer, what: str = "uniform") -> Tracer:
-    """Floats in [low, high), of their dtype; the two broadcast to ``shape``."""
+def floats_between(
+    key: Tracer, shape: tuple[Dim, ...], low: Tracer, high: Tracer, what: str = "uniform", *, reaches: bool = True
+) -> Tracer:
+    """Floats in [low, high), of their dtype; the two broadcast to ``shape``.
+
+    Where arithmetic ``reaches`` the bound, the number is the one below it.
+    """
     dtype = low.element_type
     unit = unit_floats(key, shape, dtype)
     low, high = (spread_to(what, v, shape) for v in (low, high))
@@ -93,12 +101,30 @@ def floats_between(key: Tracer, shape: tuple[Dim, ...], low: Tracer, high: Trace
         scaled = emit("fused_multiply_add", unit, span, low)
     else:
         scaled = emit("add", emit("multiply", unit, span), low)
-    return emit("maximum", low, scaled)
+    drawn = emit("maximum", low, scaled)
+    if not reaches:
+        return drawn
+    too_far = emit("and", *[emit("compare", v, high, direction=d) for v, d in ((scaled, "GE"), (low, "LT"))])
+    return emit("select", too_far, emit("next_after", high, low), drawn)
 
 
 def floats_from(key: Tracer, shape: tuple[Dim, ...], dtype: DType, low: float, high: float) -> Tracer:
     """Floats in [low, high) between two numbers."""
-    return floats_between(key, shape, constant(key._trace, low, dtype), constant(key._trace, high, dtype))
+    ends = [constant(key._trace, end, dtype) for end in (low, high)]
+    return floats_between(key, shape, *ends, reaches=_reaches(low, high, dtype))
+
+
+def _reaches(low: float, high: float, dtype: DType) -> bool:
+    """Whether the greatest float below 1, scaled to the numbers between two, may round to the upper one."""
+    below, above = (float(np.asarray(end, np.float64).astype(dtype.np)) for end in (low, high))
+    span = float(np.asarray(above - below, np.float64).astype(dtype.np))
+    if not (math.isfinite(span) and below < above):
+        return True
+    exponent = math.frexp(above)[1] if above else math.frexp(TINY[dtype])[1]
+    spacing = Fraction(2) ** (exponent - 1 - MANTISSA[dtype])
+    left = Fraction(above) - Fraction(below) - (1 - Fraction(1, 2 ** MANTISSA[dtype])) * Fraction(span)
+    # The product of 16-bit floats is rounded before the sum is.
+    return left < (spacing if dtype.bits > 16 else 2 * spacing)
 
 
 @public
@@ -132,6 +158,8 @@ def uniform(
     dims = shape_in(trace, shape, "uniform")
     if type(minval) is type(maxval) is float and (minval, maxval) == (0.0, 1.0):
         return unit_floats(value, dims, chosen)
+    if type(minval) in (int, float) and type(maxval) in (int, float):
+        return floats_from(value, dims, chosen, minval, maxval)
     low, high = parameter(trace, minval, "uniform", chosen), parameter(trace, maxval, "uniform", chosen)
     return floats_between(value, dims, low, high)
 
@@ -143,8 +171,10 @@ def uniform(
 def randint(key: Key, shape: Shape, minval: ArrayLike, maxval: ArrayLike, dtype: DTypeLike = None) -> Array:
     """Integers in [minval, maxval).
 
-    As in JAX they are remainders of random bits, so that some are likelier than others by ``span / 2**bits`` at most; 8
-    and 16 bits are drawn as 32. Other dtypes draw other numbers.
+    They are remainders of twice as many random bits as the dtype has, so that some are likelier than others by
+    ``span / 4**bits`` at most; 8 and 16 bits are drawn as 32. Other dtypes draw other numbers. Up to a span of
+    ``2**(bits / 2)``, and where it is a power of two, they are JAX's; beyond, JAX's remainders are of products that
+    overflow, and some numbers are likelier than others by half.
 
     Args:
         key: key, uint32 of shape (2,), as :func:`key` makes it.
@@ -213,13 +243,48 @@ def integers_between(key: Tracer, shape: tuple[Dim, ...], low: Tracer, high: Tra
     span = cast(emit("subtract", high, low), _UINTS[width])
     span = emit("select", some, span, filled(span, 1))
     span = emit("select", emit("and", closed, some), emit("add", span, filled(span, 1)), span)
+    # A span of 2**bits is 0 here, by which the remainder is the dividend.
+    offset = (_remainder_of_64 if width == 32 else _remainder_of_128)(upper, lower, span)
+    return emit("add", low, cast(offset, dtype))
+
+
+def _remainder_of_64(upper: Tracer, lower: Tracer, span: Tracer) -> Tracer:
+    """The remainder of two words of 32 bits by another one."""
+    upper, lower, wide = (cast(v, dtypes.uint64) for v in (upper, lower, span))
+    both = emit("or", emit("shift_left", upper, filled(upper, 32)), lower)
+    return cast(emit("remainder", both, wide), span.element_type)
+
+
+def _remainder_of_128(upper: Tracer, lower: Tracer, span: Tracer) -> Tracer:
+    """The remainder of two words of 64 bits by another one, where its products fit into one.
+
+    Of a greater span the upper word of the product of the two and the span: each as likely too (Lemire, "Fast random
+    integer generation in an interval", 2019).
+    """
     # 2**bits % span, by way of its square root.
-    root = emit("remainder", filled(span, 1 << (width // 2)), span)
+    root = emit("remainder", filled(span, 1 << 32), span)
     multiplier = emit("remainder", emit("multiply", root, root), span)
     offset = emit("multiply", emit("remainder", upper, span), multiplier)
-    # A span of 2**bits is 0 here, by which the remainder is the dividend.
     offset = emit("remainder", emit("add", offset, emit("remainder", lower, span)), span)
-    return emit("add", low, cast(offset, dtype))
+    product = emit("multiply", upper, span)
+    total = emit("add", product, _upper_of_product(lower, span))
+    carry = cast(emit("compare", total, product, direction="LT"), span.element_type)
+    scaled = emit("add", _upper_of_product(upper, span), carry)
+    power = emit("compare", emit("and", span, emit("subtract", span, filled(span, 1))), filled(span, 0), direction="EQ")
+    fits = emit("or", power, emit("compare", span, filled(span, 1 << 32), direction="LE"))
+    return emit("select", fits, offset, scaled)
+
+
+def _upper_of_product(x: Tracer, y: Tracer) -> Tracer:
+    """The upper word of the product of two words of 64 bits, by their halves."""
+    half, low = filled(x, 32), filled(x, (1 << 32) - 1)
+    (x1, x0), (y1, y0) = (
+        (emit("shift_right_logical", v, half), emit("and", v, low)) for v in (x, y)
+    )  # fmt: skip
+    middle = emit("add", emit("multiply", x1, y0), emit("shift_right_logical", emit("multiply", x0, y0), half))
+    other = emit("add", emit("multiply", x0, y1), emit("and", middle, low))
+    high = emit("add", emit("multiply", x1, y1), emit("shift_right_logical", middle, half))
+    return emit("add", high, emit("shift_right_logical", other, half))
 
 
 def _row(pair: Tracer, number: int) -> Tracer:
