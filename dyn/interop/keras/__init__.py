@@ -68,34 +68,46 @@ def _install(model: Any, step: str, make: Callable[[], Callable[..., Any]]) -> N
 
 def _by_tensorflow(model: Any) -> dict[str, Callable[[], Any]]:
     from dyn.interop import tf as front
+    from dyn.interop.keras.replicas import batches_of, is_replicated, replicated
+
+    several = is_replicated(model)
+
+    def compiled(step: Callable[..., Any], reduction: str) -> tuple[Any, Callable[[Any], Any]]:
+        """A compiled step, and a function of a batch that calls it."""
+        if not several:
+            own = front.jit(step)
+            return own, own
+        own = front.jit(replicated(model, step, reduction))
+        return own, lambda batch: own(batches_of(model, batch))
 
     def stepping(step: Callable[..., Any]) -> Callable[[Any], Any]:
         """Steps over the batches of an iterator, of which the last one's result counts."""
-        compiled = front.jit(step)
+        own, call = compiled(step, "auto")
 
         def run(iterator: Any) -> Any:
-            result = compiled(next(iterator))
+            own.build_by(getattr(iterator, "element_spec", ()))
+            result = call(next(iterator))
             for _ in range(model.steps_per_execution - 1):
                 try:
-                    result = compiled(next(iterator))
+                    result = call(next(iterator))
                 except StopIteration:
                     break
             return result
 
-        run.compiled = compiled  # pyright: ignore[reportFunctionMemberAccess]  # for those who ask what was compiled
+        run.compiled = own  # pyright: ignore[reportFunctionMemberAccess]  # for those who ask what was compiled
         return run
 
     def predicting() -> Callable[[Any], Any]:
-        compiled = front.jit(model.predict_step)
+        own, call = compiled(model.predict_step, "concat")
 
         def run(batches: Any) -> Any:
-            made = [compiled(batch) for batch in batches]
+            made = [call(batch) for batch in batches]
             if len(made) == 1:
                 return made[0]
             tf = importlib.import_module("tensorflow")
             return tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), *made)
 
-        run.compiled = compiled  # pyright: ignore[reportFunctionMemberAccess]  # as above
+        run.compiled = own  # pyright: ignore[reportFunctionMemberAccess]  # as above
         return run
 
     return {

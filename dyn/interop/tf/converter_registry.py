@@ -21,6 +21,14 @@ Data = Any
 
 
 @dataclass(frozen=True, slots=True)
+class Typed:
+    """A result of a fold that is of another dtype than the others."""
+
+    elements: Any
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
 class ConstantFolder:
     """How an operation of known values is done while the graph is read: a function of arrays of numbers or objects.
 
@@ -36,6 +44,10 @@ class ConstantFolder:
 #: By the name of the operation; filled by the modules of ``dyn.interop.tf.ops``.
 CONVERTERS: dict[str, Callable[[NodeCall], Any]] = {}
 FOLDS: dict[str, ConstantFolder] = {}
+#: The attributes that a converter reads, by the name of the operation.
+READ: dict[str, frozenset[str]] = {}
+#: The functions that converters are made of, by the name of the operation.
+FUNCTIONS: dict[str, Function] = {}
 
 
 def attributes_of(function: Function) -> tuple[str, ...]:
@@ -64,18 +76,21 @@ def converts(*names: str, sizes: Sequence[int] = (), numbers: Sequence[int] = ()
             return function(*inputs, **call.attributes(attrs))
 
         for name in names:
-            CONVERTERS[name] = run
+            CONVERTERS[name], READ[name], FUNCTIONS[name] = run, frozenset(attrs), function
         return function
 
     return register
 
 
-def takes_call(*names: str) -> Callable[[Function], Function]:
-    """Register a function of the call itself, for what depends on more than the elements of its inputs."""
+def takes_call(*names: str, attrs: Sequence[str] = ()) -> Callable[[Function], Function]:
+    """Register a function of the call itself, for what depends on more than the elements of its inputs.
+
+    ``attrs`` are the attributes that it reads; it can read no other.
+    """
 
     def register(function: Function) -> Function:
         for name in names:
-            CONVERTERS[name] = function
+            CONVERTERS[name], READ[name], FUNCTIONS[name] = function, frozenset(attrs), function
         return function
 
     return register

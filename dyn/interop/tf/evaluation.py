@@ -14,7 +14,8 @@ import numpy as np
 
 from dyn import lax
 from dyn.errors import DynError, NotYetError, UnsupportedOpError, problem_of
-from dyn.interop.tf.converter_registry import CONVERTERS, FOLDS
+from dyn.interop.tf.attributes import check_all_read, of_inputs, unread
+from dyn.interop.tf.converter_registry import CONVERTERS, FOLDS, READ, Typed
 from dyn.interop.tf.graphs import FunctionLibrary, Graph, GraphNode, constant
 from dyn.interop.tf.values import Array, SizeTensor, data, elements_of, is_known, known_dtype, settled
 from dyn.shapes import Dim, RelKind, format_dim
@@ -127,7 +128,7 @@ class Evaluation:
         if node.op == "NoOp":
             return ()
         fold = FOLDS.get(node.op)
-        if fold is not None and all(map(is_known, call.inputs)):
+        if fold is not None and all(map(is_known, call.inputs)) and not unread(node, {*fold.attrs, fold.dtype}):
             made = fold.run(*[elements_of(value) for value in call.inputs], **call.attributes(fold.attrs))
             if made is not NotImplemented:
                 name = node.attr(fold.dtype) if node.has(fold.dtype) else fold.dtype
@@ -138,8 +139,10 @@ class Evaluation:
         if converter is None:
             return self._otherwise(call, f"{node.op} has no converter.")
         if self.otherwise is None:
+            check_all_read(node, READ[node.op])
             return converter(call)
         try:
+            check_all_read(node, READ[node.op])
             return converter(call)
         except (UnsupportedOpError, NotYetError) as error:
             return self._otherwise(call, problem_of(error))
@@ -165,6 +168,8 @@ def _settled(made: Any, dtype: str) -> Any:
     """Results of an operation on known values, as one or several values."""
     if isinstance(made, list):
         return [_settled(one, dtype) for one in made]
+    if isinstance(made, Typed):
+        return _settled(made.elements, made.dtype)
     if made.dtype.kind in "SUO" and dtype == "string":
         return made
     return settled(made, known_dtype(dtype))
@@ -184,11 +189,22 @@ class NodeCall:
         return self.evaluation.trace
 
     def attr(self, name: str) -> Any:
+        self._check_declared(name)
         return self.node.attr(name)
 
     def attributes(self, names: Iterable[str]) -> Mapping[str, Any]:
         """Those of the attributes that the operation has."""
-        return {name: self.node.attr(name) for name in names if self.node.has(name)}
+        found: dict[str, Any] = {}
+        for name in names:
+            if self.node.has(name):
+                self._check_declared(name)
+                found[name] = self.node.attr(name)
+        return found
+
+    def _check_declared(self, name: str) -> None:
+        op = self.node.op
+        folds = {*FOLDS[op].attrs, FOLDS[op].dtype} if op in FOLDS else set[str]()
+        assert name in READ.get(op, ()) or name in folds or name in of_inputs(op), f"{op}'s rule does not say {name}"
 
     def value(self, number: int) -> Tracer:
         """An input as data."""

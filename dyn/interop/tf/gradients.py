@@ -102,7 +102,9 @@ class Joint:
         self.flat, self.plain, self.arguments = flat, plain, len(specs)
         self.tensors = [n for n, spec in enumerate(specs) if spec.dtype.is_floating or spec.dtype.is_complex]
         self.wanted = [n for n, one in enumerate(outputs) if one.dtype.is_floating or one.dtype.is_complex]
-        cotangents = [tf.TensorSpec([None] * outputs[n].shape.rank, outputs[n].dtype) for n in self.wanted]
+        ranks = [outputs[n].shape.rank for n in self.wanted]
+        shapes = [None if rank is None else [None] * rank for rank in ranks]
+        cotangents = [tf.TensorSpec(shape, outputs[n].dtype) for n, shape in zip(self.wanted, shapes, strict=True)]
         self.specs = [*specs, *cotangents]
         #: Variables that the function reads and that are trained, and of each source whether it has a gradient.
         self.watched: list[Any] = []

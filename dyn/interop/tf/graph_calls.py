@@ -59,7 +59,7 @@ def call_in_graph(
     for variable in program.concrete.graph.variables:
         resource_variable_ops.variable_accessed(variable)
     variables = [tf.raw_ops.ReadVariableOp(resource=one.handle, dtype=one.dtype) for one in program.variables]
-    seeds = [tf.numpy_function(program.seed, [], tf.uint32)] if program.draws else []
+    seeds = [tf.numpy_function(program.seed, [], tf.uint64)] if program.draws else []
     for seed in seeds:
         seed.set_shape(())
     made = operation(program, [*tensors, *variables], seeds, gradient)

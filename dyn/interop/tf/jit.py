@@ -28,6 +28,8 @@ from dyn.trace.tracer import Tracer
 #: What is asked of sizes below is asked by the function that is called here.
 CALLS_USERS = True
 
+_NO_RESULT = object()
+
 
 def jit(function: Any = None, /, *, strict: bool = False) -> Any:
     """In place of ``tf.function``: TensorFlow traces once, dyn compiles once, and every shape runs.
@@ -108,6 +110,8 @@ class TfJitted:
         self._in_graphs: set[_SizedProgram] = set()
         self._said: set[Any] = set()
         self._traces = 0
+        #: The tensors that layers are built by, where they are others than those of the call.
+        self._built_by: tuple[Any, ...] = ()
 
     def __repr__(self) -> str:
         return f"dyn.interop.tf.jit({self._name})"
@@ -126,9 +130,24 @@ class TfJitted:
             except (AttributeError, TypeError, tf.errors.OpError):
                 key = None
             program = None if key is None else self._plain.get(tuple(key))
-            if program is not None:
-                return program(args)
+            if program is not None and (result := self._call_plain(program, args)) is not _NO_RESULT:
+                return result
         return self._call_slow(args, kwargs)
+
+    def _call_plain(self, program: TfProgram, args: tuple[Any, ...]) -> Any:
+        """The result of a program; _NO_RESULT where dyn has something against another version of it, that of sizes
+        which a guard tells apart."""
+        known = len(program.pieces)
+        try:
+            result = program(args)
+        except OF_CALLERS:
+            raise
+        except DynError:
+            return _NO_RESULT
+        for pieces in program.pieces[known:]:
+            if pieces:
+                self._report(pieces)
+        return result
 
     def _call_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, tree = flatten((args, kwargs))
@@ -280,6 +299,19 @@ class TfJitted:
             self._said.update(pieces)
             warn_of_pieces(self._name, pieces)
 
+    def build_by(self, specs: Any) -> None:
+        """Have Keras's layers built for a tree of tensors like that of a call, but with sizes that are open: those that
+        a data set has. For others than such it does nothing."""
+        leaves = flatten(specs)[0]
+        if all(isinstance(leaf, tf.TensorSpec) and leaf.shape.rank is not None for leaf in leaves):
+            self._built_by = tuple(leaves)
+
+    def _building_specs(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        """The tensors that a trace builds by: those of :meth:`build_by`, where they are like those of the call."""
+        specs = self._built_by
+        is_like = len(specs) == len(tensors) and all(map(tf.TensorSpec.is_compatible_with, specs, tensors))
+        return specs if is_like else [tf.TensorSpec(one.shape, one.dtype) for one in tensors]
+
     # Programs
 
     def _version(self, tensors: Sequence[Any], rest: tuple[Static | None, ...], tree: TreeSpec) -> _SizedProgram:
@@ -306,11 +338,12 @@ class TfJitted:
     ) -> _SizedProgram:
         """The program for as many sizes as TensorFlow traces the function for."""
         why = ""
+        built_by = self._building_specs(tensors)
         for fixed in _ladder(tensors):
             specs = [tf.TensorSpec(list(sizes), one.dtype) for sizes, one in zip(fixed, tensors, strict=True)]
             self._traces += 1
             try:
-                concrete = traced_for_dyn(self._flat(rest, tree), specs)
+                concrete = traced_for_dyn(self._flat(rest, tree), specs, built_by)
             except Exception as error:  # whatever it is: with numbers for sizes it may not come
                 if fixed == tuple(shapes):
                     raise

@@ -1,4 +1,4 @@
-"""Lists of tensors, ``tf.TensorArray`` among them, as arrays with one axis more."""
+"""Lists of tensors, ``tf.TensorArray`` among them, as arrays with one axis more, or as rows of sizes of their own."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.trace.tracer import Tracer
 
+Row = Tracer | None
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TensorList:
@@ -20,6 +22,9 @@ class TensorList:
     that grows has ``count`` elements, which the program counts; of others all are there, zeros until they are set.
     What is known while the graph is read stays known in a list where each of its elements is this one ``item``: sizes
     that a loop keeps for its gradient.
+
+    A list of open sizes that is written to at places that are known has ``rows`` in the place of ``elements``, each of
+    a shape of its own; None are those that nothing is written to.
     """
 
     elements: Tracer | None
@@ -30,11 +35,14 @@ class TensorList:
     item: Any = None
     #: Whether there is room for whatever is written beyond its end.
     has_room: bool = False
+    rows: tuple[Row, ...] | None = None
 
     def of(self, shape: Sequence[Any]) -> TensorList:
         """The list with zeros of this shape, where it had none yet."""
         if self.elements is not None:
             return self
+        if self.rows is not None:
+            return self.stacked()
         if self.capacity is None:
             raise UnsupportedOpError(
                 "a list that grows without a greatest length.", remedy="give tf.while_loop maximum_iterations."
@@ -48,31 +56,83 @@ class TensorList:
         return self.of(self.shape)
 
     def filled(self) -> Tracer:
-        """All elements; UnsupportedOpError where nobody has said their shape."""
-        found = self.known().elements
+        """All elements; UnsupportedOpError where nobody has said their shape, or rows have other shapes."""
+        found = (self.known() if self.rows is None else self.stacked()).elements
         if found is None:
             raise UnsupportedOpError("a list of tensors of an unknown shape that nothing is written to.")
         return found
 
+    def stacked(self) -> TensorList:
+        """The list as one array, of rows that are proved to have one shape."""
+        if not self.is_even:
+            raise UnsupportedOpError(
+                "a list whose rows have sizes of their own, where it has to be one array.",
+                remedy="write to it at places that are numbers, outside of loops, or pad its rows.",
+            )
+        return replace(self, elements=self.stack(), rows=None)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all rows are proved to have one shape."""
+        first, *rest = [row for row in self.rows or () if row is not None]
+        facts = first._trace.facts
+        return all(
+            len(row.dims) == len(first.dims)
+            and all(facts.eq(a, b).proved for a, b in zip(first.dims, row.dims, strict=True))
+            for row in rest
+        )
+
+    def stack(self) -> Tracer:
+        """The rows as one array: they have to be of one shape. Those that nothing is written to are zeros."""
+        rows = self.rows or ()
+        first = next(row for row in rows if row is not None)
+        return dnp.stack([dnp.zeros_like(first) if row is None else row for row in rows])
+
+    def concat(self) -> tuple[Tracer, list[Any]]:
+        """The rows behind one another, and how long each is."""
+        rows = [row for row in self.rows or () if row is not None]
+        if len(rows) != len(self.rows or ()):
+            raise UnsupportedOpError("the elements of a list, joined, to some of which nothing is written.")
+        return dnp.concatenate(rows), [row.dims[0] for row in rows]
+
     def zeros(self) -> TensorList:
         """A list like this one, of zeros."""
-        return self if self.elements is None else replace(self, elements=dnp.zeros_like(self.elements))
+        return self.with_leaves([dnp.zeros_like(leaf) for leaf in self._data()], self.count)
 
     def plus(self, other: TensorList) -> TensorList:
         """The sums of the elements of two lists."""
-        if self.elements is None or other.elements is None:
-            return self if other.elements is None else other
-        return replace(self, elements=dnp.add(self.elements, other.elements))
+        if self.rows is not None and other.rows is not None:
+            pairs = zip(self.rows, other.rows, strict=True)
+            return replace(self, rows=tuple([b if a is None else a if b is None else dnp.add(a, b) for a, b in pairs]))
+        if self._is_blank() or other._is_blank():
+            return other if self._is_blank() else self
+        return replace(self, elements=dnp.add(self.filled(), other.filled()), rows=None)
+
+    def _is_blank(self) -> bool:
+        return self.elements is None and self.rows is None
+
+    def _data(self) -> list[Tracer]:
+        """Its arrays, aside from how many elements there are."""
+        rows = [row for row in self.rows or () if row is not None]
+        return [*([] if self.elements is None else [self.elements]), *rows]
 
     def leaves(self) -> list[Tracer]:
         """Its arrays: those parts of a list that are data."""
-        return [*([] if self.elements is None else [self.elements]), *([] if self.count is None else [self.count])]
+        return [*self._data(), *([] if self.count is None else [self.count])]
 
-    def with_leaves(self, leaves: Sequence[Tracer]) -> TensorList:
-        """The list with other data, as :meth:`leaves` has them."""
+    def with_leaves(self, leaves: Sequence[Tracer], count: Tracer | None = None) -> TensorList:
+        """The list with other data, as :meth:`leaves` has them, or with a ``count`` that is given beside."""
         left = list(leaves)
         elements = None if self.elements is None else left.pop(0)
-        return replace(self, elements=elements, count=None if self.count is None else left.pop(0))
+        rows = None if self.rows is None else tuple([None if row is None else left.pop(0) for row in self.rows])
+        own = count if count is not None or self.count is None else left.pop(0)
+        return replace(self, elements=elements, rows=rows, count=own)
+
+    def with_row(self, place: int, row: Tracer) -> TensorList:
+        """A list of a known length with another row at a place."""
+        rows = list(self.rows or (None,) * self.capacity)
+        rows[place] = row
+        return replace(self, rows=tuple(rows), item=None)
 
 
 def is_empty(value: Any) -> bool:

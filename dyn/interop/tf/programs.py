@@ -6,6 +6,7 @@ where they lie at each call, and assigned in TensorFlow once the program has run
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import threading
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from dyn.interop.tf.internals import (
     context,
     tf,
 )
+from dyn.interop.tf.keras_building import NeedsBuilding, building
 from dyn.interop.tf.keras_layers import ask_for_sizes
 from dyn.interop.tf.ops.randomness import DRAWING, DRAWN, SEED
 from dyn.interop.tf.values import Foreign, Resource, SizeTensor, data, dyn_dtype
@@ -68,13 +70,28 @@ register_node(TfOutputs, lambda node: (node.results, node.plan), lambda plan, re
 _TRACING = threading.local()
 
 
-def traced_for_dyn(flat: Callable[..., Any], specs: Sequence[Any]) -> Any:
-    """The concrete function of tensors that TensorFlow traces, in which dyn's functions are parts of the function."""
+def traced_for_dyn(flat: Callable[..., Any], specs: Sequence[Any], built_by: Sequence[Any] | None = None) -> Any:
+    """The concrete function of tensors that TensorFlow traces, in which dyn's functions are parts of the function.
+
+    What Keras has not built yet is built by a trace for the tensors ``built_by``, those of the call, where there are
+    such; without, by the trace itself.
+    """
     ask_for_sizes(is_tracing)
     before, _TRACING.on = is_tracing(), True
     try:
         with context.eager_mode():
-            return _initialized(tf.function(flat), specs)
+            if built_by is None:
+                with building(True):
+                    return _initialized(tf.function(flat), specs)
+            try:
+                with building(False):
+                    return _initialized(tf.function(flat), specs)
+            except NeedsBuilding:
+                pass
+            with building(True):
+                _initialized(tf.function(flat), built_by)
+            with building(True):  # layers that each trace makes anew
+                return _initialized(tf.function(flat), specs)
     finally:
         _TRACING.on = before
 
@@ -83,7 +100,7 @@ def _initialized(function: Any, specs: Sequence[Any]) -> Any:
     """The concrete function of a ``tf.function``, once the variables that its first trace creates have their values.
 
     TensorFlow gives them these after a trace that succeeds. Where one fails, the function traced for other sizes finds
-    variables that it has created before: the state of an optimizer, or of a layer.
+    variables that it has created before: the state of a module. What Keras has built is undone by :func:`building`.
     """
     created: list[Any] = []
     initialize = function._initialize
@@ -144,6 +161,7 @@ class TfProgram:
         #: Assignments of variables, by their numbers.
         self._assignments: dict[tuple[int, ...], VariableAssignments] = {}
         self.draws = any(node.op in DRAWING for node in self._nodes())
+        self._calls = itertools.count()
         self._structure = concrete.structured_outputs
         flat = tf.nest.flatten(self._structure, expand_composites=True)
         places = {id(tensor): number for number, tensor in enumerate(concrete.outputs)}
@@ -238,7 +256,7 @@ class TfProgram:
         variables = tuple(
             [ShapeDtypeStruct(one.axes(number), one.dtype.name) for number, one in enumerate(self.variables)]
         )
-        seed = ShapeDtypeStruct((), "uint32") if self.draws else None
+        seed = ShapeDtypeStruct((), "uint64") if self.draws else None
         try:
             self.function.trace(args, variables, seed)
         except (UndecidedDimError, ShapeError):
@@ -248,7 +266,7 @@ class TfProgram:
         """Arrays of the outputs, and of the variables that may be ``assigned``, for arrays of the tensors, of the
         variables, and a seed where the function draws."""
         arrays = [np.asarray(one) for one in given]
-        seed = np.uint32(arrays.pop()) if self.draws else None
+        seed = np.uint64(arrays.pop()) if self.draws else None
         count = len(arrays) - len(self.variables)
         tensors, variables = tuple(arrays[:count]), tuple(arrays[count:])
         made = self.function(tensors, variables, seed)
@@ -262,12 +280,15 @@ class TfProgram:
         return [*outputs, *written]
 
     def seed(self) -> Any:
-        """The seed of a call, which follows ``tf.random.set_seed``, and is another each time where there is none."""
+        """The seed of a call, which follows ``tf.random.set_seed``, and is another each time where there is none.
+
+        The number of the call stands in its high half.
+        """
         if not self.draws:
             return None
-        if context.global_seed() is None:
-            return np.uint32(secrets.randbits(32))
-        return np.uint32(context.internal_operation_seed())
+        is_free = context.global_seed() is None
+        low = secrets.randbits(32) if is_free else context.internal_operation_seed() & 0xFFFFFFFF
+        return np.uint64((next(self._calls) & 0xFFFFFFFF) << 32 | low)
 
     def finished(self, plan: TfReturnPlan, results: Sequence[Any], tensors: Sequence[Any], eager: Any) -> list[Any]:
         """The tensors of outputs, once variables are assigned."""

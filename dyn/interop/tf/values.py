@@ -106,12 +106,21 @@ def is_symbolic(element: object) -> bool:
 
 
 def settled(elements: Array, dtype: DType) -> Array | SizeTensor:
-    """Elements as a constant, where all are numbers."""
+    """Elements as a constant, where all are numbers. Integers beyond those of the dtype wrap, as TensorFlow's do."""
     if elements.dtype != object:
         return elements if elements.dtype == dtype.np else elements.astype(dtype.np)
+    if dtype.is_integer:
+        least, most = int(np.iinfo(dtype.np).min), int(np.iinfo(dtype.np).max)
+        elements = each(lambda element: _wrapped(element, least, most))(elements)
     if any(map(is_symbolic, elements.flat)):
         return SizeTensor(elements, dtype)
     return elements.astype(dtype.np)
+
+
+def _wrapped(element: Any, least: int, most: int) -> Any:
+    """An integer as one of those from ``least`` to ``most`` that is the same modulo their number."""
+    is_inside = is_symbolic(element) or least <= element <= most
+    return element if is_inside else (int(element) - least) % (most - least + 1) + least
 
 
 def elements_of(value: Array | SizeTensor) -> Array:

@@ -46,19 +46,34 @@ class Variable:
         )
 
 
+def _by_device(variables: Sequence[Variable]) -> list[list[int]]:
+    """The numbers of variables that lie on one device, for each device: those of replicas have devices of their own."""
+    found: dict[str, list[int]] = {}
+    for number, one in enumerate(variables):
+        found.setdefault(one.handle.device, []).append(number)
+    return list(found.values())
+
+
 class VariableReads:
-    """The values of variables, which one operation reads: tensors in the memory of the variables."""
+    """The values of variables, which one operation reads, or one for each device: tensors in the variables' memory."""
 
     def __init__(self, variables: Sequence[Variable]) -> None:
         self._handles = [one.handle for one in variables]
-        dtypes = tuple([one.dtype.as_datatype_enum for one in variables])
-        self._attributes = ("N", len(dtypes), "dtypes", dtypes)
+        self._groups = [
+            (group, [self._handles[number] for number in group], _reading([variables[number] for number in group]))
+            for group in _by_device(variables)
+        ]
 
     def __call__(self, eager: Any) -> list[Any]:
-        handles = self._handles
-        if not handles:
-            return []
-        return execute.execute("_ReadVariablesOp", len(handles), handles, self._attributes, eager)
+        if len(self._groups) == 1:
+            _, handles, attributes = self._groups[0]
+            return execute.execute("_ReadVariablesOp", len(handles), handles, attributes, eager)
+        values: list[Any] = [None] * len(self._handles)
+        for group, handles, attributes in self._groups:
+            made = execute.execute("_ReadVariablesOp", len(handles), handles, attributes, eager)
+            for number, value in zip(group, made, strict=True):
+                values[number] = value
+        return values
 
     def recorded(self, eager: Any) -> list[Any]:
         """The values, of which tapes know whose they are."""
@@ -72,8 +87,26 @@ class VariableReads:
         return values
 
 
+def _reading(variables: Sequence[Variable]) -> tuple[Any, ...]:
+    """The attributes of the operation that reads variables."""
+    dtypes = tuple([one.dtype.as_datatype_enum for one in variables])
+    return "N", len(dtypes), "dtypes", dtypes
+
+
 class VariableAssignments:
-    """The assignment of values to variables, in one call."""
+    """The assignment of values to variables, in one call, or in one for each device."""
+
+    def __init__(self, variables: Sequence[Variable]) -> None:
+        groups = _by_device(variables)
+        self._groups = [(group, _Assignment([variables[number] for number in group])) for group in groups]
+
+    def __call__(self, eager: Any, values: Sequence[Any]) -> None:
+        for group, assignment in self._groups:
+            assignment(eager, [values[number] for number in group])
+
+
+class _Assignment:
+    """The assignment of values to variables of one device."""
 
     def __init__(self, variables: Sequence[Variable]) -> None:
         self._variables = variables

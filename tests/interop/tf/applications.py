@@ -43,6 +43,13 @@ def made(name: str, *, narrow: bool = False) -> Any:
     )
 
 
+def programs(compiled: Any) -> int:
+    """How many programs a compiled function has; AssertionError where TensorFlow runs any of it."""
+    assert not any(any(program.pieces) for program in compiled._programs()), compiled.explain()
+    assert not compiled._said, compiled._said
+    return compiled.cache_info().compiles
+
+
 def calibrate(model: Any) -> None:
     """Have the statistics of batch norm be those of a batch, and the scales of ConvNeXt's branches one."""
     norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
@@ -69,7 +76,7 @@ def inference(model: Any) -> tuple[float, int]:
         scale = float(np.abs(theirs).max())
         assert 1e-2 < scale < 1e3, scale
         errors.append(float(np.abs(own - theirs).max()) / scale)
-    return max(errors), compiled.cache_info().compiles
+    return max(errors), programs(compiled)
 
 
 def training(name: str, *, narrow: bool = False) -> tuple[list[float], list[float], int]:
@@ -95,7 +102,7 @@ def training(name: str, *, narrow: bool = False) -> tuple[list[float], list[floa
             found.append(model.fit(x, y, batch_size=len(x), shuffle=False, verbose=0).history["loss"][0])
         losses.append(found)
         if by_dyn:
-            compiles = model.train_function.compiled.cache_info().compiles
+            compiles = programs(model.train_function.compiled)
     return losses[0], losses[1], compiles
 
 

@@ -42,4 +42,5 @@ def check(
         wanted = function(*args)
         alike(compiled(*args), wanted, tolerance, shapes)
     assert compiled.cache_info().compiles == compiles
+    assert not any(any(program.pieces) for program in compiled._programs())
     return compiled

@@ -12,6 +12,7 @@ import pytest
 
 from dyn.errors import ArgumentError, NotYetError
 from dyn.interop import keras as dyn_keras
+from tests.interop.tf.applications import programs
 from tests.interop.tf.comparing import tf
 
 keras = tf.keras
@@ -50,6 +51,10 @@ for name in histories[0]:
     np.testing.assert_allclose(histories[0][name], histories[1][name], rtol=1e-4)
 np.testing.assert_allclose(own.evaluate(x, y, verbose=0), theirs.evaluate(x, y, verbose=0), rtol=1e-4)
 np.testing.assert_allclose(own.predict(x, batch_size=4, verbose=0), theirs.predict(x, verbose=0), rtol=1e-4, atol=1e-5)
+if keras.backend.backend() == "tensorflow":  # on JAX's a fallback is an error
+    for step in (own.train_function, own.test_function, own.predict_function):
+        assert step.compiled.cache_info().compiles == 1, step.compiled.explain()
+        assert not step.compiled._said, step.compiled._said
 print("the same on", keras.backend.backend())
 """
 
@@ -81,7 +86,7 @@ def test_one_program_for_all_batches() -> None:
     dyn_keras.compile(model)
     for n, length in ((4, 3), (1, 7), (5, 1)):
         model.train_on_batch(np.ones((n, length, 3), np.float32), np.zeros((n, 1), np.float32))
-    assert model.train_function.compiled.cache_info().compiles == 1
+    assert programs(model.train_function.compiled) == 1
     with pytest.raises(ArgumentError, match="takes a Keras model"):
         dyn_keras.compile(len)
 
@@ -95,3 +100,22 @@ def test_on_other_backends_it_is_an_error_that_says_what_there_is(monkeypatch: p
     text = str(caught.value)
     assert "Keras on the openvino backend" in text
     assert 'set KERAS_BACKEND to "tensorflow", "jax" or "torch"' in text
+
+
+def test_training_on_two_replicas() -> None:
+    made = subprocess.run(
+        [sys.executable, "-m", "tests.interop.tf.replicas"], capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stderr[-3000:]
+    assert "the same on two replicas" in made.stdout
+
+
+def test_a_strategy_of_several_workers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse")
+    extended = tf.distribute.get_strategy().extended
+    monkeypatch.setattr(type(extended), "_in_multi_worker_mode", lambda self: True)
+    with pytest.raises(NotYetError) as caught:
+        dyn_keras.compile(model)
+    assert "a _DefaultDistributionStrategy of several workers." in str(caught.value)
+    assert "help: train each worker's model by tf.distribute.MirroredStrategy, or without dyn." in str(caught.value)

@@ -44,7 +44,7 @@ def message_of(texts: Any) -> str:
     return " ".join([text.decode() if isinstance(text, bytes) else str(text) for text in found])
 
 
-@takes_call("CheckNumerics")
+@takes_call("CheckNumerics", attrs=["message"])
 def check_numerics(call: Any) -> Any:
     message = np.array(f"{call.attr('message')}: a tensor has NaN or Inf.")
     claim(call, dnp.all(dnp.isfinite(call.value(0))), [message])

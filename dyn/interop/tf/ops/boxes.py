@@ -74,12 +74,13 @@ def _padded(a: Data, most: Any) -> Any:
 
 def _result(call: Any, chosen: Data, count: Data, most: Any) -> Any:
     """The chosen numbers or scores: as many as there are, or as are asked for at most."""
-    if call.node.has("pad_to_max_output_size") and call.attr("pad_to_max_output_size"):
+    if call.attributes(["pad_to_max_output_size"]).get("pad_to_max_output_size"):
         return _padded(chosen, most)
     return chosen[: lax.as_dim(count, name="boxes")]
 
 
-@takes_call("NonMaxSuppressionV3", "NonMaxSuppressionV4", "NonMaxSuppressionV5")
+@takes_call("NonMaxSuppressionV3")
+@takes_call("NonMaxSuppressionV4", "NonMaxSuppressionV5", attrs=["pad_to_max_output_size"])
 def non_max_suppression(call: Any) -> Any:
     boxes, scores = call.value(0), call.value(1)
     most = call.sizes(2)

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 import dyn.numpy as dnp
-from dyn import lax
 from dyn.errors import ShapeError, TraceError, UndecidedDimError, UnsupportedOpError
 from dyn.interop import conditions
 from dyn.interop.conditions import Comparison, Condition
@@ -35,7 +34,7 @@ from dyn.interop.tf.values import (
     is_of_arguments,
     is_same,
 )
-from dyn.shapes import Relation, format_dim
+from dyn.shapes import Dim, Relation, format_dim
 from dyn.trace import control
 from dyn.trace.branch_sizes import Unequal
 from dyn.trace.context import Trace
@@ -45,7 +44,7 @@ from dyn.trace.tracer import Tracer
 ASKS_FOR_OTHERS = True
 
 
-@takes_call("PartitionedCall", "StatefulPartitionedCall")
+@takes_call("PartitionedCall", "StatefulPartitionedCall", attrs=["f"])
 def partitioned_call(call: NodeCall) -> Any:
     return call.evaluation.run(call.evaluation.library[call.attr("f")], call.inputs)
 
@@ -74,7 +73,7 @@ class _Carried:
             self.keys += sorted(new, key=repr)
             raise _Again
 
-    def note_lists(self, given: Sequence[Any], made: Sequence[Any]) -> None:
+    def note_lists(self, around: Trace, given: Sequence[Any], made: Sequence[Any]) -> None:
         """Have lists filled with zeros of the shape that is written to them, or with the item that is.
 
         Raises _Again for new ones.
@@ -84,6 +83,8 @@ class _Carried:
             is_list = isinstance(before, TensorList) and isinstance(after, TensorList)
             if not is_list or before.elements is not None:
                 continue
+            for dim in () if after.elements is None else after.elements.dims[1:]:
+                _check_is_known_around(around, dim)
             if after.elements is not None:
                 self.shapes[number] = tuple(after.elements.shape[1:])
                 found = True
@@ -167,7 +168,7 @@ def _truth(call: NodeCall, value: Any) -> Any:
     raise UnsupportedOpError(f"a branch on a {type(value).__name__}.")
 
 
-@takes_call("If", "StatelessIf")
+@takes_call("If", "StatelessIf", attrs=["then_branch", "else_branch"])
 def if_(call: NodeCall) -> Any:
     evaluation, arguments = call.evaluation, list(call.inputs[1:])
     branches = [evaluation.library[call.attr(name)] for name in ("then_branch", "else_branch")]
@@ -234,7 +235,7 @@ def _asserted(call: NodeCall, graph: Graph) -> Sequence[Any] | None:
     return None
 
 
-@takes_call("Case", "StatelessCase")
+@takes_call("Case", "StatelessCase", attrs=["branches"])
 def case(call: NodeCall) -> Any:
     evaluation, arguments = call.evaluation, list(call.inputs[1:])
     branches = [evaluation.library[name] for name in call.attr("branches")]
@@ -285,7 +286,7 @@ def _choice(
 # ---- loops -----------------------------------------------------------------------------------------------------------
 
 
-@takes_call("While", "StatelessWhile")
+@takes_call("While", "StatelessWhile", attrs=["cond", "body"])
 def while_(call: NodeCall) -> Any:
     evaluation, trace = call.evaluation, call.trace
     condition, body = (evaluation.library[call.attr(name)] for name in ("cond", "body"))
@@ -295,6 +296,7 @@ def while_(call: NodeCall) -> Any:
     given_lists = list(call.inputs)
     for number, value in enumerate(given_lists):
         if isinstance(value, TensorList):
+            value = value if value.rows is None or same[number] else value.stacked()
             given_lists[number] = with_room(call, condition, body, number, value)
 
     def loop() -> Any:
@@ -319,7 +321,7 @@ def while_(call: NodeCall) -> Any:
             arguments, state = given(leaves)
             inner = evaluation.within(state)
             results = inner.run(body, arguments)
-            carried.note_lists(arguments, results)
+            carried.note_lists(trace, arguments, results)
             carried.note(state)
             made = [value for value, is_same in zip(results, same, strict=True) if not is_same]
             kept = [leaf for value in made for leaf in _leaves(inner.trace, value)]
@@ -327,7 +329,7 @@ def while_(call: NodeCall) -> Any:
                 _check_sizes_stay(inner.trace, trace, before, after)
             return [*kept, *[data(inner.trace, state.get(key)) for key in carried.keys]]
 
-        made = lax.while_loop(continues, step, leaves)
+        made = control.while_loop(trace, continues, step, leaves)
         for key, value in zip(carried.keys, made[count:], strict=True):
             evaluation.state.set(key, value)
         changed = iter(_rebuilt(starts, made[:count]))
@@ -337,17 +339,37 @@ def while_(call: NodeCall) -> Any:
 
 
 def _check_sizes_stay(trace: Trace, around: Trace, before: Tracer, after: Tracer) -> None:
-    """Raise UnsupportedOpError where a step of a loop gives an array whose size is never that of the array before, or
-    is found out in the step."""
-    if len(before.dims) == len(after.dims):
-        for axis, (old, new) in enumerate(zip(before.dims, after.dims, strict=True)):
-            same = trace.facts.eq(old, new)
-            if same.refuted or not (same.proved or is_bound(around, new)):
-                raise UnsupportedOpError(
-                    f"a loop that changes the size of axis {axis} of its state from {format_dim(old)} to "
-                    f"{format_dim(new)}.",
-                    remedy="collect what it makes in a tf.TensorArray.",
-                )
+    """Raise UnsupportedOpError where a step of a loop gives an array of another size than that before, or one that is
+    found out in the step. Sizes of arguments that are the same in this call are guarded."""
+    for axis, (old, new) in enumerate(zip(before.dims, after.dims, strict=False)):
+        same = trace.facts.eq(old, new)
+        if same.proved:
+            continue
+        is_refused = same.refuted or not is_bound(around, new) or len(before.dims) != len(after.dims)
+        if is_refused or not _is_of_this_call(around, old, new):
+            raise UnsupportedOpError(
+                f"a loop that changes the size of axis {axis} of its state from {format_dim(old)} to "
+                f"{format_dim(new)}.",
+                remedy="collect what it makes in a tf.TensorArray.",
+            )
+
+
+def _is_of_this_call(around: Trace, old: Dim, new: Dim) -> bool:
+    """Whether two sizes are equal in this call: guarded where they are those of arguments, else not known."""
+    is_equal = conditions.equal(old, new)
+    try:
+        return conditions.decide(is_equal, around)
+    except (UndecidedDimError, ShapeError):
+        return True  # which the loop demands
+
+
+def _check_is_known_around(around: Trace, dim: Dim) -> None:
+    """Raise UnsupportedOpError for a list that a loop fills with tensors whose sizes are found out in a step."""
+    if not is_bound(around, dim):
+        raise UnsupportedOpError(
+            f"a list that a loop fills with tensors of the size {format_dim(dim)}, which each step finds out.",
+            remedy="write rows of one size, padded, and their lengths to a list beside.",
+        )
 
 
 # ---- values that only one branch gives, for its derivative -----------------------------------------------------------
@@ -367,7 +389,7 @@ def optional_from_value(call: NodeCall) -> Any:
     return Optional((tuple(map(part, call.inputs)),))
 
 
-@takes_call("OptionalGetValue")
+@takes_call("OptionalGetValue", attrs=["output_types", "output_shapes"])
 def optional_get_value(call: NodeCall) -> Any:
     found = call.inputs[0]
     if not isinstance(found, Optional):

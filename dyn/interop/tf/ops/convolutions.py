@@ -9,17 +9,15 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import lax, nn
+from dyn.errors import UnsupportedOpError
 from dyn.interop import conditions
-from dyn.interop.tf.converter_registry import Data, converts, rank_of, takes_call
+from dyn.interop.tf.converter_registry import Data, attributes_of, converts, rank_of, takes_call
 from dyn.interop.tf.ops.shapes import pairs_of
 from dyn.shapes import floordiv
 from dyn.trace.dims import wrap_dim
 from dyn.transforms import vjp
 
 ASKS_FOR_OTHERS = True
-
-#: The attributes of windows, for the derivatives, which take them as the operations do.
-_WINDOWS = ("strides", "padding", "explicit_paddings", "data_format", "dilations", "ksize")
 
 
 def _spatial(values: Sequence[Any], layout: str) -> list[Any]:
@@ -86,19 +84,19 @@ def _derivatives(
 ) -> None:
     """Register the derivatives of a convolution: by the image, of which the sizes are given, and by the kernel."""
 
-    @takes_call(*of_image)
+    @takes_call(*of_image, attrs=attributes_of(forward))
     def by_image(call: Any) -> Any:
         kernel, cotangent = call.value(1), call.value(2)
         shape = call.dims(0) if by_value else call.sizes(0)
         zeros = dnp.zeros(tuple(shape), dtype=cotangent.dtype)
-        attrs = call.attributes(_WINDOWS[:-1])
+        attrs = call.attributes(attributes_of(forward))
         return vjp(lambda image: forward(image, kernel, **attrs), zeros)[1](cotangent)[0]
 
-    @takes_call(*of_kernel)
+    @takes_call(*of_kernel, attrs=attributes_of(forward))
     def by_kernel(call: Any) -> Any:
         image, cotangent = call.value(0), call.value(2)
         zeros = dnp.zeros(tuple(call.sizes(1)), dtype=cotangent.dtype)
-        attrs = call.attributes(_WINDOWS[:-1])
+        attrs = call.attributes(attributes_of(forward))
         return vjp(lambda kernel: forward(image, kernel, **attrs), zeros)[1](cotangent)[0]
 
 
@@ -153,18 +151,18 @@ def avg_pool(a: Data, *, ksize: Any, strides: Any, padding: str, data_format: st
     )  # fmt: skip
 
 
-@takes_call("MaxPoolGrad", "MaxPool3DGrad")
+@takes_call("MaxPoolGrad", "MaxPool3DGrad", attrs=attributes_of(max_pool))
 def max_pool_grad(call: Any) -> Any:
     """Each window's cotangent goes to its greatest element, the first of equal ones."""
     a, cotangent = call.value(0), call.value(2)
-    attrs = call.attributes(("ksize", "strides", "padding", "explicit_paddings", "data_format"))
+    attrs = call.attributes(attributes_of(max_pool))
     return vjp(lambda a: max_pool(a, **attrs), a)[1](cotangent)[0]
 
 
-@takes_call("AvgPoolGrad", "AvgPool3DGrad")
+@takes_call("AvgPoolGrad", "AvgPool3DGrad", attrs=attributes_of(avg_pool))
 def avg_pool_grad(call: Any) -> Any:
     cotangent = call.value(1)
-    attrs = call.attributes(("ksize", "strides", "padding", "data_format"))
+    attrs = call.attributes(attributes_of(avg_pool))
     zeros = dnp.zeros(tuple(call.sizes(0)), dtype=cotangent.dtype)
     return vjp(lambda a: avg_pool(a, **attrs), zeros)[1](cotangent)[0]
 
@@ -208,7 +206,12 @@ def fused_batch_norm(
     return [made.astype(a.dtype), new_mean, new_variance, own_mean, own_variance, dnp.zeros((0,), dtype=scale.dtype)]
 
 
-@takes_call("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
+@takes_call(
+    "FusedBatchNormGrad",
+    "FusedBatchNormGradV2",
+    "FusedBatchNormGradV3",
+    attrs=["epsilon", "data_format", "is_training"],
+)
 def fused_batch_norm_grad(call: Any) -> Any:
     cotangent, a, scale = call.value(0), call.value(1), call.value(2)
     attrs = dict(call.attributes(("epsilon", "data_format", "is_training")))
@@ -235,9 +238,9 @@ def local_response_normalization(
     return (a.astype("float32") * dnp.power(scale, -beta)).astype(a.dtype)
 
 
-@takes_call("LRNGrad")
+@takes_call("LRNGrad", attrs=attributes_of(local_response_normalization))
 def local_response_normalization_grad(call: Any) -> Any:
-    attrs = call.attributes(("depth_radius", "bias", "alpha", "beta"))
+    attrs = call.attributes(attributes_of(local_response_normalization))
     return vjp(lambda a: local_response_normalization(a, **attrs), call.value(1))[1](call.value(0))[0]
 
 
@@ -277,8 +280,17 @@ def batch_to_space(call: Any) -> Any:
     return lax.slice(made, [0, *starts, *whole], [batch, *ends, *rest])
 
 
+def _channels_last(a: Data, data_format: str, function: Callable[[Any], Any]) -> Any:
+    """A function of images that have their channels last, of such that have them first."""
+    if data_format != "NCHW":
+        raise UnsupportedOpError(f"images whose axes are {data_format}.")
+    return dnp.moveaxis(function(dnp.moveaxis(a, 1, -1)), -1, 1)
+
+
 @converts("SpaceToDepth")
 def space_to_depth(a: Data, *, block_size: int, data_format: str = "NHWC") -> Any:
+    if data_format != "NHWC":
+        return _channels_last(a, data_format, lambda image: space_to_depth(image, block_size=block_size))
     n, height, width, channels = a.shape
     made = dnp.reshape(a, (n, height // block_size, block_size, width // block_size, block_size, channels))
     made = dnp.transpose(made, (0, 1, 3, 2, 4, 5))
@@ -287,6 +299,8 @@ def space_to_depth(a: Data, *, block_size: int, data_format: str = "NHWC") -> An
 
 @converts("DepthToSpace")
 def depth_to_space(a: Data, *, block_size: int, data_format: str = "NHWC") -> Any:
+    if data_format != "NHWC":
+        return _channels_last(a, data_format, lambda image: depth_to_space(image, block_size=block_size))
     n, height, width, channels = a.shape
     made = dnp.reshape(a, (n, height, width, block_size, block_size, channels // block_size**2))
     made = dnp.transpose(made, (0, 1, 3, 2, 4, 5))

@@ -142,7 +142,7 @@ def _resizes(name: str, derivative: str | None, along: Along) -> None:
     if derivative is None:
         return
 
-    @takes_call(derivative)
+    @takes_call(derivative, attrs=["align_corners", "half_pixel_centers"])
     def resize_grad(call: Any) -> Any:
         cotangent, attrs = call.value(0), [call.attr(one) for one in ("align_corners", "half_pixel_centers")]
         if len(call.dims(1)) == 4:

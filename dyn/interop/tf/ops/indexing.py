@@ -15,7 +15,7 @@ from dyn.interop import conditions
 from dyn.interop.index_ranges import require_in_range
 from dyn.interop.tf.converter_registry import Data, converts, rank_of, takes_call
 from dyn.interop.tf.ops.pointwise import divide
-from dyn.interop.tf.ops.shapes import subscript
+from dyn.interop.tf.ops.shapes import MASKS, subscript
 from dyn.interop.tf.values import known_dtype
 from dyn.ir.core import Value
 from dyn.shapes import Dim, free_symbols
@@ -96,14 +96,22 @@ def _decided(trace: Trace, depth: Dim, rank: int) -> int:
     raise ShapeError(f"an index into an array of {rank} axes is about more of them.", loc=user_loc())
 
 
+def check_policy(policy: str) -> None:
+    """Raise UnsupportedOpError for indices that TensorFlow is told to pass over where they are out of range."""
+    if policy not in ("", "DEFAULT", "ERROR"):
+        raise UnsupportedOpError(f"indices out of range by the policy {policy}.", loc=user_loc())
+
+
 @converts("GatherNd")
-def gather_nd(a: Data, indices: Data) -> Any:
+def gather_nd(a: Data, indices: Data, *, bad_indices_policy: str = "") -> Any:
+    check_policy(bad_indices_policy)
     parts = parts_in_range(indices, a.shape)
     return a[parts] if parts else dnp.broadcast_to(a, (*indices.shape[:-1], *a.shape))
 
 
 @converts("ScatterNd", sizes=(2,))
-def scatter_nd(indices: Data, updates: Data, shape: Any) -> Any:
+def scatter_nd(indices: Data, updates: Data, shape: Any, *, bad_indices_policy: str = "") -> Any:
+    check_policy(bad_indices_policy)
     if updates.dtype.kind == "b":
         return scatter_nd(indices, updates.astype("int32"), shape) != 0
     return dnp.zeros(tuple(shape), dtype=updates.dtype).at[parts_in_range(indices, tuple(shape))].add(updates)
@@ -111,7 +119,8 @@ def scatter_nd(indices: Data, updates: Data, shape: Any) -> Any:
 
 def _tensor_scatter(name: str, method: str) -> None:
     @converts(name)
-    def scatter(a: Data, indices: Data, updates: Data) -> Any:
+    def scatter(a: Data, indices: Data, updates: Data, *, bad_indices_policy: str = "") -> Any:
+        check_policy(bad_indices_policy)
         return getattr(a.at[parts_in_range(indices, a.shape)], method)(updates)
 
 
@@ -122,11 +131,12 @@ for _name, _method in {
 
 
 @converts("TensorScatterSub")
-def scatter_sub(a: Data, indices: Data, updates: Data) -> Any:
+def scatter_sub(a: Data, indices: Data, updates: Data, *, bad_indices_policy: str = "") -> Any:
+    check_policy(bad_indices_policy)
     return a.at[parts_in_range(indices, a.shape)].add(-updates)
 
 
-@takes_call("StridedSliceGrad")
+@takes_call("StridedSliceGrad", attrs=MASKS)
 def strided_slice_grad(call: Any) -> Any:
     cotangent = call.value(4)
     zeros = dnp.zeros(tuple(call.sizes(0)), dtype=cotangent.dtype)
@@ -134,7 +144,7 @@ def strided_slice_grad(call: Any) -> Any:
     return vjp(lambda a: a[index], zeros)[1](cotangent)[0]
 
 
-@takes_call("TensorStridedSliceUpdate")
+@takes_call("TensorStridedSliceUpdate", attrs=MASKS)
 def strided_slice_update(call: Any) -> Any:
     return call.value(0).at[subscript(call)].set(call.value(4))
 
@@ -201,19 +211,46 @@ def bincount(indices: Data, size: Any, weights: Data, *, binary_output: bool = F
     return (made != 0).astype(made.dtype) if binary_output else made
 
 
-@converts("Unique", "UniqueV2")
-def unique(a: Data, *rest: Data, out_idx: str = "int32") -> Any:
-    """The values in the order in which they are first met, and for each element the number of its value."""
-    return unique_with_counts(a, out_idx=out_idx)[:2]
-
-
-@converts("UniqueWithCounts", "UniqueWithCountsV2")
-def unique_with_counts(a: Data, *rest: Data, out_idx: str = "int32") -> Any:
-    values, first, inverse, counts = dnp.unique(a, return_index=True, return_inverse=True, return_counts=True)
+def _distinct(a: Data, axis: int | None, out_idx: str) -> list[Any]:
+    """The slices of an axis that are distinct, in the order in which they are first met; for each slice the number of
+    its value; and counts. A NaN is no other one."""
+    along = None if rank_of(a) == 1 else axis
+    values, first, inverse, counts = dnp.unique(
+        a, return_index=True, return_inverse=True, return_counts=True, axis=along, equal_nan=False
+    )
     order = dnp.argsort(first)
     numbers = dnp.argsort(order)
     wide = known_dtype(out_idx).np
-    return [values[order], dnp.take(numbers, inverse).astype(wide), counts[order].astype(wide)]
+    made = dnp.take(values, order, axis=along or 0)
+    return [made, dnp.take(numbers, inverse).astype(wide), counts[order].astype(wide)]
+
+
+def _axis_of(a: Data, axis: Any) -> int | None:
+    """The axis that a vector says; None where it has none, which TensorFlow takes of vectors alone."""
+    axes = [int(one) for one in axis.reshape(-1)]
+    if len(axes) > 1 or (not axes and rank_of(a) != 1):
+        raise ShapeError(f"distinct values along the axes {axes} of {rank_of(a)}.", loc=user_loc())
+    return axes[0] % rank_of(a) if axes else None
+
+
+@converts("Unique")
+def unique(a: Data, *, out_idx: str = "int32") -> Any:
+    return _distinct(a, None, out_idx)[:2]
+
+
+@converts("UniqueV2", numbers=(1,))
+def unique_along(a: Data, axis: Any, *, out_idx: str = "int32") -> Any:
+    return _distinct(a, _axis_of(a, axis), out_idx)[:2]
+
+
+@converts("UniqueWithCounts")
+def unique_with_counts(a: Data, *, out_idx: str = "int32") -> Any:
+    return _distinct(a, None, out_idx)
+
+
+@converts("UniqueWithCountsV2", numbers=(1,))
+def unique_with_counts_along(a: Data, axis: Any, *, out_idx: str = "int32") -> Any:
+    return _distinct(a, _axis_of(a, axis), out_idx)
 
 
 def _counted(numbers: Data, what: str) -> Any:
@@ -245,7 +282,8 @@ def _sorted_segments(name: str, fold: str, *, taken: bool = False, per: Callable
         each = dnp.zeros((count,), dtype="int64").at[segments].add(1)
         each = dnp.reshape(each, (count, *[1] * (rank_of(rows) - 1)))
         if per is not None:
-            return divide(made, per(dnp.maximum(each, 1)).astype(made.dtype))
+            wide = made.dtype if made.dtype == np.float64 else np.dtype("float32")
+            return divide(made, per(dnp.maximum(each, 1).astype(wide)).astype(made.dtype))
         return dnp.where(each == 0, dnp.asarray(gap, dtype=made.dtype), made)
 
 
@@ -254,7 +292,7 @@ for _name in _FOLDS:
 _sorted_segments("SegmentMean", "Sum", per=lambda count: count)
 _sorted_segments("SparseSegmentSum", "Sum", taken=True)
 _sorted_segments("SparseSegmentMean", "Sum", taken=True, per=lambda count: count)
-_sorted_segments("SparseSegmentSqrtN", "Sum", taken=True, per=lambda count: dnp.sqrt(count.astype("float32")))
+_sorted_segments("SparseSegmentSqrtN", "Sum", taken=True, per=dnp.sqrt)
 
 
 @converts("DynamicPartition")
@@ -295,8 +333,9 @@ def _stitched(call: Any, count: int) -> Any:
 
 @converts("Bucketize")
 def bucketize(a: Data, *, boundaries: Sequence[float]) -> Any:
-    edges = dnp.asarray(np.array(boundaries, np.float32))
-    return dnp.searchsorted(edges, a.astype("float32"), side="right").astype("int32")
+    """Numbers of buckets, whose edges are float32: integers are compared as such, float64 as it is."""
+    edges = np.array(boundaries, np.float32).astype("float64" if a.dtype == np.float64 else "float32")
+    return dnp.searchsorted(dnp.asarray(edges), a.astype(edges.dtype), side="right").astype("int32")
 
 
 def _bounds(name: str, is_before: Callable[[Any, Any], Any]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn import lax
-from dyn.errors import UnsupportedOpError
+from dyn.errors import ShapeError, TraceError, UnsupportedOpError
 from dyn.interop.tf.converter_registry import takes_call
 from dyn.interop.tf.lists import TensorList
 from dyn.interop.tf.values import (
@@ -22,7 +22,12 @@ from dyn.interop.tf.values import (
     is_symbolic,
     known_dtype,
     settled,
+    vector,
 )
+from dyn.shapes import RelKind
+from dyn.source import user_loc
+from dyn.trace import control
+from dyn.trace.branch_sizes import Unequal
 from dyn.trace.dims import unwrap_dim, wrap_dim
 
 
@@ -45,13 +50,13 @@ def _element_shape(call: Any, number: int) -> tuple[Any, ...] | None:
     return tuple([None if isinstance(size, int) and size < 0 else size for size in sizes])
 
 
-@takes_call("TensorListReserve")
+@takes_call("TensorListReserve", attrs=["element_dtype"])
 def reserve(call: Any) -> Any:
     dtype = known_dtype(call.attr("element_dtype"))
     return TensorList(None, call.sizes(1), _element_shape(call, 0), dtype).known()
 
 
-@takes_call("EmptyTensorList")
+@takes_call("EmptyTensorList", attrs=["element_dtype"])
 def empty(call: Any) -> Any:
     most = call.sizes(1)
     capacity = None if isinstance(most, int) and most < 0 else most
@@ -65,16 +70,33 @@ def from_tensor(call: Any) -> Any:
     return TensorList(elements, elements.shape[0], tuple(elements.shape[1:]), elements.element_type)
 
 
-@takes_call("TensorListSetItem")
+@takes_call("TensorListSetItem", attrs=["resize_if_index_out_of_bounds"])
 def set_item(call: Any) -> Any:
     item, found = call.value(2), _list(call)
     resizes = call.attributes(["resize_if_index_out_of_bounds"]).get("resize_if_index_out_of_bounds")
     if resizes and not found.has_room:
         found = _with_place(call, found)
+    known = _known_place(call, found)
+    if known is not None and found.elements is None and found.count is None and not found.has_room:
+        return found.with_row(known, item)
     found = found.of(item.shape)
     place = call.value(1)
     count = found.count if found.count is None else dnp.maximum(found.count, place + np.int32(1))
     return replace(found, elements=lax.dynamic_update_index_in_dim(found.elements, item, place, 0), count=count)
+
+
+#: A list of more elements is one array, also where each place is known.
+_MOST_ROWS = 256
+
+
+def _known_place(call: Any, found: TensorList) -> int | None:
+    """The number of an element, where it and the length of the list are known. ShapeError for one that is not there."""
+    place, size = call.inputs[1], None if found.capacity is None else unwrap_dim(found.capacity)
+    if not isinstance(place, np.ndarray) or not isinstance(size, int) or found.count is not None:
+        return None
+    if not 0 <= int(place) < size:
+        raise ShapeError(f"element {int(place)} of a list of {size} elements.", loc=user_loc())
+    return int(place) if size <= _MOST_ROWS else None
 
 
 def _with_place(call: Any, found: TensorList) -> TensorList:
@@ -87,6 +109,11 @@ def _with_place(call: Any, found: TensorList) -> TensorList:
 
 def resized(found: TensorList, size: Any) -> TensorList:
     """A list of another length: its first elements, or zeros after them."""
+    if found.rows is not None:
+        own = unwrap_dim(size)
+        if isinstance(own, int):
+            return replace(found, capacity=size, rows=(*found.rows[:own], *(None,) * (own - len(found.rows))))
+        found = found.stacked()
     if found.elements is None:
         return replace(found, capacity=size)
     own = found.elements.shape[0]
@@ -107,12 +134,31 @@ def resize(call: Any) -> Any:
     return replace(found, count=data(call.trace, size).astype("int32"))
 
 
-@takes_call("TensorListGetItem")
+@takes_call("TensorListGetItem", attrs=["element_dtype"])
 def get_item(call: Any) -> Any:
-    return lax.dynamic_index_in_dim(_list(call).filled(), call.value(1), 0, keepdims=False)
+    found = _list(call)
+    place = _known_place(call, found)
+    row = None if found.rows is None or place is None else found.rows[place]
+    if row is not None:
+        return row
+    if found.rows is not None and not found.is_even:
+        return _one_of(call, found)
+    return lax.dynamic_index_in_dim(found.filled(), call.value(1), 0, keepdims=False)
 
 
-@takes_call("TensorListGather")
+def _one_of(call: Any, found: TensorList) -> Any:
+    """One of rows of other sizes, at a place that the program computes: its size is found out."""
+    rows: Any = found.rows
+    if any(row is None for row in rows):
+        raise UnsupportedOpError("an element of a list, to some of which nothing is written.")
+    ways = [lambda row=row: row for row in rows]
+    try:
+        return control.switch(call.trace, call.value(1), ways, (), "switch", Unequal.MEASURED)
+    except (TraceError, ShapeError) as error:
+        raise UnsupportedOpError(f"an element of a list: {error.problem}", loc=error.loc) from error
+
+
+@takes_call("TensorListGather", attrs=["element_dtype"])
 def gather(call: Any) -> Any:
     return dnp.take(_list(call).filled(), call.value(1), axis=0)
 
@@ -134,14 +180,18 @@ def scatter(call: Any) -> Any:
     return TensorList(made.at[call.value(1)].set(items), size, tuple(items.shape[1:]), items.element_type)
 
 
-@takes_call("TensorListStack")
+@takes_call("TensorListStack", attrs=["element_dtype", "num_elements"])
 def stack(call: Any) -> Any:
     found, shape = _list(call), _element_shape(call, 1)
+    if found.rows is not None:
+        return found.stack()
     if found.elements is None and shape is not None and all(size is not None for size in shape):
         found = found.of(shape)
-    if found.count is not None:
-        return found.filled()[: lax.as_dim(found.count, name="length")]
-    return found.filled()
+    made = found.filled() if found.count is None else found.filled()[: lax.as_dim(found.count, name="length")]
+    asked = call.attributes(["num_elements"]).get("num_elements", -1)
+    if asked >= 0:
+        call.trace.demand(RelKind.EQ, made.dims[0], asked, f"tf.stack of a list of {asked} elements")
+    return made
 
 
 @takes_call("TensorListLength")
@@ -171,7 +221,7 @@ def push_back(call: Any) -> Any:
     return replace(found, elements=elements, count=count)
 
 
-@takes_call("TensorListPopBack")
+@takes_call("TensorListPopBack", attrs=["element_dtype"])
 def pop_back(call: Any) -> Any:
     found = _list(call)
     count: Any = found.count
@@ -183,17 +233,37 @@ def pop_back(call: Any) -> Any:
     return [replace(found, count=count - np.int32(1)), item]
 
 
-@takes_call("TensorListElementShape")
+@takes_call("TensorListElementShape", attrs=["shape_type"])
 def element_shape(call: Any) -> Any:
-    dims = _list(call).filled().dims[1:]
-    made = np.empty(len(dims), object)
-    made[:] = dims
-    return settled(made, known_dtype(call.attr("shape_type")))
+    found, dtype = _list(call), known_dtype(call.attr("shape_type"))
+    if found.rows is None:
+        return settled(vector(found.filled().dims[1:]), dtype)
+    first, *rest = [row.dims for row in found.rows if row is not None]
+    facts = call.trace.facts
+    same = [all(facts.eq(dim, dims[axis]).proved for dims in rest) for axis, dim in enumerate(first)]
+    return settled(vector([dim if is_one else -1 for dim, is_one in zip(first, same, strict=True)]), dtype)
 
 
-@takes_call("TensorListConcatV2")
+@takes_call("TensorListConcatV2", attrs=["element_dtype"])
 def concat(call: Any) -> Any:
-    elements = _list(call).filled()
+    found = _list(call)
+    if found.rows is not None:
+        made, lengths = found.concat()
+        return [made, settled(vector(lengths), known_dtype("int64"))]
+    elements = found.filled()
     count, size = elements.shape[:2]
     lengths = dnp.broadcast_to(dnp.asarray(size).astype("int64"), (count,))
     return [dnp.reshape(elements, (count * size, *elements.shape[2:])), lengths]
+
+
+@takes_call("TensorListSplit")
+def split(call: Any) -> Any:
+    """Rows of the lengths that a vector says, whose number is known."""
+    value, lengths = call.value(0), call.sizes(2)
+    rows, start = list[Any](), 0
+    for length in lengths:
+        rows.append(lax.slice_in_dim(value, start, start + length))
+        start = start + length
+    end = unwrap_dim(start)
+    call.trace.demand(RelKind.EQ, value.dims[0], 0 if end is None else end, "the rows of a list are all of a tensor")
+    return TensorList(None, len(rows), _element_shape(call, 1), value.element_type, rows=tuple(rows))

@@ -125,7 +125,8 @@ def _check_diagonals(a: Data, diagonals: _Diagonals) -> None:
             a._trace.here.demand(RelKind.GE, size, number + 1, text)
 
 
-@takes_call("MatrixDiagV3", "MatrixDiagV2")
+@takes_call("MatrixDiagV2")
+@takes_call("MatrixDiagV3", attrs=["align"])
 def matrix_diag(call: Any) -> Any:
     k, a, fill = call.numbers(1), call.value(0), call.value(4)
     diagonals = _Diagonals.of(k, _align(call))
@@ -144,10 +145,11 @@ def matrix_diag(call: Any) -> Any:
 
 
 def _align(call: Any) -> str:
-    return call.attr("align") if call.node.has("align") else "LEFT_LEFT"
+    return call.attributes(["align"]).get("align", "LEFT_LEFT")
 
 
-@takes_call("MatrixDiagPartV3", "MatrixDiagPartV2")
+@takes_call("MatrixDiagPartV2")
+@takes_call("MatrixDiagPartV3", attrs=["align"])
 def matrix_diag_part(call: Any) -> Any:
     k, a, fill = call.numbers(1), call.value(0), call.value(2)
     diagonals = _Diagonals.of(k, _align(call))
@@ -165,7 +167,8 @@ def matrix_diag_part(call: Any) -> Any:
     return made[..., 0, :] if diagonals.low == diagonals.high else made
 
 
-@takes_call("MatrixSetDiagV3", "MatrixSetDiagV2")
+@takes_call("MatrixSetDiagV2")
+@takes_call("MatrixSetDiagV3", attrs=["align"])
 def matrix_set_diag(call: Any) -> Any:
     k, a, values = call.numbers(2), call.value(0), call.value(1)
     diagonals = _Diagonals.of(k, _align(call))

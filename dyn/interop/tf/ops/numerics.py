@@ -8,7 +8,7 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn import lax, random
 from dyn.interop.tf.converter_registry import Data, converts, takes_call
-from dyn.interop.tf.ops.randomness import key_of_draw
+from dyn.interop.tf.ops.randomness import SEEDS, key_of_draw
 from dyn.interop.tf.values import known_dtype
 
 
@@ -81,7 +81,7 @@ def _transform(name: str, function: Any, rank: int) -> None:
 
 
 def _real_transform(name: str, function: Any, rank: int, out: str) -> None:
-    @takes_call(name)
+    @takes_call(name, attrs=[out])
     def run(call: Any) -> Any:
         sizes = tuple(call.sizes(1))
         made = function(call.value(0), s=sizes, axes=tuple(range(-rank, 0)))
@@ -114,7 +114,7 @@ def approximate_equal(a: Data, b: Data, *, tolerance: float = 1e-5) -> Any:
     return dnp.abs(a - b) < tolerance
 
 
-@takes_call("Multinomial")
+@takes_call("Multinomial", attrs=["output_dtype", *SEEDS])
 def multinomial(call: Any) -> Any:
     """Classes by their logits, of the greatest logit with noise of Gumbel's."""
     logits, count = call.value(0).astype("float32"), call.sizes(1)

@@ -152,8 +152,10 @@ def add_n(call: Any) -> Any:
 
 
 @converts("Cast")
-def cast(a: Data, *, DstT: str) -> Any:  # TensorFlow's name
+def cast(a: Data, *, DstT: str, Truncate: bool = False) -> Any:  # TensorFlow's names
     wanted = known_dtype(DstT)
+    if Truncate and not a.element_type.is_integer:
+        raise UnsupportedOpError("a conversion of floats that cuts bits off.")
     is_real = a.dtype.kind == "c" and np.dtype(wanted.np).kind != "c"
     return (dnp.real(a) if is_real else a).astype(wanted.np)
 

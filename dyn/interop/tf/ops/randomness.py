@@ -31,8 +31,13 @@ DRAWING = frozenset(
         "Multinomial",
     )
 )
-#: The state of these: the seed that a call is given, and how often it has drawn.
+#: The state of these: the seed that a call is given, with the number of the call in its high half; and how often the
+#: call has drawn.
 SEED, DRAWN = "seed", "drawn"
+#: The attributes of these that say a seed.
+SEEDS = ("seed", "seed2")
+#: The first of them where an operation has a seed of its own, ``seed2``, and ``tf.random.set_seed`` has said none.
+_OWN_SEED = 87654321
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -128,7 +133,7 @@ def _double(high: Any, low: Any) -> Any:
     return _unit((high << np.uint64(32)) | low, "float64")
 
 
-@takes_call("StatelessRandomUniformV2")
+@takes_call("StatelessRandomUniformV2", attrs=["dtype"])
 def stateless_uniform(call: Any) -> Any:
     dtype = call.attr("dtype")
     if dtype != "float64":
@@ -152,7 +157,7 @@ def _normals(words: Sequence[Any], dtype: str) -> list[Any]:
     return made
 
 
-@takes_call("StatelessRandomNormalV2")
+@takes_call("StatelessRandomNormalV2", attrs=["dtype"])
 def stateless_normal(call: Any) -> Any:
     dtype = call.attr("dtype")
     count = 2 if dtype == "float64" else 4
@@ -165,7 +170,7 @@ def stateless_normal(call: Any) -> Any:
 _RESERVED, _MOST_DEVIATIONS = 256, 2
 
 
-@takes_call("StatelessTruncatedNormalV2")
+@takes_call("StatelessTruncatedNormalV2", attrs=["dtype"])
 def stateless_truncated_normal(call: Any) -> Any:
     """Normal numbers, of which those that are too large are drawn again: each group of them has words of its own."""
     dtype, (key, counter) = call.attr("dtype"), _generator(call)
@@ -205,7 +210,7 @@ def stateless_integers(call: Any) -> Any:
     return _shaped(call, low + (_integers(call, low.dtype) % width).astype(low.dtype))
 
 
-@takes_call("StatelessRandomUniformFullIntV2")
+@takes_call("StatelessRandomUniformFullIntV2", attrs=["dtype"])
 def stateless_any_integers(call: Any) -> Any:
     dtype = known_dtype(call.attr("dtype")).np
     return _shaped(call, _integers(call, dtype).astype(f"uint{dtype.itemsize * 8}").astype(dtype))
@@ -266,36 +271,42 @@ def stateless_gamma(call: Any) -> Any:
 
 
 def key_of_draw(call: Any) -> Any:
-    """A key of its own for each operation that draws, and each time that it does."""
-    state = call.evaluation.state
-    drawn = state.get(DRAWN)
+    """A key of its own for each operation that draws, and each time that it does.
+
+    Of an operation with a seed of its own the keys are the same ones in each process, by the number of the call.
+    """
+    state, seeds = call.evaluation.state, call.attributes(SEEDS)
+    drawn, (low, high) = state.get(DRAWN), _halves(state.get(SEED))
     state.set(DRAWN, drawn + np.uint32(1))
-    return random.fold_in(random.key(state.get(SEED)), drawn)
+    if seeds.get("seed") != _OWN_SEED:
+        return random.fold_in(random.key(low.astype("uint32")), drawn)
+    own = random.key(np.uint32(seeds.get("seed2", 0) & 0xFFFFFFFF))
+    return random.fold_in(random.fold_in(own, high.astype("uint32")), drawn)
 
 
-@takes_call("RandomUniform")
+@takes_call("RandomUniform", attrs=["dtype", *SEEDS])
 def uniform(call: Any) -> Any:
     return random.uniform(key_of_draw(call), tuple(call.sizes(0)), known_dtype(call.attr("dtype")).np)
 
 
-@takes_call("RandomStandardNormal")
+@takes_call("RandomStandardNormal", attrs=["dtype", *SEEDS])
 def normal(call: Any) -> Any:
     return random.normal(key_of_draw(call), tuple(call.sizes(0)), known_dtype(call.attr("dtype")).np)
 
 
-@takes_call("TruncatedNormal")
+@takes_call("TruncatedNormal", attrs=["dtype", *SEEDS])
 def truncated_normal(call: Any) -> Any:
     return random.truncated_normal(
         key_of_draw(call), -2.0, 2.0, tuple(call.sizes(0)), known_dtype(call.attr("dtype")).np
     )
 
 
-@takes_call("RandomUniformInt")
+@takes_call("RandomUniformInt", attrs=SEEDS)
 def integers(call: Any) -> Any:
     dtype = known_dtype(call.attr("Tout")).np
     return random.randint(key_of_draw(call), tuple(call.sizes(0)), call.value(1), call.value(2), dtype)
 
 
-@takes_call("RandomShuffle")
+@takes_call("RandomShuffle", attrs=SEEDS)
 def shuffle(call: Any) -> Any:
     return random.permutation(key_of_draw(call), call.value(0))

@@ -24,7 +24,7 @@ def _greatest(dtype: Any) -> Any:
 
 
 def _register(name: str, function: Any) -> None:
-    @takes_call(name)
+    @takes_call(name, attrs=["keep_dims"])
     def reduce(call: Any) -> Any:
         a, keepdims = call.value(0), bool(call.attributes(["keep_dims"]).get("keep_dims"))
         if isinstance(call.inputs[1], Reductions):

@@ -9,15 +9,19 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn import lax
-from dyn.errors import UnsupportedOpError
+from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.interop.tf.converter_registry import Data, converts, rank_of, takes_call
 from dyn.interop.tf.subscripts import Subscripts
 from dyn.interop.tf.values import elements_of, is_known, is_symbolic, known_dtype
-from dyn.shapes import SymExpr, product
+from dyn.shapes import RelKind, SymExpr, mod, product
+from dyn.source import user_loc
 from dyn.trace.context import current_trace
 from dyn.trace.dims import max_dim, unwrap_dim, wrap_dim
 from dyn.trace.tracer import Tracer
 from dyn.transforms import vjp
+
+#: The attributes of a subscript.
+MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 
 
 @converts("Reshape", sizes=(1,))
@@ -77,6 +81,7 @@ def pack(*values: Data, axis: int = 0) -> Any:
 
 @converts("Unpack")
 def unpack(a: Data, *, num: int, axis: int = 0) -> Any:
+    a._trace.here.demand(RelKind.EQ, a.dims[axis], num, f"tf.unstack gives {num} parts of axis {axis}")
     return [lax.index_in_dim(a, number, axis % rank_of(a), keepdims=False) for number in range(num)]
 
 
@@ -88,13 +93,21 @@ def concat(*values: Any) -> Any:
 @converts("Split", numbers=(0,))
 def split(axis: Any, a: Data, *, num_split: int) -> Any:
     axis = int(axis) % rank_of(a)
+    text = f"tf.split cuts axis {axis} into {num_split} parts of one size"
+    a._trace.here.demand(RelKind.EQ, mod(a.dims[axis], num_split), 0, text)
     return lax.split(a, [a.shape[axis] // num_split] * num_split, axis)
 
 
 @converts("SplitV", sizes=(1,), numbers=(2,))
-def split_v(a: Data, sizes: Sequence[Any], axis: Any) -> Any:
+def split_v(a: Data, sizes: Sequence[Any], axis: Any, *, num_split: int) -> Any:
     axis = int(axis) % rank_of(a)
+    if len(sizes) != num_split:
+        raise ShapeError(f"tf.split into {num_split} parts by {len(sizes)} sizes.", loc=user_loc())
     known = [size for size in sizes if not (isinstance(size, int) and size < 0)]
+    total = unwrap_dim(sum(known))
+    text = f"the parts that tf.split cuts axis {axis} into are all of it"
+    kind = RelKind.EQ if len(known) == len(sizes) else RelKind.GE
+    a._trace.here.demand(kind, a.dims[axis], 0 if total is None else total, text)
     if len(known) < len(sizes):
         rest = a.shape[axis] - sum(known)
         sizes = [rest if isinstance(size, int) and size < 0 else size for size in sizes]
@@ -121,13 +134,13 @@ def pairs_of(call: Any, number: int) -> list[tuple[Any, Any]]:
     return list(zip(faces[::2], faces[1::2], strict=True))
 
 
-@takes_call("MirrorPad")
+@takes_call("MirrorPad", attrs=["mode"])
 def mirror_pad(call: Any) -> Any:
     mode = {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}[call.attr("mode")]
     return dnp.pad(call.value(0), pairs_of(call, 1), mode=mode)
 
 
-@takes_call("MirrorPadGrad")
+@takes_call("MirrorPadGrad", attrs=["mode"])
 def mirror_pad_grad(call: Any) -> Any:
     cotangent, pairs = call.value(0), pairs_of(call, 1)
     mode = {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}[call.attr("mode")]
@@ -157,15 +170,14 @@ def slice_of(call: Any) -> Any:
     return lax.slice(a, starts, [start + size for start, size in zip(starts, sizes, strict=True)])
 
 
-@takes_call("StridedSlice")
+@takes_call("StridedSlice", attrs=MASKS)
 def strided_slice(call: Any) -> Any:
     return call.value(0)[subscript(call)]
 
 
 def subscript(call: Any, first: int = 1) -> tuple[Any, ...]:
     """The subscript of an operation whose vectors are the inputs from ``first`` on."""
-    names = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
-    masks = [call.attr(name) for name in names]
+    masks = [call.attr(name) for name in MASKS]
     begin, end, strides = [_vector(call, first + number) for number in range(3)]
     return Subscripts.of(begin, end, strides, masks).as_index()
 
@@ -211,6 +223,6 @@ def roll(call: Any) -> Any:
 
 
 @converts("Empty", sizes=(0,))
-def empty(shape: Any, *, dtype: str, init: bool = False) -> Any:
+def empty(shape: Any, *, dtype: str) -> Any:
     """Elements of any value: zeros, whether they are asked for or not."""
     return dnp.zeros(tuple(shape), dtype=known_dtype(dtype).np)

@@ -13,7 +13,7 @@ import numpy as np
 import dyn.numpy as dnp
 from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.interop import conditions
-from dyn.interop.tf.converter_registry import folds, takes_call
+from dyn.interop.tf.converter_registry import Typed, folds, takes_call
 from dyn.interop.tf.subscripts import Subscripts
 from dyn.interop.tf.values import (
     Array,
@@ -27,7 +27,20 @@ from dyn.interop.tf.values import (
     settled,
     vector,
 )
-from dyn.shapes import Dim, Reason, Relation, RelKind, broadcast, dim_max, dim_min, floordiv, mod, product
+from dyn.shapes import (
+    Dim,
+    Reason,
+    Relation,
+    RelKind,
+    SymExpr,
+    broadcast,
+    dim_max,
+    dim_min,
+    floordiv,
+    free_symbols,
+    mod,
+    product,
+)
 from dyn.source import user_loc
 from dyn.trace.context import current_trace
 
@@ -41,13 +54,40 @@ def _is_integer(*arrays: Array) -> bool:
     return all(array.dtype == object or array.dtype.kind in "iub" for array in arrays)
 
 
-def _exact(name: str, function: Callable[..., Any], dtype: str = "T") -> None:
-    """A fold of integers, one element of each operand; floats are left to the program."""
+#: A size times a greater number than that may be beyond 32 bits, in which TensorFlow's integers wrap.
+_MOST_TIMES = 1 << 16
+
+
+def _exact(name: str, function: Callable[..., Any]) -> None:
+    """A fold of integers, one element of each operand; floats are left to the program, and what wraps in this call."""
     run = each(function)
 
-    @folds(name, dtype=dtype)
-    def fold(*arrays: Array) -> Any:
-        return run(*arrays) if _is_integer(*arrays) and all(one.size <= _MOST for one in arrays) else NotImplemented
+    @folds(name)
+    def fold(*arrays: Array, T: str) -> Any:  # TensorFlow's name
+        if not _is_integer(*arrays) or any(one.size > _MOST for one in arrays):
+            return NotImplemented
+        made = run(*arrays)
+        return made if all(_fits(one, T) for one in made.flat) else NotImplemented
+
+
+def _fits(element: Any, dtype: str) -> bool:
+    """Whether a number, or a size in this call, is what it is in a dtype, too: guarded where that is a question.
+
+    Products of sizes alone are taken for sizes: what has as many elements is no array of TensorFlow's.
+    """
+    if not isinstance(element, SymExpr):
+        return True
+    trace, limits = current_trace(), np.iinfo(dtype)
+    numbers = [element.constant, *[coefficient for _, coefficient in element.terms]]
+    if trace is None or limits.bits > 32 or max(map(abs, numbers)) <= _MOST_TIMES:
+        return True
+    least, most = int(limits.min), int(limits.max)
+    inside = conditions.joined(True, conditions.ordered("<=", element, most), conditions.ordered(">=", element, least))
+    known = conditions.known(inside, trace)
+    if known is not None:
+        return known
+    is_of_call = not any(symbol.data_dependent for symbol in free_symbols(element))
+    return is_of_call and conditions.decide(inside, trace)
 
 
 def _nonzero(divisor: Dim) -> None:
@@ -103,7 +143,6 @@ def _condition(name: str, function: Callable[..., Any]) -> None:
 
     run = each(decided)
 
-    @folds(name, dtype="bool")
     def fold(*arrays: Array) -> Any:
         # A number of T "bool" is no dim.
         if not _is_integer(*arrays) or any(one.size > _MOST for one in arrays):
@@ -112,6 +151,17 @@ def _condition(name: str, function: Callable[..., Any]) -> None:
             return NotImplemented
         made = run(*arrays)
         return boxed(made.item()) if made.ndim == 0 else made
+
+    def compare(a: Array, b: Array, *, incompatible_shape_error: bool = True) -> Any:
+        is_one = not incompatible_shape_error and not _broadcasts(a.shape, b.shape)
+        return NotImplemented if is_one else fold(a, b)
+
+    folds(name, dtype="bool")(compare if name in ("Equal", "NotEqual") else fold)
+
+
+def _broadcasts(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    pairs = zip(reversed(a), reversed(b), strict=False)
+    return all(1 in {x, y} or x == y for x, y in pairs)
 
 
 def _has_conditions(array: Array) -> bool:
@@ -135,12 +185,17 @@ def truncate_div(a: Array, b: Array) -> Any:
 
 
 @folds("Cast", dtype="DstT")
-def cast(a: Array, *, DstT: str) -> Any:  # TensorFlow's name
+def cast(a: Array, *, DstT: str, Truncate: bool = False) -> Any:  # TensorFlow's names
+    if Truncate:
+        return NotImplemented
     wanted = known_dtype(DstT)
     if a.dtype != object:
         kinds = a.dtype.kind, np.dtype(wanted.np).kind
         return a.astype(wanted.np) if all(kind in "iub" for kind in kinds) else NotImplemented
-    return a if wanted.is_integer and not _has_conditions(a) else NotImplemented
+    if not wanted.is_integer or _has_conditions(a) or np.iinfo(wanted.np).bits < 32:  # there it may wrap
+        return NotImplemented
+    is_signed = np.dtype(wanted.np).kind == "i"
+    return a if is_signed or _is_at_least_0(*map(_plain, a.flat)) else NotImplemented
 
 
 @folds("Pack")
@@ -154,8 +209,8 @@ def concat(*arrays: Array) -> Array:
 
 
 @folds("Unpack")
-def unpack(a: Array, *, axis: int = 0, num: int = 0) -> list[Array]:
-    return [_array(one) for one in np.moveaxis(a, axis, 0)]
+def unpack(a: Array, *, num: int, axis: int = 0) -> Any:
+    return [_array(one) for one in np.moveaxis(a, axis, 0)] if a.shape[axis] == num else NotImplemented
 
 
 def _array(value: Any) -> Array:
@@ -204,13 +259,15 @@ def squeeze(a: Array, *, squeeze_dims: list[int] | None = None) -> Array:
 
 
 @folds("Split")
-def split(axis: Array, a: Array, *, num_split: int) -> list[Array]:
-    return list(np.split(a, num_split, int(axis)))
+def split(axis: Array, a: Array, *, num_split: int) -> Any:
+    return list(np.split(a, num_split, int(axis))) if a.shape[int(axis)] % num_split == 0 else NotImplemented
 
 
 @folds("SplitV")
 def split_v(a: Array, sizes: Array, axis: Array, *, num_split: int) -> Any:
-    if any(map(is_symbolic, sizes.flat)) or any(n < 0 for n in sizes):
+    if any(map(is_symbolic, sizes.flat)) or any(n < 0 for n in sizes) or len(sizes) != num_split:
+        return NotImplemented
+    if sum(sizes) != a.shape[int(axis)]:
         return NotImplemented
     return list(np.split(a, np.cumsum(sizes.astype(int))[:-1], int(axis)))
 
@@ -262,12 +319,12 @@ def range_(start: Array, limit: Array, delta: Array) -> Any:
 
 
 @folds("ListDiff")
-def list_diff(a: Array, b: Array) -> Any:
+def list_diff(a: Array, b: Array, *, out_idx: str = "int32") -> Any:
     """The elements of a that are not in b, and their places."""
     if object in {a.dtype, b.dtype}:
         return NotImplemented
     places = np.flatnonzero(~np.isin(a, b))
-    return [a[places], places]
+    return [a[places], Typed(places, out_idx)]
 
 
 @folds("Prod")
@@ -312,18 +369,18 @@ def select(condition: Array, a: Array, b: Array) -> Any:
 # ---- shapes of data --------------------------------------------------------------------------------------------------
 
 
-@takes_call("Shape")
+@takes_call("Shape", attrs=["out_type"])
 def shape(call: Any) -> Any:
     return settled(vector(call.dims(0)), known_dtype(call.attr("out_type")))
 
 
-@takes_call("ShapeN")
+@takes_call("ShapeN", attrs=["out_type"])
 def shape_n(call: Any) -> Any:
     dtype = known_dtype(call.attr("out_type"))
     return [settled(vector(call.dims(number)), dtype) for number in range(len(call.inputs))]
 
 
-@takes_call("Size")
+@takes_call("Size", attrs=["out_type"])
 def size(call: Any) -> Any:
     return settled(boxed(product(call.dims(0))), known_dtype(call.attr("out_type")))
 
@@ -367,7 +424,7 @@ def invert_permutation(call: Any) -> Any:
     return np.argsort(call.numbers(0)).astype(call.attr("T"))
 
 
-@takes_call("EnsureShape")
+@takes_call("EnsureShape", attrs=["shape"])
 def ensure_shape(call: Any) -> Any:
     asserted, value = call.attr("shape"), call.inputs[0]
     if asserted is not None:

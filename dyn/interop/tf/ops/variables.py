@@ -10,8 +10,8 @@ import numpy as np
 import dyn.numpy as dnp
 from dyn.errors import UnsupportedOpError
 from dyn.interop.tf.converter_registry import takes_call
-from dyn.interop.tf.ops.indexing import gather, gather_nd, in_range, parts_in_range
-from dyn.interop.tf.ops.shapes import subscript
+from dyn.interop.tf.ops.indexing import check_policy, gather, gather_nd, in_range, parts_in_range
+from dyn.interop.tf.ops.shapes import MASKS, subscript
 from dyn.interop.tf.values import Resource, known_dtype, settled, vector
 
 ASKS_FOR_OTHERS = True
@@ -25,10 +25,15 @@ def _variable(call: Any, number: int = 0) -> Resource:
 
 
 def _read(call: Any, number: int = 0) -> Any:
-    return call.evaluation.state.get(_variable(call, number))
+    """The value of a variable, which has to be of the dtype that an operation says."""
+    value = call.evaluation.state.get(_variable(call, number))
+    asked = call.attributes(["dtype"]).get("dtype", value.element_type.name)
+    if known_dtype(asked) is not value.element_type:
+        raise UnsupportedOpError(f"{call.node.op} of {asked} of a variable of {value.element_type.name}.")
+    return value
 
 
-@takes_call("ReadVariableOp")
+@takes_call("ReadVariableOp", attrs=["dtype"])
 def read(call: Any) -> Any:
     return _read(call)
 
@@ -44,7 +49,7 @@ def is_initialized(call: Any) -> Any:
     return np.array(True)
 
 
-@takes_call("VariableShape")
+@takes_call("VariableShape", attrs=["out_type"])
 def variable_shape(call: Any) -> Any:
     return settled(vector(_read(call).dims), known_dtype(call.attr("out_type")))
 
@@ -71,13 +76,13 @@ _update("AssignAddVariableOp", dnp.add)
 _update("AssignSubVariableOp", dnp.subtract)
 
 
-@takes_call("ResourceGather")
+@takes_call("ResourceGather", attrs=["batch_dims", "dtype"])
 def gather_rows(call: Any) -> Any:
     batch_dims = call.attr("batch_dims")
     return gather(_read(call), call.value(1), batch_dims, batch_dims=batch_dims)
 
 
-@takes_call("ResourceGatherNd")
+@takes_call("ResourceGatherNd", attrs=["dtype"])
 def gather_elements(call: Any) -> Any:
     return gather_nd(_read(call), call.value(1))
 
@@ -99,8 +104,9 @@ for _name, _method in {
 
 
 def _scatter_nd(name: str, method: str) -> None:
-    @takes_call(name)
+    @takes_call(name, attrs=["bad_indices_policy"])
     def scatter(call: Any) -> Any:
+        check_policy(call.attributes(["bad_indices_policy"]).get("bad_indices_policy", ""))
         old = _read(call)
         made = getattr(old.at[parts_in_range(call.value(1), old.shape)], method)(call.value(2))
         call.evaluation.state.set(_variable(call), made)
@@ -122,7 +128,7 @@ def scatter_sub(call: Any) -> Any:
     return ()
 
 
-@takes_call("ResourceStridedSliceAssign")
+@takes_call("ResourceStridedSliceAssign", attrs=MASKS)
 def strided_slice_assign(call: Any) -> Any:
     call.evaluation.state.set(_variable(call), _read(call).at[subscript(call)].set(call.value(4)))
     return ()
