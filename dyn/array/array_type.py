@@ -17,10 +17,11 @@ from dyn.runtime.device_memory import DeviceArray, parse_device, put
 from dyn.runtime.driver import Context, context_of
 from dyn.source import user_loc
 from dyn.trace.context import current_trace, installed_namespace
-from dyn.trace.methods import has_methods
+from dyn.trace.methods import has_methods, never_changes
 from dyn.trace.tracer import active_trace
 
 
+@never_changes
 @has_methods
 class Array:
     """An immutable array, in this machine's memory or in that of a GPU.

@@ -8,8 +8,10 @@ import dyn.numpy as dnp
 from dyn.nn._precision import rounded, wide
 from dyn.numpy._operands import emit, promote, to_float
 from dyn.numpy._public import Array, ArrayLike, public
+from dyn.numpy._slopes import with_slopes
 from dyn.numpy._trig import tanh
-from dyn.numpy._unary import filled
+from dyn.numpy._unary import filled, flag
+from dyn.trace.tracer import Tracer
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_swish", "hard_tanh", "leaky_relu", "log_sigmoid", "relu",
@@ -39,7 +41,17 @@ def relu(x: ArrayLike, /) -> Array:
         >>> nn.relu(np.array([-1.0, 2.0]))
         array([0., 2.])
     """
-    return dnp.maximum(x, 0)
+    (value,) = promote("relu", x)
+    return with_slopes(_relu, _is_positive, value) if value.element_type.is_float else dnp.maximum(value, 0)
+
+
+def _relu(x: Tracer) -> Tracer:
+    return emit("maximum", x, filled(x, 0))
+
+
+def _is_positive(x: Tracer) -> tuple[Tracer]:
+    """The slope 1 above 0, else 0, at 0 too (https://arxiv.org/abs/2106.12915)."""
+    return (flag("GT", x, 0),)
 
 
 @public
@@ -55,7 +67,19 @@ def relu6(x: ArrayLike, /) -> Array:
     Raises:
         UnsupportedOpError: if ``x`` is complex.
     """
-    return dnp.minimum(dnp.maximum(x, 0), 6)
+    (value,) = promote("relu6", x)
+    if not value.element_type.is_float:
+        return dnp.minimum(dnp.maximum(value, 0), 6)
+    return with_slopes(_relu6, _is_inside, value)
+
+
+def _relu6(x: Tracer) -> Tracer:
+    return emit("minimum", emit("maximum", x, filled(x, 0)), filled(x, 6))
+
+
+def _is_inside(x: Tracer) -> tuple[Tracer]:
+    """The slope 1 between 0 and 6, else 0, at both too."""
+    return (emit("and", flag("GT", x, 0), flag("LT", x, 6)),)
 
 
 @public
@@ -95,7 +119,9 @@ def elu(x: ArrayLike, /, alpha: ArrayLike = 1.0) -> Array:
         UnsupportedOpError: if ``x`` is complex.
     """
     value = _float("elu", x)
-    return dnp.where(value > 0, value, alpha * dnp.expm1(dnp.minimum(value, 0)))
+    above = value > 0
+    # Of what is not chosen an argument of 0: a select, whose slope at 0 is that of the branch that is chosen.
+    return dnp.where(above, value, alpha * dnp.expm1(dnp.where(above, 0, value)))
 
 
 @public
@@ -113,7 +139,8 @@ def celu(x: ArrayLike, /, alpha: ArrayLike = 1.0) -> Array:
         UnsupportedOpError: if ``x`` is complex.
     """
     value = _float("celu", x)
-    return dnp.maximum(value, 0) + alpha * dnp.expm1(dnp.minimum(value, 0) / alpha)
+    above = value > 0
+    return dnp.where(above, value, alpha * dnp.expm1(dnp.where(above, 0, value) / alpha))
 
 
 @public
@@ -186,8 +213,17 @@ def softplus(x: ArrayLike, /) -> Array:
         UnsupportedOpError: if ``x`` is complex.
     """
     value, dtype = wide("softplus", x)
-    tail = emit("log_plus_one", emit("exponential", emit("negate", emit("abs", value))))
-    return rounded(emit("add", emit("maximum", value, filled(value, 0)), tail), dtype)
+    return rounded(with_slopes(_softplus, _share, value), dtype)
+
+
+def _softplus(x: Tracer) -> Tracer:
+    tail = emit("log_plus_one", emit("exponential", emit("negate", emit("abs", x))))
+    return emit("add", emit("maximum", x, filled(x, 0)), tail)
+
+
+def _share(x: Tracer) -> tuple[Tracer]:
+    """The share of ``exp(x)`` in ``1 + exp(x)``."""
+    return (emit("logistic", x),)
 
 
 @public
@@ -232,7 +268,10 @@ def hard_tanh(x: ArrayLike, /) -> Array:
     Raises:
         UnsupportedOpError: if ``x`` is complex.
     """
-    return dnp.clip(x, -1, 1)
+    (value,) = promote("hard_tanh", x)
+    if not value.element_type.is_float:
+        return dnp.clip(value, -1, 1)
+    return dnp.where(value > 1, 1, dnp.where(value < -1, -1, value))
 
 
 @public

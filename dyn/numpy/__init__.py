@@ -112,7 +112,7 @@ from dyn.numpy._creation import (
     zeros_like,
 )
 from dyn.numpy._cumulative import cumprod, cumsum, cumulative_prod, cumulative_sum
-from dyn.numpy._diagonal import diag, diagonal
+from dyn.numpy._diagonal import diag, diagonal, trace
 from dyn.numpy._dtypes import can_cast, finfo, iinfo, isdtype, promote_types, result_type
 from dyn.numpy._editing import (
     append,
@@ -166,7 +166,7 @@ from dyn.numpy._joining import (
     vsplit,
     vstack,
 )
-from dyn.numpy._linalg.products import dot, inner, matmul, outer, tensordot, trace, vdot, vecdot
+from dyn.numpy._linalg.products import dot, inner, matmul, outer, tensordot, vdot, vecdot
 from dyn.numpy._linalg.vector_products import cross, kron
 from dyn.numpy._logic import (
     bitwise_and,

@@ -14,6 +14,7 @@ from dyn.errors import InvalidValueError, UnsupportedOpError
 from dyn.numpy._broadcast import align, elementwise
 from dyn.numpy._operands import cast, common_dtype, emit, promote, to_float
 from dyn.numpy._public import Array, ArrayLike, Exponent, public
+from dyn.numpy._slopes import with_slopes
 from dyn.numpy._unary import composed, filled, flag, real_float, small_int
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
@@ -146,15 +147,19 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
         ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
     """
     a, b = _small("floor_divide", x, y)
-    rest = emit("remainder", a, b)
-    off = _signs_differ(rest, b)
     if not a.element_type.is_float:
-        quotient = emit("divide", a, b)
+        quotient, off = emit("divide", a, b), _signs_differ(emit("remainder", a, b), b)
         if off is not None:
             quotient = emit("subtract", quotient, cast(off, a.element_type, weak=a.weak))
         return _none_by_zero(quotient, b)
+    return with_slopes(_rounded_down, _no_slopes, a, b)
+
+
+def _rounded_down(a: Tracer, b: Tracer) -> Tracer:
+    """``a // b`` of floats. (a - rest) / b is whole but for rounding, as CPython and NumPy compute it."""
+    rest = emit("remainder", a, b)
+    off = _signs_differ(rest, b)
     assert off is not None
-    # (a - rest) / b is whole but for rounding, as CPython and NumPy compute it.
     whole = emit("subtract", emit("divide", emit("subtract", a, rest), b), cast(off, a.element_type, weak=a.weak))
     down = emit("floor", whole)
     up = emit("compare", emit("subtract", whole, down), filled(down, 0.5), direction="GT")
@@ -163,6 +168,11 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     exact = emit("divide", a, b)
     down = emit("select", flag("EQ", down, 0), emit("multiply", exact, filled(down, 0)), down)
     return emit("select", flag("EQ", b, 0), exact, down)
+
+
+def _no_slopes(a: Tracer, b: Tracer) -> tuple[None, None]:
+    """The slopes of steps."""
+    return None, None
 
 
 def _none_by_zero(result: Tracer, divisor: Tracer) -> Tracer:
@@ -195,13 +205,26 @@ def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
         ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
     """
     a, b = _small("remainder", x, y)
+    if not a.element_type.is_float:
+        return _none_by_zero(_rest_of(a, b), b)
+    return with_slopes(_rest_of_floats, _slopes_of_rest, a, b)
+
+
+def _rest_of(a: Tracer, b: Tracer) -> Tracer:
     rest = emit("remainder", a, b)
     off = _signs_differ(rest, b)
-    result = rest if off is None else emit("select", off, emit("add", rest, b), rest)
-    if not a.element_type.is_float:
-        return _none_by_zero(result, b)
+    return rest if off is None else emit("select", off, emit("add", rest, b), rest)
+
+
+def _rest_of_floats(a: Tracer, b: Tracer) -> Tracer:
+    """``a % b``, of which a zero has the sign of ``b``."""
     zero = emit("select", flag("LT", b, 0), filled(b, -0.0), filled(b, 0.0))
-    return emit("select", flag("EQ", rest, 0), zero, result)
+    rest = _rest_of(a, b)
+    return emit("select", flag("EQ", rest, 0), zero, rest)
+
+
+def _slopes_of_rest(a: Tracer, b: Tracer) -> tuple[Tracer, Tracer]:
+    return filled(a, 1), emit("negate", with_slopes(_rounded_down, _no_slopes, a, b))
 
 
 mod = remainder
@@ -341,7 +364,7 @@ def hypot(x: ArrayLike, y: ArrayLike, /) -> Array:
         UnsupportedOpError: if one of them is complex.
         ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
     """
-    return composed(_hypot, *align("hypot", real_float("hypot", x, y)))
+    return composed(lambda a, b: with_slopes(_hypot, _direction, a, b), *align("hypot", real_float("hypot", x, y)))
 
 
 def _hypot(x: Tracer, y: Tracer) -> Tracer:
@@ -353,6 +376,15 @@ def _hypot(x: Tracer, y: Tracer) -> Tracer:
     root = emit("sqrt", emit("add", emit("multiply", ratio, ratio), filled(ratio, 1)))
     either = emit("or", flag("EQ", a, float("inf")), flag("EQ", b, float("inf")))
     return emit("select", either, filled(high, float("inf")), emit("multiply", high, root))
+
+
+def _direction(x: Tracer, y: Tracer) -> tuple[Tracer, Tracer]:
+    """The point on the unit circle in the direction of (``x``, ``y``); of (0, 0), which has none, zeros."""
+    length = with_slopes(_hypot, _direction, x, y)
+    none = flag("EQ", length, 0)
+    safe = emit("select", none, filled(length, 1), length)
+    across, up = (emit("select", none, filled(v, 0), emit("divide", v, safe)) for v in (x, y))
+    return across, up
 
 
 @public
@@ -371,20 +403,27 @@ def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Array:
         UnsupportedOpError: if one of them is complex.
         ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
     """
-    return composed(_logaddexp, *align("logaddexp", real_float("logaddexp", x, y)))
+    return composed(
+        lambda a, b: with_slopes(_logaddexp, _shares, a, b), *align("logaddexp", real_float("logaddexp", x, y))
+    )
 
 
 def _logaddexp(a: Tracer, b: Tracer) -> Tracer:
-    return emit("add", emit("maximum", a, b), emit("log_plus_one", emit("exponential", _less_gap(a, b))))
+    tail = emit("log_plus_one", emit("exponential", emit("negate", emit("abs", _gap(a, b)))))
+    return emit("add", emit("maximum", a, b), tail)
 
 
-def _less_gap(a: Tracer, b: Tracer) -> Tracer:
-    """``-|a - b|``, and 0 where they are equal: infinities of one sign have no gap, their sum is one of them.
+def _gap(a: Tracer, b: Tracer) -> Tracer:
+    """``a - b``, and 0 where both are the same infinity."""
+    endless = flag("EQ", emit("abs", a), float("inf"))
+    alike = emit("and", endless, emit("compare", a, b, direction="EQ"))
+    return emit("select", alike, filled(a, 0.0), emit("subtract", a, b))
 
-    There the slope of the gap is 0, and equal operands share the derivative as those of their maximum do.
-    """
-    gap = emit("select", emit("compare", a, b, direction="EQ"), filled(a, 0.0), emit("subtract", a, b))
-    return emit("negate", emit("abs", gap))
+
+def _shares(a: Tracer, b: Tracer) -> tuple[Tracer, Tracer]:
+    """The shares of ``exp(a)`` and of ``exp(b)`` in their sum."""
+    gap = _gap(a, b)
+    return emit("logistic", gap), emit("logistic", emit("negate", gap))
 
 
 @public
@@ -403,13 +442,23 @@ def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Array:
         UnsupportedOpError: if one of them is complex.
         ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
     """
-    return composed(_logaddexp2, *align("logaddexp2", real_float("logaddexp2", x, y)))
+    return composed(
+        lambda a, b: with_slopes(_logaddexp2, _shares_of_powers, a, b),
+        *align("logaddexp2", real_float("logaddexp2", x, y)),
+    )
 
 
 def _logaddexp2(a: Tracer, b: Tracer) -> Tracer:
-    gap = _less_gap(a, b)
+    gap = emit("negate", emit("abs", _gap(a, b)))
     share = emit("log_plus_one", emit("power", filled(gap, 2.0), gap))
     return emit("add", emit("maximum", a, b), emit("multiply", share, filled(share, 1 / math.log(2))))
+
+
+def _shares_of_powers(a: Tracer, b: Tracer) -> tuple[Tracer, Tracer]:
+    """The shares of ``2**a`` and of ``2**b`` in their sum."""
+    gap = _gap(a, b)
+    scaled = emit("multiply", gap, filled(gap, math.log(2)))
+    return emit("logistic", scaled), emit("logistic", emit("negate", scaled))
 
 
 # ---- the greater and the less ----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import InvalidValueError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import shape_in, text_of
+from dyn.numpy._binary import minimum
 from dyn.numpy._broadcast import expand
 from dyn.numpy._creation import linspace
 from dyn.numpy._indexing.getitem import getitem
@@ -17,7 +18,7 @@ from dyn.numpy._indexing.nonzero import scattered
 from dyn.numpy._indexing.selection import diff, where
 from dyn.numpy._indexing.take import size_of
 from dyn.numpy._manipulation import view
-from dyn.numpy._operands import cast, emit, like, operand, promote, shape_of, size_from_value, to_float
+from dyn.numpy._operands import cast, emit, in_int64, like, operand, promote, shape_of, size_from_value, to_float
 from dyn.numpy._options import check_rising, numbers_in, one_of, whole_number
 from dyn.numpy._public import Array, ArrayLike, Size, public
 from dyn.numpy._reductions import max as max_of
@@ -92,10 +93,10 @@ def bincount(
             loc=user_loc(),
             remedy="convert the array with .astype('int32').",
         )
-    places = value if value.element_type is dtypes.uint64 else cast(value, dtypes.int64)
+    places = in_int64(value)
     places = emit("maximum", places, filled(places, 0))
     if length is None:
-        most: Array = max_of(places, initial=0) + 1
+        most: Array = minimum(max_of(places, initial=0), 2**63 - 2) + 1
         count = where(_some(places), most, 0)
         length = wrap_dim(
             value._trace, size_from_value(count, "bincount", "one more than the greatest number of bincount")

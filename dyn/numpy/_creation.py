@@ -18,7 +18,6 @@ from dyn.array import device_put, needs_copy, read_lists
 from dyn.dtypes import DType
 from dyn.errors import InvalidValueError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import shape_in
-from dyn.numpy._binary import floor_divide
 from dyn.numpy._broadcast import expand
 from dyn.numpy._joining import stack
 from dyn.numpy._manipulation import broadcast_arrays, view
@@ -28,6 +27,7 @@ from dyn.numpy._operands import (
     default_float,
     dtype_of,
     emit,
+    in_int64,
     made,
     operand,
     promote,
@@ -38,7 +38,7 @@ from dyn.numpy._operands import (
 from dyn.numpy._options import one_of, whole_number
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, found_trace, public, trace_of
 from dyn.numpy._standard import check_device
-from dyn.numpy._unary import filled, negative
+from dyn.numpy._unary import filled
 from dyn.shapes import Dim, dim_max, floordiv
 from dyn.source import user_loc
 from dyn.specialize.runtime_arguments import is_array
@@ -350,6 +350,21 @@ def _float_range(trace: Trace, low: Any, high: Any, step: Any, dtype: DTypeLike)
     return cast(_scaled(places, float(low), float(step)), element)
 
 
+def _steps_between(start: Tracer, stop: Tracer, by: Tracer) -> Tracer:
+    """Number of steps from one integer to another, in uint64, which has every distance; 0 where the step is 0."""
+    trace = start._trace
+    zero, one = (constant(trace, n, dtypes.uint64) for n in (0, 1))
+    none = constant(trace, 0, by.element_type)
+    up, down = (emit("compare", by, none, direction=d) for d in ("GT", "LT"))
+    ahead, behind = (emit("compare", stop, start, direction=d) for d in ("GT", "LT"))
+    first, last, step = (cast(v, dtypes.uint64) for v in (start, stop, by))
+    distance = emit("select", up, emit("subtract", last, first), emit("subtract", first, last))
+    size = emit("maximum", emit("select", up, step, emit("subtract", zero, step)), one)
+    count = emit("add", emit("divide", emit("subtract", distance, one), size), one)
+    some = emit("or", emit("and", up, ahead), emit("and", down, behind))
+    return emit("select", some, count, zero)
+
+
 def _measured_range(low: Any, high: Any, step: Any, dtype: DTypeLike) -> Tracer:
     """``arange`` of traced bounds: ``ceil((high - low) / step)`` numbers, none where that is negative."""
     start, stop, by = promote("arange", low, high, step)
@@ -360,16 +375,13 @@ def _measured_range(low: Any, high: Any, step: Any, dtype: DTypeLike) -> Tracer:
                 f"arange does not take a bound that is {value._value.type}.", loc=user_loc(), remedy="use scalars."
             )
     wide = dtypes.int64 if element.is_integer else dtypes.float64
-    start, stop, by = (cast(v, wide) for v in (start, stop, by))
-    span, zero = emit("subtract", stop, start), constant(trace, 0, wide)
-    if element.is_integer:  # -(-span // by), without a division by 0, which counts nothing
-        none = emit("compare", by, zero, direction="EQ")
-        safe = emit("select", none, constant(trace, 1, wide), by)
-        count = negative(floor_divide(negative(span), safe))
-        count = emit("select", none, zero, count)
+    if element.is_integer:
+        length = _steps_between(start, stop, by)
+        start, by = (cast(v, wide) for v in (start, by))
     else:
-        count = emit("ceil", emit("divide", span, by))
-    length = cast(emit("maximum", count, zero), dtypes.int64)
+        start, stop, by = (cast(v, wide) for v in (start, stop, by))
+        count = emit("ceil", emit("divide", emit("subtract", stop, start), by))
+        length = cast(emit("maximum", count, constant(trace, 0, wide)), dtypes.int64)
     size = size_from_value(length, "length", "the number of elements of an arange")
     places = indices(trace, (size,), 0, wide)
     values = emit("add", expand(start, (size,)), emit("multiply", places, expand(by, (size,))))
@@ -425,6 +437,8 @@ def diagonal_mask(trace: Trace, shape: tuple[Dim, ...], k: Any, direction: str) 
     rank = len(shape)
     rows = indices(trace, shape, rank - 2, dtypes.int64)
     columns = indices(trace, shape, rank - 1, dtypes.int64)
+    if isinstance(k, Tracer):  # no axis is so long that the sum would wrap
+        k = emit("clamp", constant(trace, -(2**62), dtypes.int64), in_int64(k), constant(trace, 2**62, dtypes.int64))
     return emit("compare", columns, _scaled(rows, k, 1), direction=direction)
 
 

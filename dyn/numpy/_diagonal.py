@@ -9,9 +9,10 @@ from dyn.errors import ShapeError
 from dyn.numpy._axes import distinct_axes, text_of
 from dyn.numpy._creation import diagonal_mask
 from dyn.numpy._indexing.getitem import getitem
-from dyn.numpy._operands import emit, made, operand, shape_of, size_in
+from dyn.numpy._operands import emit, made, offset_in, operand, shape_of
 from dyn.numpy._padding import pad
-from dyn.numpy._public import Array, ArrayLike, public
+from dyn.numpy._public import Array, ArrayLike, DTypeLike, public
+from dyn.numpy._reductions import sum
 from dyn.numpy._unary import filled
 from dyn.ops.indexing.gather import gather_attrs
 from dyn.shapes import dim_max, dim_min
@@ -19,7 +20,7 @@ from dyn.source import user_loc
 from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
-__all__ = ["diag", "diagonal"]
+__all__ = ["diag", "diagonal", "trace"]
 
 
 def main_diagonal(x: Tracer, axis1: int, axis2: int) -> Tracer:
@@ -61,12 +62,36 @@ def diagonal(x: ArrayLike, /, offset: Any = 0, axis1: int = 0, axis2: int = 1) -
         raise ShapeError(f"diagonal: {text_of(value)} has fewer than 2 axes.", loc=user_loc(), remedy="pass a matrix.")
     rows, columns = distinct_axes("diagonal", (axis1, axis2), value.ndim)
     trace = value._trace
-    k = size_in(trace, offset, "diagonal")
+    k = offset_in(trace, offset, "diagonal")
     index: list[slice] = [slice(None)] * value.ndim
     for axis, first in ((rows, -k), (columns, k)):
         if not trace.facts.ge(0, first).proved:
             index[axis] = slice(wrap_dim(trace, trace.facts.simplify(dim_max(first, 0))), None)
     return main_diagonal(getitem(value, tuple(index)), rows, columns)
+
+
+@public
+def trace(x: ArrayLike, /, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike = None) -> Array:
+    """Sum of a diagonal of two axes, the first two unless others are named; ``linalg.trace`` is of the last two.
+
+    Args:
+        x: array of any dtype, of two axes or more.
+        offset: 0: the main diagonal; positive: one above it, negative: below; an int or a dimension.
+        axis1: axis of the rows.
+        axis2: axis of the columns.
+        dtype: dtype to compute in and of the result; None: as for :func:`sum`.
+
+    Returns:
+        An array of the other axes.
+
+    Raises:
+        ShapeError: if ``x`` has fewer than two axes, or the axes are not two of ``x``.
+
+    Example:
+        >>> dnp.trace(np.array([[1, 2], [3, 4]]))
+        array(5)
+    """
+    return sum(diagonal(operand("trace", x), offset, axis1, axis2), -1, dtype)
 
 
 @public
@@ -97,7 +122,7 @@ def diag(x: ArrayLike, /, k: Any = 0) -> Array:
             f"diag: {text_of(value)} has {value.ndim} axes.", loc=user_loc(), remedy="pass a vector or a matrix."
         )
     trace = value._trace
-    offset = size_in(trace, k, "diag")
+    offset = offset_in(trace, k, "diag")
     above, below = (trace.facts.simplify(dim_max(d, 0)) for d in (offset, -offset))
     # The element of row i is x[i - below]: each row has its own, spread over the columns.
     rows = pad(value, (wrap_dim(trace, below), wrap_dim(trace, above)))

@@ -15,6 +15,7 @@ from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.errors import InvalidValueError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import all_axes, one_axis, shape_in, text_of, times_in
+from dyn.numpy._binary import remainder
 from dyn.numpy._broadcast import expand
 from dyn.numpy._indexing.getitem import getitem
 from dyn.numpy._indexing.nonzero import scattered
@@ -25,6 +26,8 @@ from dyn.numpy._operands import (
     demand_none,
     dtype_of,
     emit,
+    in_int64,
+    made,
     operand,
     promote,
     shape_of,
@@ -36,6 +39,7 @@ from dyn.numpy._operands import (
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Shape, Size, found_trace, public
 from dyn.shapes import Dim, Reason, Relation, RelKind, broadcast, dim_max, dim_min, floordiv, format_dim, mod, product
 from dyn.source import user_loc
+from dyn.trace.context import Trace
 from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
@@ -308,13 +312,11 @@ def _repeat_each(x: Tracer, repeats: Any, axis: int, total: Size | None) -> Trac
     dtype = counts.element_type
     if counts.ndim != 1:
         raise _no_vector(counts.ndim)
-    if dtype.kind not in (Kind.BOOL, Kind.INT, Kind.UINT) or dtype is dtypes.uint64:
+    if dtype.kind not in (Kind.BOOL, Kind.INT, Kind.UINT):
         raise UnsupportedOpError(
-            f"repeat takes numbers that int64 holds, not {dtype.name}.",
-            loc=user_loc(),
-            remedy="convert them with .astype('int64').",
+            f"repeat takes integers, not {dtype.name}.", loc=user_loc(), remedy="convert them with .astype('int64')."
         )
-    times = cast(counts, dtypes.int64)
+    times = in_int64(counts)
     text = f"repeat: there is a number for each element of axis {axis}, or one for all"
     given = shape_of(times)[0]
     trace.demand(RelKind.BROADCASTS, given, size, text)
@@ -326,7 +328,7 @@ def _repeat_each(x: Tracer, repeats: Any, axis: int, total: Size | None) -> Trac
     times = expand(times, (size,))
     times = emit("maximum", times, expand(zero, shape_of(times)))
     if total is None:
-        whole = emit("reduce", times, axes=(0,), combine="add", nonempty=False)
+        whole = _sum_without_wrap(times)
         count = size_from_value(whole, "total", "the sum of the numbers of repeat")
     else:
         (count,) = shape_in(trace, total, "repeat")
@@ -335,6 +337,15 @@ def _repeat_each(x: Tracer, repeats: Any, axis: int, total: Size | None) -> Trac
     begun = scattered(expand(zero, (count,)), ends, ones, "add")
     places = emit("cumulative", begun, dimension=0, combine="add", reverse=False)
     return getitem(x, (*[slice(None)] * axis, places))
+
+
+def _sum_without_wrap(counts: Tracer) -> Tracer:
+    """The sum of numbers that are not negative; the greatest of int64, which no array has, where it passes 2^62."""
+    whole, near = (
+        emit("reduce", v, axes=(0,), combine="add", nonempty=False) for v in (counts, cast(counts, dtypes.float64))
+    )
+    beyond = emit("compare", near, constant(counts._trace, 2.0**62, dtypes.float64), direction="GE")
+    return emit("select", beyond, constant(counts._trace, 2**63 - 1, dtypes.int64), whole)
 
 
 # ---- apart -----------------------------------------------------------------------------------------------------------
@@ -374,7 +385,7 @@ def split(x: ArrayLike, /, indices_or_sections: Any, axis: int = 0) -> list[Arra
     number = one_axis("split", axis, value.ndim)
     size = shape_of(value)[number]
     if isinstance(indices_or_sections, list | tuple):
-        return _split_at(value, number, [size_in(value._trace, i, "split") for i in indices_or_sections])
+        return _split_at(value, number, indices_or_sections)
     parts = _parts("split", indices_or_sections)
     if value._trace.facts.divides(parts, size).refuted:
         raise ShapeError(
@@ -398,9 +409,9 @@ def _parts(what: str, sections: Any) -> int:
     return parts
 
 
-def _split_at(x: Tracer, axis: int, places: list[Dim]) -> list[Tracer]:
+def _split_at(x: Tracer, axis: int, places: Sequence[Any]) -> list[Tracer]:
     """The slices between neighbouring places, which count from the end where they are negative."""
-    wrapped = [wrap_dim(x._trace, p) for p in places]
+    wrapped = [p if isinstance(p, Tracer) else wrap_dim(x._trace, size_in(x._trace, p, "split")) for p in places]
     lead = (slice(None),) * axis
     return [getitem(x, (*lead, slice(low, high))) for low, high in pairwise([None, *wrapped, None])]
 
@@ -560,6 +571,10 @@ def roll(x: ArrayLike, /, shift: Any, axis: Axis = None) -> Array:
     if axis is None:
         return view(roll(view(value, (product(shape_of(value)),)), shift, 0), shape_of(value))
     axes = all_axes("roll", axis, value.ndim) if not isinstance(axis, tuple | list) else tuple(axis)
+    if isinstance(shift, np.ndarray) and shift.ndim == 1:
+        shift = shift.tolist()
+    elif isinstance(shift, Tracer) and shift.ndim == 1 and isinstance(shape_of(shift)[0], int):
+        shift = [getitem(shift, place) for place in range(len(shift))]
     shifts = tuple(shift) if isinstance(shift, tuple | list) else (shift,)
     count = max(len(axes), len(shifts))
     axes, shifts = (v * count if len(v) == 1 else v for v in (axes, shifts))
@@ -573,6 +588,16 @@ def roll(x: ArrayLike, /, shift: Any, axis: Axis = None) -> Array:
         number = one_axis("roll", a, value.ndim)
         size = shape_of(value)[number]
         # Of an empty axis nothing moves; the divisor only has to be a number.
-        first = value._trace.facts.simplify(size - mod(size_in(value._trace, s, "roll"), dim_max(size, 1)))
+        first = value._trace.facts.simplify(size - _shift_in(value._trace, s, dim_max(size, 1)))
         value = emit("concatenate", cut(value, number, first, size), cut(value, number, 0, first), dimension=number)
     return value
+
+
+def _shift_in(trace: Trace, shift: Any, size: Dim) -> Dim:
+    """Places to roll an axis of a size of 1 or more by, from 0 on: the rest of the shift, of any sign and size."""
+    if not isinstance(shift, Tracer) or shift.ndim or not shift.element_type.is_integer:
+        return mod(size_in(trace, shift, "roll"), size)
+    wide = dtypes.uint64 if shift.element_type is dtypes.uint64 else dtypes.int64
+    divisor = made(trace, "dim_size", size=size, dtype=wide)
+    rest = remainder(cast(tracer(trace, shift, "roll"), wide), divisor)
+    return size_from_value(rest, "shift", "the places that roll moves elements by", size)

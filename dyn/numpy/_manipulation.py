@@ -219,16 +219,15 @@ def expand_dims(x: ArrayLike, /, axis: int | tuple[int, ...]) -> Array:
     return view(value, tuple(1 if a in new else next(rest) for a in range(rank)))
 
 
-@public
 def squeeze(x: ArrayLike, /, axis: Axis = None) -> Array:
     """Array without axes of size 1.
 
-    A named axis whose size is symbolic has to be 1 when called. Without names only sizes that are proved to be 1 count,
-    because the rank of the result is fixed while tracing: here dyn departs from NumPy.
+    In a compiled function a named axis whose size is symbolic has to be 1 when called. Without names only sizes that
+    are proved to be 1 count there, because the rank of the result is fixed while tracing: dyn departs from NumPy.
 
     Args:
         x: array of any dtype, of any shape.
-        axis: axis or axes to leave out; None: all whose size is proved to be 1.
+        axis: axis or axes to leave out; None: all whose size is 1, in a compiled function all of which that is proved.
 
     Returns:
         An array of the dtype of ``x`` with the axes that are left.
@@ -240,6 +239,13 @@ def squeeze(x: ArrayLike, /, axis: Axis = None) -> Array:
         >>> dnp.squeeze(np.ones((1, 3, 1)), 0).shape
         (3, 1)
     """
+    if axis is None and found_trace(x) is None:
+        axis = tuple([a for a, size in enumerate(np.shape(x)) if size == 1])
+    return _squeezed(x, axis)
+
+
+@public
+def _squeezed(x: ArrayLike, /, axis: Axis = None) -> Array:
     value = operand("squeeze", x)
     dims, trace = shape_of(value), value._trace
     if axis is None:

@@ -163,7 +163,8 @@ def _variance(
     target = to_float(value.element_type) if dtype is None else dtype_of(dtype)
     wide = cast(value, _wide(target))
     axes = all_axes(what, axis, value.ndim)
-    centred = subtract(wide, _mean(wide, axes, where, True))
+    # What is left out is 0 before it is squared: its own slope may be NaN, and NaN times a cotangent of 0 is NaN.
+    centred = masked(subtract(wide, _mean(wide, axes, where, True)), where, "add", what)
     if target.kind is Kind.COMPLEX:
         squares = add(square(real(centred)), square(imag(centred)))
     else:

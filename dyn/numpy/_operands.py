@@ -189,6 +189,14 @@ def _in_dtype(trace: Trace, item: Any, dtype: DType, weak: bool) -> Tracer:
     return number(trace, item, dtype, weak=weak)
 
 
+def in_int64(x: Tracer) -> Tracer:
+    """Integers in int64; those of uint64 that it has not as its greatest, which is beyond every size and place."""
+    if x.element_type is dtypes.uint64:
+        most, shape = constant(x._trace, 2**63 - 1, dtypes.uint64), shape_of(x)
+        x = emit("minimum", x, emit("broadcast_in_dim", most, shape=shape, dims=()) if shape else most)
+    return cast(x, dtypes.int64)
+
+
 def size_from_value(count: Tracer, name: str, origin: str, limit: Dim | None = None) -> Dim:
     """A traced integer scalar as a dim (``dyn.trace.data_dependent``)."""
     return dim_from_value(count._trace, count._value, name, origin, limit)
@@ -199,7 +207,7 @@ def vector_of(trace: Trace, numbers: Sequence[Any]) -> Tracer:
     rows: list[Tracer] = []
     for number in numbers:
         if isinstance(number, Tracer):
-            each = cast(tracer(trace, number, "a list of numbers"), dtypes.int64)
+            each = in_int64(tracer(trace, number, "a list of numbers"))
         else:
             dim = number.dim if isinstance(number, SymbolicDim) else number
             each = made(trace, "dim_size", size=dim, dtype=dtypes.int64)
@@ -220,6 +228,18 @@ def demand_none(flags: Tracer, name: str, origin: str, text: str) -> None:
 def _check_home(trace: Trace, dim: SymbolicDim) -> None:
     if not trace.alive or not dim.trace.encloses(trace):
         dim.value().value_in(trace)  # raises, with both places
+
+
+def offset_in(trace: Trace, offset: Any, what: str) -> Dim:
+    """A distance that a user gives, as a size is; a traced one may be negative too."""
+    if not isinstance(offset, Tracer) or offset.ndim or not offset.element_type.is_integer:
+        return size_in(trace, offset, what)
+    value = in_int64(tracer(trace, offset, what))
+    none, least = (constant(trace, n, dtypes.int64) for n in (0, -(2**63 - 1)))
+    after = size_from_value(emit("maximum", value, none), "after", f"how far {what} goes on")
+    turned = emit("negate", emit("maximum", value, least))
+    before = size_from_value(emit("maximum", turned, none), "before", f"how far {what} goes back")
+    return after - before
 
 
 def size_in(trace: Trace, size: Any, what: str) -> Dim:

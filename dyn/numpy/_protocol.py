@@ -10,6 +10,7 @@ from typing import Any
 
 from dyn.errors import UnsupportedOpError
 from dyn.ir.core import Value
+from dyn.numpy import _numpy_calls as numpy_calls
 from dyn.numpy._in_place import in_place
 from dyn.numpy._indexing.at import At
 from dyn.numpy._indexing.getitem import getitem
@@ -102,29 +103,42 @@ class NumpyNamespace:
     def from_ufunc(self, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``np.add(x, y)`` and its like."""
         name = ufunc.__name__
+        if method == "at":
+            return numpy_calls.at(ufunc, *inputs)
         if method != "__call__":
             raise UnsupportedOpError(
                 f"np.{name}.{method} is not there for arrays that are being traced.",
                 loc=user_loc(),
                 remedy="use a function such as dyn.numpy.sum, prod, max, min, any or all.",
             )
+        out = kwargs.pop("out", None)
         if kwargs:
             self._refuse_options(name, kwargs)
-        return self._call(name, inputs, {})
+        return numpy_calls.written(name, out, self._call(name, inputs, {}))
 
     def from_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``np.sum(x)`` and its like."""
         name = func.__name__
         if func.__module__ != "numpy":
             name = f"{func.__module__}.{name}".removeprefix("numpy.")
-        if kwargs.get("out") is not None:
-            self._refuse_options(name, {"out": kwargs["out"]})
-        return self._call(name, args, {k: v for k, v in kwargs.items() if k != "out"})
+        if name in numpy_calls.CHANGING:
+            return numpy_calls.CHANGING[name](*args, **kwargs)
+        own = self._known(name)
+        places, options = numpy_calls.translated(name, func, own, args, kwargs)
+        out = options.pop("out", None)
+        return numpy_calls.written(name, out, self._call(name, places, options))
+
+    def changed(self, name: str, x: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tracer:
+        """``x`` after ``x.sort()``, and its like."""
+        return numpy_calls.AFTER[name](x, *args, **kwargs)
+
+    def written(self, name: str, out: Any, result: Any) -> Any:
+        """``out`` after the result of the method ``name`` was written into it."""
+        return numpy_calls.written(name, out, result)
 
     def _refuse_options(self, name: str, options: dict[str, Any]) -> None:
         listed = " and ".join(f"{option}=" for option in sorted(options))
         remedies = {
-            "out": "use the result, or write it with out[...] = result.",
             "where": "choose with dyn.numpy.where.",
             "dtype": "convert the operands or the result with .astype.",
         }
@@ -140,7 +154,7 @@ class NumpyNamespace:
         home = self.module() if not module else getattr(self.module(), module, None) if module in _MODULES else None
         return getattr(home, last) if home is not None and last in home.__all__ else None
 
-    def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _known(self, name: str) -> Callable[..., Any]:
         function = self._function(name)
         if function is None:
             near = get_close_matches(name, self._names(), 1, 0.7)
@@ -150,6 +164,10 @@ class NumpyNamespace:
                 loc=user_loc(),
                 remedy=f"build it from functions of dyn.numpy, or compute it outside of the compiled function{hint}.",
             )
+        return function
+
+    def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        function = self._known(name)
         try:
             return function(*args, **kwargs)
         except TypeError as error:

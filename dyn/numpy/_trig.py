@@ -9,15 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.numpy import _inverse as _inverse_functions
-from dyn.numpy._bits import size_of_number, with_sign
 from dyn.numpy._broadcast import align
-from dyn.numpy._inverse import far_log, real_asinh
 from dyn.numpy._operands import emit, promote, to_float
 from dyn.numpy._public import Array, ArrayLike, public
-from dyn.numpy._unary import composed, filled, flag, one_op, real_float
+from dyn.numpy._unary import filled, one_op, real_float
 from dyn.trace.tracer import Tracer
 
 __all__ = [
@@ -60,16 +57,6 @@ def _turned(z: Tracer) -> Tracer:
     return emit("complex", emit("negate", emit("imag", z)), emit("real", z))
 
 
-def _large(size: Tracer) -> tuple[Tracer, Tracer, Tracer]:
-    """Mark where ``exp(size)`` may overflow and half of it may not; that half, from the root; and the sizes elsewhere.
-
-    Where nobody takes what is made of those they are 0, and its derivative is finite.
-    """
-    root = emit("exponential", _scaled(size, 0.5))
-    large = flag("GT", size, 700.0 if size.element_type is dtypes.float64 else 80.0)
-    return large, emit("multiply", _scaled(root, 0.5), root), emit("select", large, filled(size, 0.0), size)
-
-
 @public
 def sinh(x: ArrayLike, /) -> Array:
     """Hyperbolic sine, element by element, precise near 0 too: infinite where it overflows.
@@ -88,15 +75,7 @@ def sinh(x: ArrayLike, /) -> Array:
     if value.element_type.kind is Kind.COMPLEX:
         w = emit("sine", _turned(value))
         return emit("complex", emit("imag", w), emit("negate", emit("real", w)))
-
-    def formula(v: Tracer) -> Tracer:
-        # With t = exp(|x|) - 1 it is (t + t / (t + 1)) / 2: precise near 0.
-        large, far, size = _large(size_of_number(v))
-        t = emit("exponential_minus_one", size)
-        half = _scaled(emit("add", t, emit("divide", t, _plus(t, 1.0))), 0.5)
-        return with_sign(emit("select", large, far, half), v)
-
-    return composed(formula, value)
+    return emit("sinh", value)
 
 
 @public
@@ -116,30 +95,15 @@ def cosh(x: ArrayLike, /) -> Array:
     (value,) = promote("cosh", x, choose=to_float)
     if value.element_type.kind is Kind.COMPLEX:
         return emit("cosine", _turned(value))
-
-    def formula(v: Tracer) -> Tracer:
-        large, far, size = _large(emit("abs", v))
-        up = emit("exponential", size)
-        half = emit("add", _scaled(up, 0.5), emit("divide", filled(v, 0.5), up))
-        return emit("select", large, far, half)
-
-    return composed(formula, value)
+    return emit("cosh", value)
 
 
 # ---- angles ----------------------------------------------------------------------------------------------------------
 
 
-def _inverse(
-    what: str, x: ArrayLike, of_real: Callable[[Tracer], Tracer], of_complex: Callable[[Tracer], Tracer]
-) -> Tracer:
+def _inverse(what: str, op: str, x: ArrayLike, of_complex: Callable[[Tracer], Tracer]) -> Tracer:
     (value,) = promote(what, x, choose=to_float)
-    return of_complex(value) if value.element_type.kind is Kind.COMPLEX else composed(of_real, value)
-
-
-def _leg(x: Tracer) -> Tracer:
-    """``sqrt(1 - x*x)``, precise near 1, and NaN beyond."""
-    one = filled(x, 1.0)
-    return emit("sqrt", emit("multiply", emit("subtract", one, x), emit("add", one, x)))
+    return of_complex(value) if value.element_type.kind is Kind.COMPLEX else emit(op, value)
 
 
 @public
@@ -157,7 +121,7 @@ def arcsin(x: ArrayLike, /) -> Array:
         >>> dnp.arcsin(np.array([0.5, 1.0]))
         array([0.52359878, 1.57079633])
     """
-    return _inverse("arcsin", x, lambda v: emit("atan2", v, _leg(v)), _inverse_functions.asin)
+    return _inverse("arcsin", "asin", x, _inverse_functions.asin)
 
 
 @public
@@ -175,7 +139,7 @@ def arccos(x: ArrayLike, /) -> Array:
         >>> dnp.arccos(np.array([0.5, 1.0]))
         array([1.04719755, 0.        ])
     """
-    return _inverse("arccos", x, lambda v: emit("atan2", _leg(v), v), _inverse_functions.acos)
+    return _inverse("arccos", "acos", x, _inverse_functions.acos)
 
 
 @public
@@ -192,7 +156,7 @@ def arctan(x: ArrayLike, /) -> Array:
         >>> dnp.arctan(np.array([1.0, np.inf]))
         array([0.78539816, 1.57079633])
     """
-    return _inverse("arctan", x, lambda v: emit("atan2", v, filled(v, 1.0)), _inverse_functions.atan)
+    return _inverse("arctan", "atan", x, _inverse_functions.atan)
 
 
 @public
@@ -232,7 +196,7 @@ def arcsinh(x: ArrayLike, /) -> Array:
         >>> dnp.arcsinh(np.array([0.0, 1.0]))
         array([0.        , 0.88137359])
     """
-    return _inverse("arcsinh", x, real_asinh, _inverse_functions.asinh)
+    return _inverse("arcsinh", "asinh", x, _inverse_functions.asinh)
 
 
 @public
@@ -250,16 +214,7 @@ def arccosh(x: ArrayLike, /) -> Array:
         >>> dnp.arccosh(np.array([1.0, 2.0]))
         array([0.       , 1.3169579])
     """
-
-    def formula(v: Tracer) -> Tracer:
-        large = flag("GT", v, 1e10)
-        t = _plus(emit("select", large, filled(v, 2.0), v), -1.0)
-        root = emit("sqrt", emit("multiply", t, _plus(t, 2.0)))
-        near = emit("log_plus_one", emit("add", t, root))
-        result = emit("select", large, far_log(v, large), near)
-        return emit("select", flag("LT", v, 1.0), filled(v, math.nan), result)
-
-    return _inverse("arccosh", x, formula, _inverse_functions.acosh)
+    return _inverse("arccosh", "acosh", x, _inverse_functions.acosh)
 
 
 @public
@@ -277,13 +232,7 @@ def arctanh(x: ArrayLike, /) -> Array:
         >>> dnp.arctanh(np.array([0.0, 0.5]))
         array([0.        , 0.54930614])
     """
-
-    def formula(v: Tracer) -> Tracer:
-        size = size_of_number(v)
-        ratio = emit("divide", emit("add", size, size), emit("subtract", filled(v, 1.0), size))
-        return with_sign(_scaled(emit("log_plus_one", ratio), 0.5), v)
-
-    return _inverse("arctanh", x, formula, _inverse_functions.atanh)
+    return _inverse("arctanh", "atanh", x, _inverse_functions.atanh)
 
 
 asin, acos, atan, atan2 = arcsin, arccos, arctan, arctan2

@@ -19,6 +19,7 @@ from dyn.numpy._broadcast import elementwise
 from dyn.numpy._operands import cast, emit, like, promote, shape_of, to_float
 from dyn.numpy._options import whole_number
 from dyn.numpy._public import Array, ArrayLike, public
+from dyn.numpy._slopes import with_slopes
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
@@ -153,7 +154,7 @@ _FIELDS = {
 def _log2(x: Tracer) -> Tracer:
     """The exponent, and the logarithm of a mantissa around 1: exact for powers of two.
 
-    The mantissa is a product with a power of two, which a derivative goes through, and not cut out of the bits.
+    The mantissa is a product with a power of two, and not cut out of the bits: of denormal numbers too it is whole.
     """
     pattern, digits, bias, root, low, lift = _FIELDS[x.element_type]
     ordinary = emit("and", emit("is_finite", x), flag("GT", x, 0.0))
@@ -169,6 +170,10 @@ def _log2(x: Tracer) -> Tracer:
     whole = emit("subtract", cast(exponent, x.element_type), emit("select", tiny, filled(x, lift), filled(x, -2.0)))
     result = emit("add", whole, emit("multiply", part, filled(part, 1 / math.log(2.0))))
     return emit("select", ordinary, result, emit("log", x))
+
+
+def _slope_of_log2(x: Tracer) -> tuple[Tracer]:
+    return (emit("divide", filled(x, 1 / math.log(2.0)), x),)
 
 
 @public
@@ -190,7 +195,7 @@ def log2(x: ArrayLike, /) -> Array:
     (value,) = promote("log2", x, choose=to_float)
     if value.element_type.kind is Kind.COMPLEX:
         return _over(emit("log", value), math.log(2.0))
-    return cast(composed(_log2, value), value.element_type, weak=value.weak)
+    return cast(composed(lambda v: with_slopes(_log2, _slope_of_log2, v), value), value.element_type, weak=value.weak)
 
 
 def _over(x: Tracer, divisor: float) -> Tracer:

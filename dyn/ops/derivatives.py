@@ -90,7 +90,9 @@ def rsqrt(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
 
 
 def cbrt(a: Arithmetic, ct: Value, y: Value, x: Value) -> One:
-    return (a.mul(ct, a.div(y, a.mul(x, 3))),)
+    """``y**-2 / 3``, by the inverse of y: infinite at 0, and 0 at infinity, where ``y / x`` is NaN."""
+    inverse = a.div(a.fill(y, 1), y)
+    return (a.mul(ct, a.mul(a.mul(inverse, inverse), 1 / 3)),)
 
 
 # --- trigonometry -------------------------------------------------------------------------------------------------
@@ -145,8 +147,14 @@ def remainder(a: Arithmetic, ct: Value, y: Value, left: Value, right: Value) -> 
 
 
 def power(a: Arithmetic, ct: Value, y: Value, base: Value, exponent: Value) -> Two:
-    """``r * b**(r - 1)``, which is 0 for ``b**0``, and ``log(b) * b**r``, which is 0 for ``0**r``."""
-    constant = a.cmp(exponent, "EQ", 0)
+    """``r * b**(r - 1)``, which is 0 for ``b**0``, and ``log(b) * b**r``, which is 0 for ``0**r``.
+
+    Of ``b**0`` the product is 0 too where ``1 / b`` is a number, and there it stays the product: its derivative by r is
+    ``1 / b``. Elsewhere it is NaN, which the 0 takes the place of.
+    """
+    size = a.f("abs", base)
+    inverted = a.cmp(size, "GE", 2.0 ** (1 - size.dtype.floating.bias))
+    constant = a.f("and", a.cmp(exponent, "EQ", 0), a.f("not", inverted))
     slope = a.mul(exponent, a.f("power", base, a.where(constant, 1, a.sub(exponent, 1))))
     growth = a.mul(a.f("log", a.where(a.cmp(base, "EQ", 0), 1, base)), y)
     return a.mul(ct, a.where(constant, 0, slope)), a.mul(ct, growth)

@@ -100,9 +100,13 @@ sinh = formula_op("sinh", _sinh, np.sinh, _any, _FLOAT, grad=lambda a, ct, y, x:
 cosh = formula_op("cosh", _cosh, np.cosh, _any, _FLOAT, grad=lambda a, ct, y, x: (a.mul(ct, a.f("sinh", x)),))
 
 
+def _square_of_leg(a: Arithmetic, x: Value) -> Value:
+    """``1 - x*x``, rounded once, so that it is precise near 1; its own derivative is finite there."""
+    return a.f("fused_multiply_add", a.neg(x), x, a.fill(x, 1.0))
+
+
 def _over_leg(a: Arithmetic, ct: Value, x: Value, sign: float) -> tuple[Value]:
-    leg = a.mul(a.sub(a.fill(x, 1.0), x), a.add(x, 1.0))
-    return (a.mul(ct, a.mul(a.f("rsqrt", leg), sign)),)
+    return (a.mul(ct, a.mul(a.f("rsqrt", _square_of_leg(a, x)), sign)),)
 
 
 asin = formula_op(
@@ -123,11 +127,11 @@ asinh = formula_op(
 )  # fmt: skip
 acosh = formula_op(
     "acosh", _acosh, np.arccosh, draw(1, low=1.1, high=9.0), _FLOAT,
-    grad=lambda a, ct, y, x: (a.mul(ct, a.f("rsqrt", a.mul(a.sub(x, 1.0), a.add(x, 1.0)))),),
+    grad=lambda a, ct, y, x: (a.mul(ct, a.f("rsqrt", a.f("fused_multiply_add", x, x, a.fill(x, -1.0)))),),
 )  # fmt: skip
 atanh = formula_op(
     "atanh", _atanh, np.arctanh, _unit, _FLOAT,
-    grad=lambda a, ct, y, x: (a.div(ct, a.mul(a.sub(a.fill(x, 1.0), x), a.add(x, 1.0))),),
+    grad=lambda a, ct, y, x: (a.div(ct, _square_of_leg(a, x)),),
 )  # fmt: skip
 
 

@@ -135,8 +135,8 @@ class _Lifetimes:
                 self.last[value] = time
 
     def fits(self, base: Value, param: Value) -> bool:
-        """Whether a value may lie in a parameter's memory."""
-        return all(self._fits(base, param, excluded) for excluded in self._alternatives(base))
+        """Whether a value may lie in a parameter's memory: of no elements, which no launch writes, it need not."""
+        return base in self.first and all(self._fits(base, param, excluded) for excluded in self._alternatives(base))
 
     def _fits(self, base: Value, param: Value, excluded: frozenset[int]) -> bool:
         """Whether a value may lie in a parameter's memory where some launches don't run."""

@@ -17,9 +17,11 @@ from dyn.ir.types import TensorType
 from dyn.shapes import Dim, Relation, RelKind, dim_max
 from dyn.source import user_loc
 from dyn.trace.branch_sizes import Unequal, common_shapes
+from dyn.trace.changing_sizes import MOST_STEPS, sizes_change
 from dyn.trace.closures import closure_converted, fitted, with_carried_values, with_outside_parameters
 from dyn.trace.comparison import described, side_by_side
 from dyn.trace.context import Trace
+from dyn.trace.data_dependent import refuse_escape
 from dyn.trace.dims import unwrap_dim, wrap_dim
 from dyn.trace.lift import lift, lift_leaves, settled_dtype
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
@@ -116,14 +118,20 @@ def _check_condition(condition: TracedRegion) -> None:
         )
 
 
-def scan(trace: Trace, f: Function, init: Any, xs: Any, length: Any, reverse: bool, what: str = "scan") -> Any:
-    """``jax.lax.scan`` in a trace; the length may be a dim."""
+def scan(
+    trace: Trace, f: Function, init: Any, xs: Any, length: Any, reverse: bool, what: str = "scan",
+    written_out: Callable[[], Any] | None = None,
+) -> Any:  # fmt: skip
+    """``jax.lax.scan`` in a trace; the length may be a dim.
+
+    Where sizes of what is carried change, and the length is known, it is ``written_out()``: step by step.
+    """
     starts, tree = _lifted(trace, init, "init", what)
     arrays, x_tree = _lifted(trace, xs, "xs", what)
     steps = _length(trace, arrays, leaf_names(x_tree, "xs"), length, what)
     slices = [TensorType(x.dtype, x.shape[1:]) for x in arrays]
 
-    def step(types: Sequence[TensorType], expected: Sequence[TensorType] | None = None) -> tuple[Region, TreeSpec]:
+    def step(types: Sequence[TensorType]) -> tuple[Region, TreeSpec]:
         rows: list[TreeSpec] = []
 
         def call(*leaves: Tracer) -> Any:
@@ -145,17 +153,21 @@ def scan(trace: Trace, f: Function, init: Any, xs: Any, length: Any, reverse: bo
                 )
             return [*carried_leaves, *row_leaves]
 
-        traced = trace_region(trace, call, [*types, *slices], name=f"the body of {what}")
-        region = traced.region
-        if expected is not None:
-            region = fitted(
-                trace, region, expected, leaf_names(tree, "carry"), f"the body of {what}", "what it started with"
-            )
-        return region, rows[0]
+        return trace_region(trace, call, [*types, *slices], name=f"the body of {what}", finds_sizes=True).region, rows[
+            0
+        ]
 
     starts = _start_values(trace, starts, lambda types: step(types)[0].results)
     types = _plain_types(starts)
-    body, row_tree = step(types, types)
+    body, row_tree = step(types)
+    if isinstance(steps, int) and 0 < steps <= MOST_STEPS and sizes_change(trace.facts, body, types):
+        if written_out is not None:
+            return written_out()
+        return _step_by_step(
+            trace, f, unflatten(tree, [Tracer(trace, v) for v in starts]), (arrays, x_tree), steps, reverse
+        )
+    refuse_escape(body, f"the body of {what}")
+    body = fitted(trace, body, types, leaf_names(tree, "carry"), f"the body of {what}", "what it started with")
     (body,), free = closure_converted(trace, (body,))
     count = len(starts)
     region = with_carried_values(body, free, count)
@@ -163,6 +175,20 @@ def scan(trace: Trace, f: Function, init: Any, xs: Any, length: Any, reverse: bo
     made = trace.emit_all("scan", *starts, *free, *arrays, regions=(region,), **attrs)
     carried = unflatten(tree, [Tracer(trace, v) for v in made[:count]])
     return carried, unflatten(row_tree, [Tracer(trace, v) for v in made[count + len(free) :]])
+
+
+def _step_by_step(
+    trace: Trace, f: Function, carry: Any, xs: tuple[Sequence[Value], TreeSpec], steps: int, reverse: bool
+) -> tuple[Any, Any]:
+    """A scan as calls of its function one after the other. Rows that have other sizes than the first are errors."""
+    arrays, x_tree = xs
+    rows: list[Any] = []
+    for i in reversed(range(steps)) if reverse else range(steps):
+        carry, row = f(carry, unflatten(x_tree, [trace.namespace.getitem(Tracer(trace, x), i) for x in arrays]))
+        rows.insert(0 if reverse else len(rows), row)
+    row_tree = flatten(rows[0])[1]
+    columns = zip(*[flatten(row)[0] for row in rows], strict=True)
+    return carry, unflatten(row_tree, [trace.namespace.stack(list(column)) for column in columns])
 
 
 def _pair(made: Any, what: str) -> tuple[Any, Any]:
@@ -209,8 +235,14 @@ def fori_loop(trace: Trace, lower: Any, upper: Any, body_fun: Function, init: An
             i, state = carry
             return (i + 1, body_fun(_counter(i), state)), None
 
+        def written_out() -> Any:
+            state = init
+            for i in range(int(start), int(stop)):
+                state = body_fun(i, state)
+            return (stop, state), None
+
         length = dim_max(stop - start, 0)
-        made, _ = scan(trace, step, (first, init), None, wrap_dim(trace, length), False, "fori_loop")
+        made, _ = scan(trace, step, (first, init), None, wrap_dim(trace, length), False, "fori_loop", written_out)
         return made[1]
 
     def going(carry: Any) -> Any:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
+import numpy as np
+
 from dyn import dtypes
 from dyn.errors import ShapeError
-from dyn.ir.core import Region, Value
+from dyn.ir.core import Dense, Region, Value
 from dyn.ir.data_dependent import bound_dim
 from dyn.shapes import Dim, RelKind, as_dim, format_dim, free_symbols
 from dyn.source import user_loc
@@ -22,13 +24,22 @@ def dim_from_value(trace: Trace, count: Value, name: str, origin: str, limit: Di
 
     def make() -> tuple[Value, Dim]:
         dim = as_dim(trace.builder.symbols.symbol(name, origin, data_dependent=True))
-        wide = count.dtype is dtypes.int64 and not count.type.weak
-        trace.emit("measure", count if wide else trace.emit("convert", count, dtype=dtypes.int64), dim=dim)
+        trace.emit("measure", _as_int64(trace, count), dim=dim)
         if limit is not None:
             trace.demand(RelKind.GE, limit, dim, f"{origin} is at most {format_dim(limit)}")
         return count, dim
 
     return memoized_dim(trace, ("size", count, limit), make)[1]
+
+
+def _as_int64(trace: Trace, count: Value) -> Value:
+    """A count in int64, as sizes are; what that has not as its greatest, which is more than any memory has."""
+    if count.dtype is dtypes.int64 and not count.type.weak:
+        return count
+    if count.dtype is dtypes.uint64:
+        most = trace.emit("constant", value=Dense(np.asarray(2**63 - 1, np.uint64)))
+        count = trace.emit("minimum", count, most)
+    return trace.emit("convert", count, dtype=dtypes.int64)
 
 
 def memoized_dim(trace: Trace, key: Hashable, make: Callable[[], tuple[Value, Dim]]) -> tuple[Value, Dim]:

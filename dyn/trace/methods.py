@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
+from dyn.errors import UnsupportedOpError
+from dyn.source import user_loc
 from dyn.trace.context import Namespace, installed_namespace
 
 K = TypeVar("K", bound=type)
@@ -12,10 +14,27 @@ K = TypeVar("K", bound=type)
 
 def _method(name: str) -> Callable[..., Any]:
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return getattr(installed_namespace(), name)(self, *args, **kwargs)
+        # NumPy's functions of arrays that are not its own call their methods: ``np.sum(x)`` is ``x.sum(…, out=None)``.
+        out = kwargs.pop("out", None)
+        for option, values in _WITHOUT_EFFECT.get(name, {}).items():
+            if values is None or kwargs.get(option, _WITHOUT_EFFECT) in values:
+                kwargs.pop(option, None)
+        namespace = installed_namespace()
+        result = getattr(namespace, name)(self, *args, **kwargs)
+        return result if out is None else namespace.written(name, out, result)
 
     method.__name__ = method.__qualname__ = name
     return method
+
+
+#: Options of NumPy's methods that change nothing at these values, or at any (None): each sort is stable here, and what
+#: is in an array is no error (``mode="raise"``).
+_WITHOUT_EFFECT: dict[str, dict[str, tuple[Any, ...] | None]] = {
+    "argsort": {"kind": None, "order": (None,), "stable": (None,)},
+    "argpartition": {"kind": None, "order": (None,)},
+    "take": {"mode": ("raise", None)},
+    "copy": {"order": ("C", "K", "A")},
+}
 
 
 def reshape(self: Any, /, *shape: Any, order: str = "C") -> Any:
@@ -63,12 +82,23 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: _method(name)
     for name in (
         "all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "clip", "conj", "conjugate", "copy",
-        "cumprod", "cumsum", "diagonal", "nonzero", "partition", "searchsorted", "sort",
+        "cumprod", "cumsum", "diagonal", "nonzero", "searchsorted",
         "dot", "flatten", "max", "mean", "min", "prod", "ravel", "repeat", "round", "squeeze", "std",
         "sum", "swapaxes", "take", "trace", "var",
     )
 }  # fmt: skip
 METHODS = _FUNCTIONS | {"reshape": reshape, "transpose": transpose}
+#: NumPy's methods that change their array and return None, and how to write what they do as a new array.
+IN_PLACE = {
+    "sort": "write x = dyn.numpy.sort(x)",
+    "partition": "write x = dyn.numpy.partition(x, kth)",
+    "fill": "write x = dyn.numpy.full_like(x, value)",
+    "put": "write x = dyn.numpy.put(x, indices, values, inplace=False)",
+    "resize": "write x = dyn.numpy.resize(x, shape), which repeats elements where NumPy's method fills with zeros",
+    "itemset": "write x = x.at[index].set(value)",
+    "byteswap": "leave it to a NumPy array: arrays of dyn have the machine's order of bytes",
+    "setflags": "leave it out: an array of dyn has no flags to set",
+}
 
 
 def document_methods(namespace: Namespace) -> None:
@@ -95,4 +125,57 @@ def has_methods(kind: K) -> K:
     """A class decorator: its objects are arrays, and have the methods."""
     for name, method in METHODS.items():
         setattr(kind, name, method)
+    return kind
+
+
+def _in_place(name: str) -> Callable[..., None]:
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> None:
+        self._become(installed_namespace().changed(name, self, args, kwargs))
+
+    return method
+
+
+def _refused(name: str, problem: str, remedy: str) -> Callable[..., NoReturn]:
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> NoReturn:
+        raise UnsupportedOpError(f"x.{name}(): {problem}.", loc=user_loc(), remedy=f"{remedy}.")
+
+    return method
+
+
+def _with_method(kind: type, name: str, method: Callable[..., Any], summary: str) -> None:
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"""{summary}
+
+    Args:
+        *args: what NumPy's method takes.
+        **kwargs: what it takes by name.
+
+    Raises:
+        UnsupportedOpError: where the array cannot change so.
+    """
+    setattr(kind, name, method)
+
+
+#: What of :data:`IN_PLACE` an array in a trace has: the others change its shape, or what it has not.
+_CHANGED_IN_A_TRACE = ("sort", "partition", "fill", "put")
+
+
+def changes_in_place(kind: K) -> K:
+    """A class decorator: the methods of NumPy that change an array give the object other elements."""
+    for name, remedy in IN_PLACE.items():
+        if name in _CHANGED_IN_A_TRACE:
+            _with_method(kind, name, _in_place(name), f"Change the array as NumPy's ``ndarray.{name}`` does.")
+        else:
+            problem = "an array that is being traced does not change so"
+            doc = f"Raise UnsupportedOpError: {problem}; {remedy}."
+            _with_method(kind, name, _refused(name, problem, remedy), doc)
+    return kind
+
+
+def never_changes(kind: K) -> K:
+    """A class decorator: the methods of NumPy that change an array are errors that say what to write instead."""
+    for name, remedy in IN_PLACE.items():
+        problem = "a dyn.Array does not change"
+        own = remedy if remedy.startswith("leave") else f"{remedy}; or use np.array(x), which is a copy that does"
+        _with_method(kind, name, _refused(name, problem, own), f"Raise UnsupportedOpError: {problem}.")
     return kind

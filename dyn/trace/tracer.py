@@ -16,9 +16,10 @@ from dyn.trace.concretization_site import asking
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.dims import SymbolicDim, wrap_dim
 from dyn.trace.foreign import is_operator, refuse_foreign, refuse_jax
-from dyn.trace.methods import has_methods
+from dyn.trace.methods import changes_in_place, has_methods
 
 
+@changes_in_place
 @has_methods
 class Tracer:
     """Array of a function that is being traced: its elements are not there yet.

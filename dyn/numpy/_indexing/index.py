@@ -17,7 +17,18 @@ from dyn.frozen import record
 from dyn.numpy._axes import text_of
 from dyn.numpy._broadcast import expand, join_shapes
 from dyn.numpy._indexing.nonzero import mask_indices
-from dyn.numpy._operands import cast, constant, emit, made, shape_of, size_from_value, size_in, tracer, vector_of
+from dyn.numpy._operands import (
+    cast,
+    constant,
+    emit,
+    in_int64,
+    made,
+    shape_of,
+    size_from_value,
+    size_in,
+    tracer,
+    vector_of,
+)
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
@@ -230,7 +241,7 @@ def _bound(x: Tracer, axis: int, value: Any, step: int) -> Dim:
     around = value._trace
     is_around = trace.may_read(around) and around.program is trace.program
     home = around if is_around and is_bound(around, size) else trace
-    bound = cast(tracer(home, value, "a slice"), dtypes.int64)
+    bound = in_int64(tracer(home, value, "a slice"))
     whole = made(home, "dim_size", size=size, dtype=dtypes.int64)
     zero, end = constant(home, 0, dtypes.int64), cast(whole, dtypes.int64)
     negative = emit("compare", bound, zero, direction="LT")

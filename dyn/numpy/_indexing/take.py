@@ -18,7 +18,7 @@ from dyn.numpy._binary import clip, remainder
 from dyn.numpy._broadcast import expand, join_shapes
 from dyn.numpy._logic import greater_equal, less, logical_and
 from dyn.numpy._manipulation import view
-from dyn.numpy._operands import cast, constant, emit, made, operand, promote, shape_of
+from dyn.numpy._operands import cast, constant, emit, in_int64, made, operand, promote, shape_of
 from dyn.numpy._options import no_choice
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.ops.indexing.gather import gather_attrs, take_attrs
@@ -107,14 +107,6 @@ def _places(what: str, x: Tracer, indices: ArrayLike) -> Tracer:
             remedy="convert them with .astype('int32').",
         )
     return cast(places, dtypes.int64) if places.weak else places
-
-
-def in_int64(places: Tracer) -> Tracer:
-    """Indices in int64; those that it does not have stay greater than any axis."""
-    if places.element_type is dtypes.uint64:
-        most = constant(places._trace, 2**63 - 1, dtypes.uint64)
-        places = emit("minimum", places, expand(most, shape_of(places)))
-    return cast(places, dtypes.int64)
 
 
 def size_of(x: Tracer, size: Dim) -> Tracer:

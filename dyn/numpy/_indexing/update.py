@@ -20,10 +20,10 @@ from dyn.numpy._creation import asarray
 from dyn.numpy._indexing.getitem import read, write
 from dyn.numpy._indexing.index import Selection, select
 from dyn.numpy._indexing.selection import where
-from dyn.numpy._indexing.take import fill_of, in_int64, size_of
+from dyn.numpy._indexing.take import fill_of, size_of
 from dyn.numpy._logic import greater_equal, less, logical_and
 from dyn.numpy._manipulation import put_values, view
-from dyn.numpy._operands import cast, constant, emit, number, operand, shape_of, to_float, tracer
+from dyn.numpy._operands import cast, constant, emit, in_int64, number, operand, shape_of, to_float, tracer
 from dyn.numpy._public import ArrayLike
 from dyn.numpy._unary import filled, negative
 from dyn.shapes import RelKind
@@ -96,7 +96,7 @@ def _with_arrays(x: Tracer, index: Any) -> tuple[Any, ...]:
 
     def item(given: Any) -> Any:
         if isinstance(given, SymbolicDim):
-            return cast(tracer(trace, given, "x.at[...]"), dtypes.int64)
+            return in_int64(tracer(trace, given, "x.at[...]"))
         number = isinstance(given, int | np.integer) and not isinstance(given, bool)
         return constant(trace, int(given), dtypes.int64) if number else given
 

@@ -10,17 +10,16 @@ from dyn.errors import ShapeError
 from dyn.numpy._axes import distinct_axes, one_axis, text_of
 from dyn.numpy._binary import multiply
 from dyn.numpy._broadcast import align, expand, join_shapes, shown
-from dyn.numpy._creation import diagonal_mask
 from dyn.numpy._manipulation import moveaxis, view
 from dyn.numpy._operands import cast, emit, promote, shape_of
 from dyn.numpy._public import Array, ArrayLike, public
-from dyn.numpy._reductions import fold, sum
+from dyn.numpy._reductions import fold
 from dyn.numpy._unary import conj
 from dyn.shapes import Dim, Reason, Relation, RelKind, format_dim, product
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
-__all__ = ["dot", "inner", "matmul", "outer", "tensordot", "trace", "vdot", "vecdot"]
+__all__ = ["dot", "inner", "matmul", "outer", "tensordot", "vdot", "vecdot"]
 
 Numbers = tuple[int, ...]
 
@@ -285,25 +284,3 @@ def vdot(x: ArrayLike, y: ArrayLike, /) -> Array:
     a, b = (view(v, (product(shape_of(v)),)) for v in promote("vdot", x, y))
     check_contracted("vdot", a, b, [(0, 0)])
     return contract(conj(a), b, ((), ()), ((0,), (0,)))
-
-
-@public
-def trace(x: ArrayLike, /) -> Array:
-    """Sum of the diagonal of the last two axes, where NumPy has the first two.
-
-    Args:
-        x: array of any dtype, of two axes or more.
-
-    Returns:
-        An array of the other axes, int64 of signed integers and booleans, uint64 of unsigned ones, of others in the
-        dtype of ``x``.
-
-    Raises:
-        ShapeError: if ``x`` has fewer than two axes.
-
-    Example:
-        >>> dnp.trace(np.array([[1, 2], [3, 4]]))
-        array(5)
-    """
-    (value,) = promote("trace", x)
-    return sum(value, (-2, -1), where=diagonal_mask(value._trace, shape_of(value), 0, "EQ"))

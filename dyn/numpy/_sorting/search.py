@@ -14,7 +14,7 @@ from dyn.numpy._indexing.getitem import getitem
 from dyn.numpy._indexing.selection import where
 from dyn.numpy._indexing.take import size_of
 from dyn.numpy._joining import concatenate
-from dyn.numpy._logic import isnan, logical_not
+from dyn.numpy._logic import isfinite, isnan, logical_not
 from dyn.numpy._manipulation import flip, view
 from dyn.numpy._operands import cast, emit, like, operand, promote, shape_of, to_float, tracer
 from dyn.numpy._options import check_rising, one_of
@@ -309,19 +309,28 @@ def _on_the_line(x: Array, xp: Array, fp: Array, left: Any, right: Any) -> Trace
     def at(table: Array, places: Tracer) -> Array:
         return emit("gather", table, places, **take_attrs((size,), 0, places.ndim))
 
+    first, behind = getitem(xp, 0), getitem(xp, -1)
+    ends: list[tuple[Any, Array, Array]] = []
+    for given, beyond, end in ((left, x < first, 0), (right, x > behind, -1)):
+        if not (isinstance(given, str) and given == "extrapolate"):
+            ends.append((getitem(fp, end) if given is None else given, beyond, getitem(xp, end)))
+    # What is not taken from the line is put on it nevertheless: an infinite slope would come into the derivative.
+    place: Array = where(isnan(x), first, x)
+    for _, beyond, end in ends:
+        place = where(beyond, end, place)
     last = expand(size_of(xp, size - 1), shape_of(x))
-    low = emit("subtract", places_in(xp, x, True), filled(last, 1))
+    low = emit("subtract", places_in(xp, place, True), filled(last, 1))
     low = emit("maximum", emit("minimum", low, emit("subtract", last, filled(last, 1))), filled(last, 0))
     high = emit("minimum", emit("add", low, filled(low, 1)), last)
     x0, x1, y0, y1 = at(xp, low), at(xp, high), at(fp, low), at(fp, high)
-    # Of points with one x, and of a single one, the line has no slope.
+    # Of points with one x, and of a single one, the line has no slope. At a point the line has the height of that
+    # exactly, and its own slope; from or to an infinite height there is none.
     flat = x1 == x0
-    share = (x - x0) / where(flat, 1, x1 - x0)
-    result = where(flat | (x == x0), y0, where(x == x1, y1, y0 + share * (y1 - y0)))
+    at_end = (place == x1) & ~flat
+    rise = y1 - y0
+    rise = where(flat | ((at_end | (place == x0)) & ~isfinite(rise)), 0, rise) / where(flat, 1, x1 - x0)
+    result = where(at_end, y1 - (x1 - place) * rise, y0 + (place - x0) * rise)
     result = where(isnan(x), x, result)
-    ends = ((left, x < getitem(xp, 0), 0), (right, x > getitem(xp, -1), -1))
-    for given, beyond, end in ends:
-        if isinstance(given, str) and given == "extrapolate":
-            continue
-        result = where(beyond, getitem(fp, end) if given is None else given, result)
+    for height, beyond, _ in ends:
+        result = where(beyond, height, result)
     return cast(result, fp.element_type)

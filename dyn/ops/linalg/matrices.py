@@ -125,13 +125,16 @@ class Matrices(Arithmetic):
 
     def diagonal(self, x: Value) -> Value:
         """The diagonals of square matrices."""
-        kept = self.keep(x, "EQ")
-        return self.b.op("reduce", kept, axes=(len(x.shape) - 1,), combine="add", nonempty=False)
+        return self.total_rows(self.keep(x, "EQ"))
 
     def total(self, x: Value) -> Value:
         """The sum of each matrix."""
         rank = len(x.shape)
         return self.b.op("reduce", x, axes=(rank - 2, rank - 1), combine="add", nonempty=False)
+
+    def total_rows(self, x: Value) -> Value:
+        """The sum of each row of matrices."""
+        return self.b.op("reduce", x, axes=(len(x.shape) - 1,), combine="add", nonempty=False)
 
     def hermitian(self, x: Value, lower: bool) -> Value:
         """The Hermitian matrices of which ``x`` holds one triangle, and the real part of the diagonal."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
-from dyn.ir.opdef import Attrs, Composite, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
+from dyn.ir.opdef import REGISTRY, Attrs, Composite, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
 from dyn.ops.linalg.matrices import (
     LAPACK_DTYPES,
@@ -236,15 +237,51 @@ def _adjugate_by_values(a: Array) -> Array:
 
 
 def _adjugate_jvp(b: Builder, op: Op, tangents: tuple[Value]) -> tuple[Value]:
-    """``(tr(adj dA) adj - adj dA adj) / det``, from ``adj = det inv``."""
-    m, (a,), y, (t,) = Matrices(b), op.operands, op.result, tangents
-    slope = m.spread(m.total(m.mul(m.t(y), t)), a.shape)
-    whole = m.sub(m.mul(slope, y), m.dot(y, t, y))
-    return (m.div(whole, m.spread(b.op("det", a), a.shape)),)
+    """``(tr(adj dA) adj - adj dA adj) / det``, from ``adj = det inv``; of a matrix that is singular, or nearly so, by
+    its singular values. Each is computed of matrices that it is right for, and brings no NaN into the other."""
+    m, (a,), (t,) = Matrices(b), op.operands, tangents
+    (values,) = b.emit(REGISTRY["svd"], (a,), full_matrices=False, vectors=False)
+    rank = len(a.shape)
+    least, most = (
+        b.op("reduce", values, axes=(rank - 2,), combine=combine, nonempty=False) for combine in ("minimum", "maximum")
+    )
+    regular = m.cmp(least, "GT", m.mul(most, float(np.sqrt(np.finfo(values.dtype.np).eps))))
+    regular = m.spread(regular, a.shape)
+    return (m.where(regular, _by_inverse(m, m.where(regular, a, m.eye(a)), t), _by_values(m, a, regular, t)),)
+
+
+def _by_inverse(m: Matrices, a: Value, t: Value) -> Value:
+    y = m.b.op("adjugate", a)
+    whole = m.sub(m.mul(m.spread(m.total(m.mul(m.t(y), t)), a.shape), y), m.dot(y, t, y))
+    return m.div(whole, m.spread(m.b.op("det", a), a.shape))
+
+
+def _by_values(m: Matrices, a: Value, regular: Value, t: Value) -> Value:
+    """``det(U V^H) V D U^H`` of ``A = U S V^H``: with ``T = U^H dA V`` and ``P_ij`` the product of the singular values
+    but the i-th and the j-th, ``D_ij = -P_ij T_ij``, and on the diagonal ``sum_k P_ik T_kk``."""
+    places = m.b.op("iota", shape=a.shape, dimension=len(a.shape) - 1, dtype=dtypes.int64)
+    steps = m.keep(m.add(m.b.op("convert", places, dtype=a.dtype), 1), "EQ")  # 1, 2, …: different singular values
+    u, s, vh = m.b.emit(REGISTRY["svd"], (m.where(regular, steps, a),), full_matrices=True, vectors=True)
+    turned = m.dot(m.h(u), t, m.h(vh))
+    products = _without_two(m, s, a)
+    on_diagonal = m.columns(m.total_rows(m.mul(products, m.rows(m.diagonal(turned), a.shape))), a.shape)
+    change = m.sub(m.keep(on_diagonal, "EQ"), m.mul(products, turned))
+    turn = m.spread(m.mul(m.b.op("det", u), m.b.op("det", vh)), a.shape)
+    return m.mul(turn, m.dot(m.h(vh), change, m.h(u)))
+
+
+def _without_two(m: Matrices, s: Value, a: Value) -> Value:
+    """Products of the singular values but the i-th and the j-th, in the shape and dtype of ``a``; 0 for i = j."""
+    rank, shape = len(a.shape), (*a.shape, a.shape[-1])
+    factors = m.b.op("broadcast_in_dim", s, shape=shape, dims=(*range(rank - 2), rank))
+    i, j, k = (m.b.op("iota", shape=shape, dimension=d, dtype=dtypes.int64) for d in (rank - 2, rank - 1, rank))
+    factors = m.where(m.f("or", m.cmp(k, "EQ", i), m.cmp(k, "EQ", j)), 1, factors)
+    products = m.b.op("reduce", factors, axes=(rank,), combine="multiply", nonempty=False)
+    products = m.where(m.mask(products, "EQ"), 0, products)
+    return m.as_complex(products) if a.dtype.kind is Kind.COMPLEX else products
 
 
 #: The adjugates of square matrices, ``det(a) inv(a)`` where there is an inverse: the derivative of ``det``, transposed.
-#: Its own derivative is NaN where a matrix is singular.
 adjugate = OpDef(
     "adjugate",
     OpKind.OPAQUE,
