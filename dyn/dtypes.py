@@ -161,6 +161,11 @@ class DType:
         return float32 if self.is_narrow else self
 
     @property
+    def accumulator(self) -> DType:
+        """Dtype of long sums and products: float64 for narrower floats; the dtype itself for others."""
+        return float64 if self.kind is Kind.FLOAT and self.bits < 64 else self
+
+    @property
     def floating(self) -> FloatFormat:
         """The format of a float."""
         assert self.format is not None, f"{self.name} is no float"

@@ -132,7 +132,9 @@ def _running_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: At
 
 
 def _running(x: Array, dimension: int, combine: str, reverse: bool) -> Array:
-    wide = np.flip(dtypes.widened(x), dimension) if reverse else dtypes.widened(x)
+    rounded = combine in ("add", "multiply")
+    wide = x.astype(dtypes.dtype(x.dtype).accumulator.np, copy=False) if rounded else dtypes.widened(x)
+    wide = np.flip(wide, dimension) if reverse else wide
     with np.errstate(all="ignore"):
         result = _RUNNING[combine].accumulate(wide, axis=dimension, dtype=wide.dtype).astype(x.dtype)
     return np.flip(result, dimension) if reverse else result

@@ -85,7 +85,8 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
 
 
 def _reference(x: Array, axes: tuple[int, ...], combine: str, nonempty: bool) -> Array:
-    wide = dtypes.widened(x)
+    # As kernels do, so that long sums are no worse.
+    wide = x.astype(dtypes.dtype(x.dtype).accumulator.np, copy=False) if combine == "add" else dtypes.widened(x)
     initial = np.asarray(identity(combine, dtypes.dtype(wide.dtype))).astype(wide.dtype)
     if not axes:
         return x

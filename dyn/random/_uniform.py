@@ -110,8 +110,8 @@ def floats_between(
 
 def floats_from(key: Tracer, shape: tuple[Dim, ...], dtype: DType, low: float, high: float) -> Tracer:
     """Floats in [low, high) between two numbers."""
-    ends = [constant(key._trace, end, dtype) for end in (low, high)]
-    return floats_between(key, shape, *ends, reaches=_reaches(low, high, dtype))
+    least, bound = (constant(key._trace, end, dtype) for end in (low, high))
+    return floats_between(key, shape, least, bound, reaches=_reaches(low, high, dtype))
 
 
 def _reaches(low: float, high: float, dtype: DType) -> bool:

@@ -140,7 +140,7 @@ def fold_nest(
         outermost = depth == len(axes) - 1
         own, own_carries = folds, carries
         if not outermost:  # a loop starts from what the loop around it was handed, and hands back what it is left with
-            own = tuple(Fold(tuple(map(_like, f.refs)), f.monoid, f.values) for f in folds)
+            own = tuple(Fold(tuple(map(_like, f.refs)), f.monoid, f.values, f.block) for f in folds)
             own_carries = tuple(Carry(_like(c.ref), c.state, _like(c.state), c.value) for c in carries)
         role = inner if depth == 0 else outer if outermost else Role.SERIAL
         in_order = order if folds and (role is Role.LANE or (chained and depth == 0)) else None

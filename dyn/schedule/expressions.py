@@ -312,7 +312,7 @@ class Rewriter:
         return tuple((symbol, self.expr(value)) for symbol, value in bound)
 
     def folds(self, folds: Sequence[Fold]) -> tuple[Fold, ...]:
-        return tuple(Fold(f.refs, f.monoid, tuple(map(self.expr, f.values))) for f in folds)
+        return tuple(Fold(f.refs, f.monoid, tuple(map(self.expr, f.values)), f.block) for f in folds)
 
     def carries(self, carries: Sequence[Carry]) -> tuple[Carry, ...]:
         return tuple(Carry(c.ref, c.state, self.expr(c.init), self.expr(c.value)) for c in carries)

@@ -66,7 +66,7 @@ class _Iteration(Rewriter):
         return made
 
     def fold(self, fold: Fold) -> Fold:
-        return Fold(tuple(map(self.own, fold.refs)), fold.monoid, tuple(map(self.expr, fold.values)))
+        return Fold(tuple(map(self.own, fold.refs)), fold.monoid, tuple(map(self.expr, fold.values)), fold.block)
 
     def carry(self, carry: Carry) -> Carry:
         return Carry(self.own(carry.ref), self.own(carry.state), self.expr(carry.init), self.expr(carry.value))

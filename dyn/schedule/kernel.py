@@ -5,7 +5,8 @@
     Kernel  = (buffers, dims, scratch, body)
     stmt    = Loop(role, var, extent, body, folds, carries, order, bound) | Store(buffer, index, value)
             | Update(buffer, index, …) | TileContract(...)
-    fold    = (refs, monoid, values)              # refs are monoid over the loop's iterations of values
+    fold    = (refs, monoid, values, block)       # refs are monoid over the loop's iterations of values
+    block   = (monoid, state, lifted)             # a quicker monoid for runs of a few, and what a run's state becomes
     monoid  = (init, left, right, result)         # a state of several values, and how two are combined
     carry   = (ref, state, init, value)           # state is init, then the value of the iteration before
     expr    = Const | Index | Load | Apply | Ref  # a DAG; nodes are compared by identity
@@ -192,12 +193,40 @@ def scalar_monoid(combine: Scalar, init: Const) -> Monoid:
 
 
 @record(eq=False)
+class Block:
+    """A monoid that is quicker than a fold's own and rounds more, for runs of a few elements each.
+
+    What a run comes to is ``state``; ``lifted`` is that as a state of the fold's monoid, an expression for each scalar
+    of it, of constants and ``state``'s references.
+    """
+
+    monoid: Monoid
+    state: tuple[Ref, ...]
+    lifted: tuple[Expr, ...]
+
+
+@record(eq=False)
 class Fold:
-    """A reduction carried by a loop: ``refs`` = ``monoid`` over the states ``values`` of all iterations."""
+    """A reduction carried by a loop: ``refs`` = ``monoid`` over the states ``values`` of all iterations.
+
+    With a ``block`` the values are states of its monoid. A target folds runs of them with that, as long as the loop's
+    order says, and these runs with ``monoid``; or it lifts each value.
+    """
 
     refs: tuple[Ref, ...]
     monoid: Monoid
     values: tuple[Expr, ...]
+    block: Block | None = None
+
+    @property
+    def scalar(self) -> Scalar | None:
+        """The scalar function that elements are combined with, where that is one."""
+        return (self.monoid if self.block is None else self.block.monoid).scalar
+
+    @property
+    def leaf(self) -> Fold:
+        """The fold of a run of elements."""
+        return self if self.block is None else Fold(self.block.state, self.block.monoid, self.values)
 
 
 def scalar_fold(ref: Ref, combine: Scalar, init: Const, value: Expr) -> Fold:
@@ -224,7 +253,7 @@ class Loop:
     """``for var in range(extent)``, in a role.
 
     Statements of ``body`` run before the folds' values are combined and the carries' values taken. The folds of a LANE
-    loop combine in ``order``, or where it is None as the target likes; those of a SERIAL one in the order's chains, or
+    loop combine in ``order``, or where it is None as the target likes; those of a SERIAL one in the order's steps, or
     one after the other. ``bound`` names the symbols of ``extent`` that stand for computed values, each an int64.
     """
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import (
     Apply,
+    Block,
     Buffer,
     Const,
     Expr,
+    Fold,
     Index,
     Kernel,
     Load,
@@ -56,6 +59,12 @@ def kernel_name(kernel: Kernel) -> str:
 _NAMES: WeakKeyDictionary[Kernel, str] = WeakKeyDictionary()
 
 
+def _combined(folds: Sequence[Fold]) -> list[tuple[Expr, ...]]:
+    """The expressions of folds over states."""
+    monoids = [m for f in folds for m in (f.monoid, f.leaf.monoid)]
+    return [m.result for m in monoids if m.scalar is None] + [f.block.lifted for f in folds if f.block is not None]
+
+
 class _KernelPrinter:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -68,7 +77,7 @@ class _KernelPrinter:
         self.uses: Counter[int] = Counter()
         for stmt in walk_stmts(kernel.body):
             folds = stmt.folds if isinstance(stmt, Loop) else ()
-            for roots in (stmt_exprs(stmt), *[f.monoid.result for f in folds if f.monoid.scalar is None]):
+            for roots in (stmt_exprs(stmt), *_combined(folds)):
                 self.uses.update(id(r) for r in roots)
                 for expr in walk_exprs(roots):
                     self.uses.update(id(c) for c in children(expr))
@@ -137,7 +146,9 @@ class _KernelPrinter:
         width = f" of {loop.width} lanes" if loop.role is Role.TEAM else ""
         order = "" if loop.order is None else f" in {loop.order.unroll} x {loop.order.lanes}"
         if loop.order is not None and loop.role is Role.SERIAL:
-            order = f" in {loop.order.chains} chains"
+            order = f" by {loop.order.step}"
+        if loop.order is not None and any(fold.block is not None for fold in loop.folds):
+            order += f" in runs of {' x '.join(map(str, loop.order.runs))}"
         self.line(depth, f"{loop.role.value} {var} < {self.dim(loop.extent)}{bindings}{width}{order} {{")
         inner = dict(lets)
         for carry, init in zip(loop.carries, inits, strict=True):
@@ -149,7 +160,8 @@ class _KernelPrinter:
             names = [self.fresh("r") for _ in fold.refs]
             self.refs.update((id(ref), name) for ref, name in zip(fold.refs, names, strict=True))
             how, inits = self.monoid(fold.monoid, depth + 1), map(self.literal, fold.monoid.init)
-            self.line(depth + 1, f"{', '.join(names)} = fold {how} from {', '.join(inits)}: {', '.join(values)}")
+            runs = "" if fold.block is None else self.runs(fold.block, depth + 1)
+            self.line(depth + 1, f"{', '.join(names)} = fold {how} from {', '.join(inits)}{runs}: {', '.join(values)}")
         values = [self.expr(carry.value, depth + 1, inner) for carry in loop.carries]
         for carry, value in zip(loop.carries, values, strict=True):
             self.line(depth + 1, f"{self.refs[id(carry.state)]} <- {value}")
@@ -165,6 +177,15 @@ class _KernelPrinter:
         results = [self.expr(result, depth, lets) for result in monoid.result]
         left, right = (", ".join(self.refs[id(ref)] for ref in state) for state in (monoid.left, monoid.right))
         return f"({left}), ({right}) -> ({', '.join(results)})"
+
+    def runs(self, block: Block, depth: int) -> str:
+        """The fold of runs of elements: its monoid, and the state that a run becomes."""
+        how, inits = self.monoid(block.monoid, depth), ", ".join(map(self.literal, block.monoid.init))
+        self.refs.update((id(ref), self.fresh("s")) for ref in block.state)
+        lets: dict[int, str] = {}
+        lifted = ", ".join(self.expr(value, depth, lets) for value in block.lifted)
+        state = ", ".join(self.refs[id(ref)] for ref in block.state)
+        return f" over runs ({state}) -> ({lifted}) of {how} from {inits}"
 
     def tile(self, tile: TileContract, depth: int, lets: dict[int, str]) -> None:
         row = self.symbols[tile.row] = self.fresh("m")

@@ -123,7 +123,8 @@ class _Checker:
     def fold(self, fold: Fold) -> None:
         """Raise IRError where a fold's state has several types, or its monoid more in it than two states."""
         name, monoid = ", ".join(ref.name for ref in fold.refs), fold.monoid
-        parts = (fold.refs, monoid.init, monoid.left, monoid.right, monoid.result, fold.values)
+        lifted = fold.values if fold.block is None else fold.block.lifted
+        parts = (fold.refs, monoid.init, monoid.left, monoid.right, monoid.result, lifted)
         types = [tuple([part.dtype for part in state]) for state in parts]
         if not fold.refs or any(own != types[0] for own in types):
             raise self.fail(f"fold {name} is ill-typed")
@@ -135,6 +136,11 @@ class _Checker:
             if not isinstance(expr, Const | Apply | Ref):
                 raise self.fail(f"fold {name} combines with more than two states")
         self.exprs(monoid.result, frozenset(), frozenset(map(id, (*monoid.left, *monoid.right))))
+        if fold.block is not None:
+            self.fold(fold.leaf)
+            if not all(isinstance(expr, Const | Apply | Ref) for expr in walk_exprs(fold.block.lifted)):
+                raise self.fail(f"fold {name} lifts more than a state")
+            self.exprs(fold.block.lifted, frozenset(), frozenset(map(id, fold.block.state)))
 
     def carried(self, loop: Loop, symbols: frozenset[Symbol], refs: frozenset[int]) -> frozenset[int]:
         """The states of a loop, which are known in its body."""

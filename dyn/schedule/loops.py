@@ -14,7 +14,7 @@ reorder    a phase's own parallel axes go where they are wanted; those with an o
 hoist      the outermost axis of the only phase becomes a shared one: a part of a reduction for each of its iterations
 sink       the last shared axes become the innermost of every phase instead
 bind       an axis gets a role; a shared one is a GRID loop, one of a phase SERIAL, unless it is bound
-chain      each lane folds the floats of its own in a few chains of additions instead of one
+chain      each lane folds the floats of its own by steps of a few, joined two by two, and by runs of steps
 bind tile  the last shared axes become the loops of a tile: steps, lanes, and rows that load and store together
 tensorise  a contraction goes through tiles of accumulators, along the last two shared axes and one that is contracted
 carry      a phase's folds go on from state to state through all of its loops, in their order
@@ -379,7 +379,7 @@ class Loops:
 
         A contraction adds its products to the state as they are, rounded once.
         """
-        if phase.has_lanes() or phase.chained or any(fold.monoid.scalar is None for fold in phase.folds):
+        if phase.has_lanes() or phase.chained or any(f.monoid.scalar is None or f.block for f in phase.folds):
             raise ScheduleError(f"{_names(phase.axes)} have lanes or chains, or fold more than scalars")
         made: list[Carry] = []
         for fold in phase.folds:
@@ -456,10 +456,10 @@ class Loops:
     def chain(self, phase: Phase) -> None:
         """Let each lane fold a phase's floats in chains, where these are sums or products: a lane's other states take
         several registers, and the extremes of floats are the same in any order."""
-        scalars = {fold.monoid.scalar for fold in phase.folds}
+        scalars = {fold.scalar for fold in phase.folds}
         if phase.order is not None and scalars <= {Scalar.ADD, Scalar.MUL} and not phase.carries:
             phase.chained = True
-            self.steps.append(Step("chain", (phase.axes[-1].name,), f"in {phase.order.chains}"))
+            self.steps.append(Step("chain", (phase.axes[-1].name,), f"{phase.order.step} together"))
 
     def unroll(self, phase: Phase) -> None:
         """Put the code of a phase's innermost loop in a row, one copy for each iteration."""

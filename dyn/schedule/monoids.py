@@ -65,6 +65,34 @@ def _pooled(k: ExprBuilder, a: State, b: State) -> State:
     return count, of(Scalar.ADD, a[1], step), of(Scalar.ADD, of(Scalar.ADD, a[2], b[2]), between)
 
 
+def sums(dtype: DType, count: int) -> Monoid:
+    """A few sums side by side."""
+    return _monoid((literal(dtype, 0),) * count, _added)
+
+
+def _added(k: ExprBuilder, a: State, b: State) -> State:
+    return tuple(k.apply(Scalar.ADD, [x, y], x.dtype) for x, y in zip(a, b, strict=True))
+
+
+def compensated_sum(dtype: DType) -> Monoid:
+    """A sum, and what its additions have rounded away: an element is (x, 0).
+
+    Knuth's TwoSum, "The Art of Computer Programming", volume 2 (1969), 4.2.2; with the errors added up beside, as in
+    Ogita, Rump and Oishi, "Accurate sum and dot product" (2005). Once a sum is no number, neither is its error.
+    """
+    return _monoid((literal(dtype, 0),) * 2, _two_sums)
+
+
+def _two_sums(k: ExprBuilder, a: State, b: State) -> State:
+    def of(fn: Scalar, x: Expr, y: Expr) -> Expr:
+        return k.apply(fn, [x, y], x.dtype)
+
+    total = of(Scalar.ADD, a[0], b[0])
+    added = of(Scalar.SUB, total, a[0])
+    lost = of(Scalar.ADD, of(Scalar.SUB, a[0], of(Scalar.SUB, total, added)), of(Scalar.SUB, b[0], added))
+    return total, of(Scalar.ADD, of(Scalar.ADD, a[1], b[1]), lost)
+
+
 def sum_of_exponentials(dtype: DType) -> Monoid:
     """The maximum, and the sum of the exponentials of distances from it: an element is (x, 1).
 

@@ -20,7 +20,7 @@ from dyn.ir.core import Value
 from dyn.ops.scalar import Scalar
 from dyn.schedule.axes import Axis
 from dyn.schedule.elements import ElementReader, Index
-from dyn.schedule.kernel import Buffer, Carry, Const, Expr, Fold, Monoid, Ref, Stmt
+from dyn.schedule.kernel import Block, Buffer, Carry, Const, Expr, Fold, Monoid, Ref, Stmt
 from dyn.schedule.order import Order
 from dyn.shapes import Dim, Symbol
 from dyn.stitch.groups import Group, Plan
@@ -44,18 +44,24 @@ class Reduction:
     """A state folded over a stage's own axes by a monoid, whose order is free but for what makes results the same.
 
     ``states`` is the state that an iteration adds: what it reads, lifted. ``finish`` computes an element of each of
-    the ``results`` from what the whole fold gives.
+    the ``results`` from what the whole fold gives. With a ``block`` states are those of its monoid.
     """
 
     results: tuple[Value, ...]
     monoid: Monoid
     states: Callable[[ElementReader], tuple[Expr, ...]]
     finish: Callable[[ElementReader, tuple[Expr, ...]], tuple[Expr, ...]]
+    block: Block | None = None
+
+    @property
+    def scalar(self) -> Scalar | None:
+        """The scalar function that elements are combined with, where that is one."""
+        return (self.monoid if self.block is None else self.block.monoid).scalar
 
     def fold(self, elements: ElementReader) -> Fold:
         """The fold of a loop over the stage's own axes."""
         refs = tuple(Ref("acc", init.dtype) for init in self.monoid.init)
-        return Fold(refs, self.monoid, self.states(elements))
+        return Fold(refs, self.monoid, self.states(elements), self.block)
 
 
 def casts(results: tuple[Value, ...]) -> Callable[[ElementReader, tuple[Expr, ...]], tuple[Expr, ...]]:

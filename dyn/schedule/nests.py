@@ -9,10 +9,12 @@ from dyn.ir.opdef import OpKind, OrderedWindows, ReductionLoops, WindowFold
 from dyn.ops.choices import Choice
 from dyn.ops.reduce import identity
 from dyn.ops.regions import region_values
+from dyn.ops.scalar import Scalar
+from dyn.schedule.accumulation import accumulation
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
 from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.expressions import literal
-from dyn.schedule.kernel import Buffer, Carry, Expr, Store, scalar_monoid
+from dyn.schedule.kernel import Buffer, Carry, Const, Expr, Store, scalar_monoid
 from dyn.schedule.monoids import extreme_and_place
 from dyn.schedule.nest import Nest, OrderedReduction, Reduction, Stage, Write, casts
 from dyn.schedule.order import Order
@@ -125,12 +127,21 @@ def _reduction(plan: Plan, op: Op, index: Index) -> Reduction:
         return _choice(op, chosen, index)
     wide, loops = op.result.dtype.wide, op.opdef.loops
     assert isinstance(loops, ReductionLoops)
-    monoid = scalar_monoid(loops.combine(op.attrs), literal(wide, identity(op.attrs["combine"], wide)))
+    start = literal(wide, identity(op.attrs["combine"], wide))
+    return accumulated(op.result, loops.combine(op.attrs), start, lambda elements: elements.at(op.operands[0], index))
+
+
+def accumulated(result: Value, combine: Scalar, start: Const, element: Callable[[ElementReader], Expr]) -> Reduction:
+    """The reduction of elements by a scalar function, computed in the dtype of its identity ``start``."""
+    made = accumulation(combine, start)
 
     def states(elements: ElementReader) -> tuple[Expr, ...]:
-        return (elements.k.cast(elements.at(op.operands[0], index), wide),)
+        return (elements.k.cast(element(elements), start.dtype),)
 
-    return Reduction(op.results, monoid, states, casts(op.results))
+    def finish(elements: ElementReader, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return (elements.k.cast(made.finish(elements.k, state), result.dtype),)
+
+    return Reduction((result,), made.monoid, states, finish, made.block)
 
 
 def _choice(op: Op, chosen: Choice, index: Index) -> Reduction:

@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from dyn import dtypes
 from dyn.ir.core import Value
 from dyn.ops.scalar import Scalar
 from dyn.schedule.elements import ElementReader, constantly
 from dyn.schedule.expressions import Rewriter
 from dyn.schedule.kernel import Apply, Const, Expr, Index, Load, Ref
 from dyn.schedule.kernel_walks import walk_exprs
-from dyn.schedule.monoids import moments
+from dyn.schedule.monoids import moments, sums
 from dyn.schedule.nest import Reduction, Stage
 from dyn.shapes import Dim, product, substitute
 from dyn.stitch.groups import Group, Plan
@@ -44,33 +45,34 @@ def one_pass_variance(
         return None
     probe = ElementReader(plan, group)
     probe.known |= {value: constantly(Ref("earlier", value.dtype)) for value in earlier}
-    sums: dict[Ref, Reduction] = {}
+    sums: list[tuple[Expr, Reduction]] = []
     for reduction in first.reductions:
         refs = tuple(Ref("folded", init.dtype) for init in reduction.monoid.init)
-        for value, expr in zip(reduction.results, reduction.finish(probe, refs), strict=True):
-            probe.known[value] = constantly(expr)
-        if reduction.monoid.scalar is Scalar.ADD:
-            sums[refs[0]] = reduction
+        finished = reduction.finish(probe, refs)
+        probe.known.update((v, constantly(expr)) for v, expr in zip(reduction.results, finished, strict=True))
+        if reduction.scalar is Scalar.ADD:
+            sums.append((finished[0], reduction))
     size = product(axis.extent for axis in first.axes)
     pooled: list[Reduction] = []
     for reduction in then.reductions:
         added = _squares_from_mean(plan, probe, sums, reduction, size)
         if added is None:
             return None
-        pooled.append(_pooled(first, added, reduction))
+        made = _shifted if added.monoid.scalar is Scalar.ADD else _pooled
+        pooled.append(made(first, added, reduction, size))
     return replace(first, reductions=(*first.reductions, *pooled))
 
 
 def _squares_from_mean(
-    plan: Plan, probe: ElementReader, sums: dict[Ref, Reduction], reduction: Reduction, size: Dim
+    plan: Plan, probe: ElementReader, sums: list[tuple[Expr, Reduction]], reduction: Reduction, size: Dim
 ) -> Reduction | None:
     """The sum of the elements whose squared distances from their mean a reduction adds up."""
-    if reduction.monoid.scalar is not Scalar.ADD or not reduction.monoid.init[0].dtype.is_float:
+    if reduction.scalar is not Scalar.ADD or not reduction.monoid.init[0].dtype.is_float:
         return None
     (square,) = reduction.states(probe)
     match square:
-        case Apply(Scalar.MUL, (Apply(Scalar.SUB, (element, Apply(Scalar.DIV, (Ref() as total, count)))) as a, b)):
-            added = sums.get(total)
+        case Apply(Scalar.MUL, (Apply(Scalar.SUB, (element, Apply(Scalar.DIV, (total, count)))) as a, b)):
+            added = next((own for result, own in sums if result is total), None)
             if a is not b or added is None or not _is_count(plan, count, size):
                 return None
             computed = any(isinstance(e, Load) and e.bound for e in walk_exprs((element,)))
@@ -89,17 +91,42 @@ def _is_count(plan: Plan, count: Expr, size: Dim) -> bool:
     return known is not None and plan.function.facts.eq(known, size).proved
 
 
-def _pooled(stage: Stage, added: Reduction, squares: Reduction) -> Reduction:
-    """The moments of what a reduction of a stage adds up, for the sum of squared distances."""
-    dtype = squares.monoid.init[0].dtype
-    start = dict.fromkeys((axis.var for axis in stage.axes), 0)
+def _shifted(stage: Stage, added: Reduction, squares: Reduction, size: Dim) -> Reduction:
+    """The sum of squared distances from the mean by the sums of distances from the first element, and of their squares:
+    of floats that are narrower than the sums."""
+    wide = squares.monoid.init[0].dtype
 
     def states(elements: ElementReader) -> tuple[Expr, ...]:
         k, (element,) = elements.k, added.states(elements)
-        first = Rewriter(lambda dim: substitute(dim, start)).expr(element)
-        return k.const(dtype, 1), k.apply(Scalar.SUB, [element, first], dtype), k.const(dtype, 0)
+        apart = k.apply(Scalar.SUB, [k.cast(element, wide), k.cast(_first(stage, element), wide)], wide)
+        return apart, k.apply(Scalar.MUL, [apart, apart], wide)
+
+    def finish(elements: ElementReader, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        k, (total, squared) = elements.k, state
+        count = k.apply(Scalar.MAX, [k.cast(k.index(dtypes.int64, size), wide), k.const(wide, 1)], wide)
+        shift = k.apply(Scalar.DIV, [k.apply(Scalar.MUL, [total, total], wide), count], wide)
+        left = k.apply(Scalar.MAX, [k.apply(Scalar.SUB, [squared, shift], wide), k.const(wide, 0)], wide)
+        return (k.cast(left, squares.results[0].dtype),)
+
+    return Reduction(squares.results, sums(wide, 2), states, finish)
+
+
+def _pooled(stage: Stage, added: Reduction, squares: Reduction, size: Dim) -> Reduction:
+    """The sum of squared distances from the mean by the moments of distances from the first element."""
+    dtype = squares.monoid.init[0].dtype
+
+    def states(elements: ElementReader) -> tuple[Expr, ...]:
+        k, (element,) = elements.k, added.states(elements)
+        apart = k.apply(Scalar.SUB, [element, _first(stage, element)], dtype)
+        return k.const(dtype, 1), apart, k.const(dtype, 0)
 
     def finish(elements: ElementReader, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return (elements.k.cast(state[2], squares.results[0].dtype),)
 
     return Reduction(squares.results, moments(dtype), states, finish)
+
+
+def _first(stage: Stage, element: Expr) -> Expr:
+    """The first element of those that a stage goes through."""
+    start = dict.fromkeys((axis.var for axis in stage.axes), 0)
+    return Rewriter(lambda dim: substitute(dim, start)).expr(element)

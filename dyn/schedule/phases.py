@@ -39,7 +39,7 @@ class Phase:
     pieces: tuple[int, ...] = ()
     #: Of a phase whose first fold is a contraction.
     product: Product | None = None
-    #: The order in which lanes fold floats; and whether each lane folds those of its own in chains.
+    #: The order in which lanes fold floats; and whether each lane folds those of its own in it too.
     order: Order | None = None
     chained: bool = False
 

@@ -292,7 +292,7 @@ def _join(state: _State, place: Dim) -> Reduction:
     def states(elements: ElementReader) -> tuple[Expr, ...]:
         return tuple(elements.k.load(elements.temporary(value), place) for value in state.parts)
 
-    return replace(state.reduction, states=states)
+    return replace(state.reduction, states=states, block=None)
 
 
 def _stored(memory: Value, place: Dim, value: Value, index: Index) -> Write:

@@ -15,6 +15,7 @@ from dyn.ir.opdef import RunningLoops
 from dyn.ir.types import TensorType
 from dyn.ops.reduce import identity
 from dyn.ops.scalar import Scalar
+from dyn.schedule.accumulation import accumulator
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
 from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.kernel import Buffer, Const, Expr, Stmt, Store, scalar_monoid
@@ -31,8 +32,8 @@ from dyn.stitch.groups import Group, Plan
 class RunningNests:
     """The nests of a group that is one running reduction.
 
-    Along one axis each element is combined with all that come before it; from the back, where ``reverse``. 16-bit
-    floats are carried in float32, and rounded as they are stored.
+    Along one axis each element is combined with all that come before it; from the back, where ``reverse``. Sums and
+    products of floats of up to 32 bits are carried in float64, and rounded as they are stored.
     """
 
     def __init__(self, plan: Plan, group: Group, part: int = 0, order: Order | None = None) -> None:
@@ -42,8 +43,8 @@ class RunningNests:
         assert isinstance(loops, RunningLoops)
         self.along: int = self.op.attrs["dimension"]
         self.length = group.space[self.along]
-        self.wide = self.op.result.dtype.wide
         self.combine: Scalar = loops.combine(self.op.attrs)
+        self.wide = accumulator(self.combine, self.op.result.dtype)
         # -0.0 changes no zero that is added to it.
         adds = self.op.attrs["combine"] == "add" and self.wide.is_float
         self.start = Const(self.wide, -0.0 if adds else identity(self.op.attrs["combine"], self.wide))

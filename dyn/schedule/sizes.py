@@ -42,7 +42,8 @@ class LoopSchedule:
     into ``tile_side`` elements at most; with a ``tile`` of 0 there are no tiles.
 
     Folds of floats in lanes have ``accumulators`` vectors of states; with 0, the states of a block's threads. A lane
-    that folds floats of its own has ``chains`` states.
+    that folds floats of its own takes ``step`` at a time. Sums go by ``runs`` of steps, of these, and so on
+    (``dyn.schedule.order``).
     """
 
     elements: int
@@ -65,14 +66,15 @@ class LoopSchedule:
     tile: int = 0
     tile_side: int = 0
     accumulators: int = 0
-    chains: int = 1
+    step: int = 1
+    runs: tuple[int, ...] = (1,)
 
     def order(self, dtypes: Iterable[DType], target: Target) -> Order | None:
         """The order in which states of some dtypes fold in lanes; None without floats, or where threads decide it."""
         widest = max((dtype.itemsize for dtype in dtypes if dtype.is_float), default=0)
         if not (self.accumulators and widest):
             return None
-        return Order(self.part, target.lanes(widest), self.accumulators, self.chains)
+        return Order(self.part, target.lanes(widest), self.accumulators, self.step, self.runs)
 
 
 @record()

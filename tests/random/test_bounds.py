@@ -18,12 +18,13 @@ Array = np.ndarray[Any, Any]
 def evenness(drawn: Array, low: int, span: int, parts: int) -> float:
     """The p-value of a chi-squared test that so many parts of a span are drawn as often."""
     places = np.array([(int(v) - low) * parts // span for v in drawn])
-    assert places.min() >= 0 and places.max() < parts
+    assert places.min() >= 0
+    assert places.max() < parts
     return float(scipy.stats.chisquare(np.bincount(places, minlength=parts)).pvalue)
 
 
 @pytest.mark.parametrize(
-    "dtype, low, span",
+    ("dtype", "low", "span"),
     [
         ("int32", 0, 100_000), ("int32", -7, 10**8), ("int32", 0, 3 * 2**29), ("int32", -(2**31), 3 * 2**30),
         ("int32", -(2**31), 2**32 - 1), ("uint32", 5, 3 * 2**30 + 1), ("int64", -5, 3 * 2**40), ("int64", 0, 3 * 2**61),
@@ -41,7 +42,14 @@ def test_integers_of_long_spans_are_even(dtype: str, low: int, span: int) -> Non
 
 
 BOUNDS = {
-    "float32": [(1e6, 1e6 + 1), (-1e6 - 1, -1e6), (16777215.0, 16777216.0), (0.0, 1e-45), (1.0, 1.0000001), (-3.0, 5.0)],
+    "float32": [
+        (1e6, 1e6 + 1),
+        (-1e6 - 1, -1e6),
+        (16777215.0, 16777216.0),
+        (0.0, 1e-45),
+        (1.0, 1.0000001),
+        (-3.0, 5.0),
+    ],
     "float64": [(1e15, 1e15 + 1), (2.0**53 - 1, 2.0**53), (-1.0, 1.0)],
     "float16": [(1000.0, 1001.0), (2047.0, 2048.0), (-3.0, 4.0), (0.0, 6e-8)],
     "bfloat16": [(100.0, 101.0), (255.0, 256.0), (-3.0, 4.0)],

@@ -15,15 +15,18 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn import dtypes
+from dyn.backends.families import host_target
 from dyn.errors import IRError
 from dyn.ops.scalar import Scalar
 from dyn.pipeline import CompilationRecord, optimize
-from dyn.schedule.kernel import Apply, Buffer, Const, Kernel, Load, Loop, Ref, Role, Store, scalar_fold
+from dyn.schedule.accumulation import accumulation
+from dyn.schedule.kernel import Apply, Buffer, Const, Fold, Kernel, Load, Loop, Ref, Role, Store, scalar_fold
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.kernel_verifier import check
 from dyn.schedule.launch import Launch
 from dyn.schedule.order import Order
 from dyn.schedule.target import Target
+from dyn.schedule.x86.tables import SIZES as SIZES_OF_CPUS
 from dyn.shapes import as_dim, symbol
 from dyn.trace.function import LeafSpec, trace_function
 from tests.lower.x86_run import compile_kernels, runnable
@@ -276,22 +279,71 @@ def _columns(order: Order | None) -> Kernel:
     return Kernel("columns", (x, total, times, all_of), (n, m), (), body)
 
 
-def _in_chains(x: Array, chains: int, fold: Callable[[Any, Any], Any], start: float) -> Array:
-    """A column's elements in turn to so many states, what is left over to the first; then two by two."""
-    states = [np.full(x.shape[1], start, x.dtype) for _ in range(chains)]
-    whole = len(x) - len(x) % chains
-    for row, elements in enumerate(x):
-        at = row % chains if row < whole else 0
-        states[at] = fold(states[at], elements)
+def _pairwise(states: list[Array], fold: Callable[[Any, Any], Any]) -> Array:
     while len(states) > 1:
-        states = [fold(a, b) for a, b in zip(states[::2], states[1::2], strict=True)]
+        odd = states[-1:] if len(states) % 2 else []
+        states = [fold(a, b) for a, b in zip(states[::2], states[1::2], strict=False)] + odd
     return states[0]
 
 
+def _in_steps(x: Array, step: int, fold: Callable[[Any, Any], Any], start: float) -> Array:
+    """A column's elements by steps of a few, joined two by two, in turn to one state; what is left over one by one."""
+    state, whole = np.full(x.shape[1], start, x.dtype), len(x) - len(x) % step
+    for row in range(0, whole, step):
+        state = fold(state, _pairwise(list(x[row : row + step]), fold))
+    for row in x[whole:]:
+        state = fold(state, row)
+    return state
+
+
+def _by_runs(steps: list[Array], rest: list[Array], runs: tuple[int, ...]) -> tuple[Array, Array]:
+    """The sum of steps and of what is left over after them, in runs of runs: what full ones come to in float64, and
+    what is not in that."""
+    nothing = np.zeros_like((steps or rest)[0])
+    levels, total = [nothing for _ in runs], nothing.astype("f8")
+    for count, step in enumerate(steps, 1):
+        levels[0] = levels[0] + step
+        size = 1
+        for number, run in enumerate(runs):
+            size *= run
+            if count % size:
+                break
+            if number + 1 < len(runs):
+                levels[number + 1] = levels[number + 1] + levels[number]
+            else:
+                total = total + levels[number].astype("f8")
+            levels[number] = nothing
+    left = levels[0]
+    for each in rest:
+        left = left + each
+    for level in levels[1:]:
+        left = level + left
+    return total, left
+
+
+def _column_sums(x: Array, order: Order) -> Array:
+    whole = len(x) - len(x) % order.step
+    steps = [_pairwise(list(x[row : row + order.step]), np.add) for row in range(0, whole, order.step)]
+    total, left = _by_runs(steps, list(x[whole:]), order.runs)
+    return (total + left.astype("f8")).astype("f4")
+
+
+def _row_sum(x: Array, order: Order) -> Array:
+    wide = order.lanes * order.unroll
+    whole = len(x) - len(x) % wide
+    vectors = np.concatenate([x, np.zeros(-len(x) % wide, x.dtype)]).reshape(-1, order.unroll, order.lanes)
+    steps = [_pairwise(list(step), np.add) for step in vectors[: whole // wide]]
+    total, left = _by_runs(steps, list(vectors[whole // wide :].reshape(-1, order.lanes)), order.runs)
+    lanes = total + left.astype("f8") if whole >= wide * np.prod(order.runs) else left
+    while len(lanes) > 1:
+        lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
+    return lanes[0].astype("f4")
+
+
 @pytest.mark.parametrize("target", runnable(), ids=lambda target: target.arch)
-@pytest.mark.parametrize("chains", [1, 2, 4])
-def test_chains_of_lanes(target: Target, chains: int) -> None:
-    (kernel,) = compile_kernels([_columns(Order(0, target.lanes(4), 4, chains))], target)
+@pytest.mark.parametrize("step", [1, 2, 4])
+def test_steps_of_lanes(target: Target, step: int) -> None:
+    (kernel,) = compile_kernels([_columns(Order(0, target.lanes(4), 4, step))], target)
     for rows in (0, 1, 2, 3, 4, 5, 7, 8, 9, 30):
         for columns in (0, 1, 3, 16, 17, 128, 150):
             x = draw(rows, columns) + np.float32(1)
@@ -299,18 +351,61 @@ def test_chains_of_lanes(target: Target, chains: int) -> None:
                 x[rows // 2 :, 0] = -0.0
             total, times, first = np.empty(columns, "f4"), np.empty(columns, "f4"), np.empty(1, "f4")
             kernel((rows, columns), (x, total, times, first))
-            assert bits(total) == bits(_in_chains(x, chains, np.add, 0.0))
-            assert bits(times) == bits(_in_chains(x, chains, np.multiply, 1.0))
-            assert not columns or bits(first) == bits(_in_chains(x[:, :1], chains, np.add, 0.0))
+            assert bits(total) == bits(_in_steps(x, step, np.add, 0.0))
+            assert bits(times) == bits(_in_steps(x, step, np.multiply, 1.0))
+            assert not columns or bits(first) == bits(_in_steps(x[:, :1], step, np.add, 0.0))
 
 
-def test_sums_of_columns_go_in_two_chains() -> None:
+def _in_runs(order: Order) -> list[Kernel]:
+    """A sum of columns, each lane its own, and one of a row beside a maximum, both in runs."""
+    f32 = dtypes.float32
+    made = accumulation(Scalar.ADD, Const(f32, 0.0))
+    n, m, i, j = (symbol(name) for name in "nmij")
+    x, total, top = (Buffer(name, f32) for name in ("x", "total", "top"))
+    ref, most = Ref("acc", dtypes.float64), Ref("most", f32)
+    element = Load(x, as_dim(j) * as_dim(m) + as_dim(i))
+    fold = Fold((ref,), made.monoid, (element,), made.block)
+    inner = Loop(Role.SERIAL, j, as_dim(n), (), (fold,), order=order)
+    narrow = Apply(Scalar.CAST, (ref,), f32)
+    columns = Kernel(
+        "columns", (x, total), (n, m), (), (Loop(Role.LANE, i, as_dim(m), (inner, Store(total, as_dim(i), narrow))),)
+    )
+    row = Load(x, as_dim(i))
+    folds = (
+        Fold((ref,), made.monoid, (row,), made.block),
+        scalar_fold(most, Scalar.MAX, Const(f32, -np.inf), row),
+    )
+    body = (Loop(Role.LANE, i, as_dim(m), (), folds, order=order), Store(total, 0, narrow), Store(top, 0, most))
+    return [columns, Kernel("row", (x, total, top), (n, m), (), body)]
+
+
+@pytest.mark.parametrize("target", runnable(), ids=lambda target: target.arch)
+@pytest.mark.parametrize("runs", [(1,), (4,), (2, 4), (4, 4, 4)], ids=str)
+def test_runs_are_of_runs_of_steps(target: Target, runs: tuple[int, ...]) -> None:
+    order = Order(0, target.lanes(4), 4, 2, runs)
+    columns, row = compile_kernels(_in_runs(order), target)
+    for rows in (0, 1, 2, 3, 8, 9, 31, 127, 128, 129, 300):
+        x = draw(rows, 21) + np.float32(1)
+        total = np.empty(21, "f4")
+        columns((rows, 21), (x, total))
+        assert bits(total) == bits(_column_sums(x, order) if rows else np.zeros(21, "f4")), rows
+    for size in (0, 1, 15, 16, 64, 100, 511, 512, 2047, 2048, 2049, 4096, 9000):
+        x = draw(1, size)[0] + np.float32(1)
+        total, top = np.empty(1, "f4"), np.empty(1, "f4")
+        row((1, size), (x, total, top))
+        assert bits(total) == bits(_row_sum(x, order) if size else np.zeros(1, "f4")), size
+        assert top == x.max(initial=-np.inf)
+
+
+def test_sums_of_columns_go_in_steps_of_two() -> None:
     """Sums of columns of up to a part of rows, with few columns and many, alone and beside other sums."""
     two = dyn.jit(lambda x: (dnp.sum(x, axis=0), dnp.sum(x * x, axis=0)))
+    order = SIZES_OF_CPUS.order([dtypes.float32], host_target())
+    assert order is not None
     for shape in ((1, 5), (2, 5), (511, 8), (512, 3), (9, 300), (100, 700)):
         x = draw(*shape)
         for result, elements in zip(two(x), (x, x * x), strict=True):
-            assert bits(result) == bits(_in_chains(elements, 2, np.add, 0.0)), shape
+            assert bits(result) == bits(_column_sums(elements, order)), shape
 
 
 def test_orders_are_of_lanes_and_chains_that_fold() -> None:

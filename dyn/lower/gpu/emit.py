@@ -25,7 +25,7 @@ from dyn.frozen import record
 from dyn.lower.gpu.barriers import BarrierPoint, Barriers
 from dyn.lower.gpu.contract import blocking_of, emit_contraction
 from dyn.lower.gpu.dialect import Dialect, dialect_of
-from dyn.lower.gpu.folds import combine, join_lanes, state_of
+from dyn.lower.gpu.folds import combine, folded, join_lanes, lifted, state_of
 from dyn.lower.gpu.indices import call_text, calls_to_name, dim_text
 from dyn.lower.gpu.memory import SHARED, aligned, iterations_together, unroll_loop, update
 from dyn.lower.gpu.prelude import prelude
@@ -323,6 +323,7 @@ class Emitter:
         self.barrier(loop, BarrierPoint.BEFORE)
         self.start_folds(loop)
         self.iterations(loop, together=iterations_together(loop))
+        self.end_folds(loop)
         if loop.role is Role.LANE:
             join_lanes(self, loop)
         if stores:
@@ -330,7 +331,7 @@ class Emitter:
 
     def start_folds(self, loop: Loop) -> None:
         """Variables for the states of a loop's folds, as they are before any iteration."""
-        for fold in loop.folds:
+        for fold in folded(loop):
             for ref, init in zip(fold.refs, fold.monoid.init, strict=True):
                 name = self.refs[id(ref)] = self.fresh("r")
                 self.line(f"{c_type(ref.dtype)} {name} = {literal(init)};")
@@ -338,8 +339,14 @@ class Emitter:
     def fold(self, loop: Loop) -> None:
         """Combine what an iteration folds with the states. All values are known before any state changes."""
         states = [[self.eval(value) for value in fold.values] for fold in loop.folds]
-        for fold, state in zip(loop.folds, states, strict=True):
-            combine(self, fold, state_of(self, fold), state)
+        for fold, state in zip(folded(loop), states, strict=True):
+            combine(self, fold, state_of(self, fold), lifted(self, fold, state))
+
+    def end_folds(self, loop: Loop) -> None:
+        """Name the states that a loop's folds leave."""
+        for fold, own in zip(loop.folds, folded(loop), strict=True):
+            if own is not fold:
+                self.refs.update(zip(map(id, fold.refs), lifted(self, fold, state_of(self, own)), strict=True))
 
     def iterations(self, loop: Loop, *, together: int) -> None:
         """The iterations of a loop, or of a LANE loop those that are the thread's, after which its states are known;

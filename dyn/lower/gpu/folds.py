@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dyn.lower.gpu.barriers import BarrierPoint
 from dyn.lower.gpu.memory import SHARED, aligned
 from dyn.lower.gpu.scalars import c_type, literal
-from dyn.schedule.kernel import Const, Fold, Loop, Ref
+from dyn.schedule.kernel import Const, Fold, Loop, Ref, Role
 from dyn.schedule.kernel_walks import walk_exprs
 
 if TYPE_CHECKING:
@@ -18,6 +18,26 @@ if TYPE_CHECKING:
 def state_of(em: Emitter, fold: Fold) -> list[str]:
     """The variables of a fold's state."""
     return [em.refs[id(ref)] for ref in fold.refs]
+
+
+def folded(loop: Loop) -> tuple[Fold, ...]:
+    """What the iterations of a loop combine: the few of an UNROLL loop are a run, whose state is lifted after it."""
+    return tuple([fold.leaf for fold in loop.folds]) if loop.role is Role.UNROLL else loop.folds
+
+
+def lifted(em: Emitter, fold: Fold, state: Sequence[str]) -> list[str]:
+    """The fold's state that a run's state, or an element, becomes."""
+    block = fold.block
+    if block is None:
+        return list(state)
+    done = {id(ref): name for ref, name in zip(block.state, state, strict=True)}
+    for expr in walk_exprs(block.lifted):
+        if isinstance(expr, Const):
+            done[id(expr)] = literal(expr)
+        elif id(expr) not in done:
+            done[id(expr)] = em.fresh("m")
+            em.line(f"const {c_type(expr.dtype)} {done[id(expr)]} = {em.function(expr, done)};")
+    return [done[id(expr)] for expr in block.lifted]
 
 
 def combine(em: Emitter, fold: Fold, left: Sequence[str], right: Sequence[str]) -> None:

@@ -87,6 +87,7 @@ def unroll_loop(em: Emitter, loop: Loop) -> None:
         packs.whole(most)
     with em.braces("else"):
         em.iterations(loop, together=1)
+    em.end_folds(loop)
 
 
 class _Packs:

@@ -12,13 +12,13 @@ the maximum is a zero only if nothing positive was seen, and then it is -0 only 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dyn import dtypes
 from dyn.lower.x86.llvm_text import Chunk, FunctionText, VType, constant, vtype
 from dyn.ops.scalar import Scalar
-from dyn.schedule.kernel import Apply, Const, Fold
+from dyn.schedule.kernel import Apply, Const, Expr, Fold, Ref
 from dyn.schedule.kernel_walks import walk_exprs
 
 if TYPE_CHECKING:
@@ -104,25 +104,16 @@ class Accumulator:
 
     def _combine(self, left: State, right: State) -> State:
         """The monoid of states, part by part. Parts take turns, as in the emitter's expressions."""
-        fn, monoid = self.fn, self.fold.monoid
-        here, lines = fn.here, list[Chunk]()
-        combined: State = [[] for _ in monoid.result]
-        for p in range(len(left[0])):
-            fn.here = []
-            names = {id(ref): parts[p] for ref, parts in zip(monoid.left, left, strict=True)}
-            names |= {id(ref): parts[p] for ref, parts in zip(monoid.right, right, strict=True)}
-            for expr in walk_exprs(monoid.result):
-                if isinstance(expr, Const):
-                    names[id(expr)] = fn.splat(self.em.register(expr.dtype, self.width), self.em.literal(expr))
-                elif isinstance(expr, Apply):
-                    names[id(expr)] = self.em.function(expr, self.width, [names[id(arg)] for arg in expr.args])
-            for parts, expr in zip(combined, monoid.result, strict=True):
-                parts.append(names[id(expr)])
-            lines.append(fn.here)
-        fn.here = here
-        for turn in zip(*lines, strict=True):
-            here.extend(turn)
-        return combined
+        monoid = self.fold.monoid
+        given = dict(zip((*monoid.left, *monoid.right), (*left, *right), strict=True))
+        return _evaluated(self.em, self.width, monoid.result, given)
+
+    def lifted(self, state: State) -> State:
+        """What runs came to, as states of the fold."""
+        block = self.fold.block
+        if block is None:
+            return state
+        return _evaluated(self.em, self.width, block.lifted, dict(zip(block.state, state, strict=True)))
 
     def _pick(self, a: str, b: str) -> str:
         """maxps and minps: ``b`` when unordered or equal."""
@@ -140,18 +131,13 @@ class Accumulator:
             return self._combine(left, right)
         return [[self._pick(a, b) for a, b in zip(left[0], right[0], strict=True)]]
 
-    def join(self, carried: Sequence[str], chains: int) -> tuple[Accumulator, list[str]]:
-        """Join parts that are of several chains, as many of each, one chain's after the other's: two by two."""
-        if chains == 1:
-            return self, list(carried)
-        assert self.extremum is None
-        n = self.count // chains
-        states = [[parts[n * c : n * (c + 1)] for parts in self._state(carried)] for c in range(chains)]
+    def pairwise(self, states: Sequence[State]) -> State:
+        """One state, or several side by side, of several: joined two by two, until one is left."""
+        states = list(states)
         while len(states) > 1:
             odd = states[-1:] if len(states) % 2 else []
             states = [self._combine(a, b) for a, b in zip(states[0::2], states[1::2], strict=False)] + odd
-        single = Accumulator(self.em, self.fold, self.width, n, joined=False)
-        return single, [part for parts in states[0] for part in parts]
+        return states[0]
 
     def narrow(self, carried: Sequence[str]) -> tuple[Accumulator, list[str]]:
         """Join the parts into one: part 0 with 1, 2 with 3, …, then the results likewise."""
@@ -220,6 +206,28 @@ class Accumulator:
             value = fn.select(is_zero, ty, fn.cast("bitcast", self.bits, zero, ty), carried[u])
             mended.append(fn.select(order, ty, value, constant(float("nan"), ty)))
         return [mended]
+
+
+def _evaluated(em: KernelEmitter, width: int, exprs: tuple[Expr, ...], given: Mapping[Ref, Sequence[str]]) -> State:
+    """Expressions of given values, for each part of these."""
+    fn = em.fn
+    here, lines = fn.here, list[Chunk]()
+    made: State = [[] for _ in exprs]
+    for p in range(min(map(len, given.values()))):
+        fn.here = []
+        names = {id(ref): parts[p] for ref, parts in given.items()}
+        for expr in walk_exprs(exprs):
+            if isinstance(expr, Const):
+                names[id(expr)] = fn.splat(em.register(expr.dtype, width), em.literal(expr))
+            elif isinstance(expr, Apply):
+                names[id(expr)] = em.function(expr, width, [names[id(arg)] for arg in expr.args])
+        for parts, expr in zip(made, exprs, strict=True):
+            parts.append(names[id(expr)])
+        lines.append(fn.here)
+    fn.here = here
+    for turn in zip(*lines, strict=True):
+        here.extend(turn)
+    return made
 
 
 def _reduce(fn: FunctionText, operation: str, ty: VType, vector: str) -> str:

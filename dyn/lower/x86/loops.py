@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 from dyn.errors import NotYetError
 from dyn.lower.x86 import memory
 from dyn.lower.x86.ahead import Ahead
-from dyn.lower.x86.folds import Accumulator
+from dyn.lower.x86.folds import Accumulator, State
 from dyn.lower.x86.guards import LoopGuard, multiple
 from dyn.lower.x86.llvm_text import VType, vtype
 from dyn.lower.x86.plan import lane_plan
+from dyn.lower.x86.runs import Runs
 from dyn.lower.x86.scopes import Lanes, LaneValue
 from dyn.lower.x86.search import emit_search, search_of
 from dyn.lower.x86.squares import Squares
-from dyn.schedule.kernel import Carry, Loop, Ref
+from dyn.schedule.kernel import Carry, Fold, Loop, Ref
+from dyn.schedule.order import Order
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
@@ -82,32 +84,56 @@ def serial_loop(em: KernelEmitter, loop: Loop) -> None:
     """A loop in each lane, or a scalar one. Its folds are vectors where their values are varying."""
     size = extent_of(em, loop)
     extent = size.parts[0]
-    lanes = em.scopes.top.lanes
-    chains = 1 if loop.order is None else loop.order.chains
-    folds: list[Accumulator] = []
-    for fold in loop.folds:
-        varying = lanes is not None and any(em.varying(value) for value in fold.values)
-        width, count = (lanes.width, lanes.unroll) if lanes is not None and varying else (1, 1)
-        folds.append(Accumulator(em, fold, width, count * chains, joined=False))
+    if loop.order is not None:
+        _folds_in_runs(em, loop, size, loop.order)
+        return
+    folds = [Accumulator(em, fold, *_parts_of(em, fold), joined=False) for fold in loop.folds]
     states = [_initial(em, carry) for carry in loop.carries]
     initial = [(ty, init) for acc in folds for ty, init in zip(acc.types, acc.initial, strict=True)]
     initial += [(state.ty, part) for state in states for part in state.parts]
     with em.scope(guarded=True):
         guard = LoopGuard(em, extent, initial)
-        if chains == 1:
-            final = _iterations(em, loop, folds, states, guard.carried, "0", extent)
-        else:
-            stop = multiple(em, size, chains)
-            final = _iterations(em, loop, folds, states, guard.carried, "0", stop, chains)
-            given = [(ty, value) for (ty, _), value in zip(guard.carried, final, strict=True)]
-            final = _iterations(em, loop, folds, states, given, stop, extent)
+        final = _iterations(em, loop, folds, states, guard.carried, "0", extent)
         final = guard.close(final)
     _bind_carried(em, [c.ref for c in loop.carries], states, final)
     for acc in folds:
         own, final = final[: len(acc.types)], final[len(acc.types) :]
-        joined, own = acc.join(own, chains)
-        for ref, parts in zip(acc.fold.refs, joined.results(own), strict=True):
+        for ref, parts in zip(acc.fold.refs, acc.results(own), strict=True):
             em.bind_ref(ref, tuple(parts), varying=acc.width > 1)
+    em.scopes.clobber()
+
+
+def _parts_of(em: KernelEmitter, fold: Fold) -> tuple[int, int]:
+    """Width and number of a fold's states in a SERIAL loop: vectors where the values are varying."""
+    lanes = em.scopes.top.lanes
+    varying = lanes is not None and any(em.varying(value) for value in fold.values)
+    return (lanes.width, lanes.unroll) if lanes is not None and varying else (1, 1)
+
+
+def _folds_in_runs(em: KernelEmitter, loop: Loop, size: LaneValue, order: Order) -> None:
+    """A SERIAL loop that folds in an order, run by run."""
+    extent = size.parts[0]
+    parts = [_parts_of(em, fold) for fold in loop.folds]
+    accumulators = [Accumulator(em, f.leaf, *own, joined=False) for f, own in zip(loop.folds, parts, strict=True)]
+    totals = [
+        None if f.block is None else Accumulator(em, f, *own, joined=False)
+        for f, own in zip(loop.folds, parts, strict=True)
+    ]
+    ends = [acc if total is None else total for acc, total in zip(accumulators, totals, strict=True)]
+    with em.scope(guarded=True):
+        guard = LoopGuard(em, extent, [pair for acc in ends for pair in zip(acc.types, acc.initial, strict=True)])
+        runs = Runs(em, loop, accumulators, totals, order.step)
+        carried = [pair for acc in accumulators for pair in zip(acc.types, acc.initial, strict=True)]
+        whole = multiple(em, size, order.step)
+        levels = runs if runs.sizes else None
+        made = _iterations(em, loop, accumulators, [], carried, "0", whole, order.step, levels)
+        given = [(ty, value) for (ty, _), value in zip(carried, made, strict=True)]
+        made = _iterations(em, loop, accumulators, [], given, whole, extent) if order.step > 1 else made
+        states = runs.added(runs.joined(_apart(accumulators, made)))
+        final = guard.close([value for state in states for value in state])
+    for acc, own in zip(ends, _apart(ends, final), strict=True):
+        for ref, found in zip(acc.fold.refs, acc.results(own), strict=True):
+            em.bind_ref(ref, tuple(found), varying=acc.width > 1)
     em.scopes.clobber()
 
 
@@ -119,33 +145,50 @@ def _iterations(
     carried: Sequence[tuple[VType, str]],
     begin: str,
     stop: str,
-    chains: int = 0,
+    together: int = 1,
+    runs: Runs | None = None,
 ) -> list[str]:
-    """The body for ``range(begin, stop)``, which is not empty, one after the other; what is carried after it.
+    """The body for ``range(begin, stop)``, one after the other; what is carried after it.
 
-    With ``chains`` as many go together, each with accumulators of its own, and there may be none.
+    So many go ``together``: what they fold is joined two by two. One by one from 0, there are some.
     """
     fn = em.fn
     with em.scope():
-        counted = fn.loop(
-            begin, stop, max(chains, 1), carried, at_least_once=begin == "0" and not chains, hint="serial"
-        )
-        new = list(counted.carried)
-        for turn in range(max(chains, 1)):
+        some = begin == "0" and together == 1
+        levels = [] if runs is None else runs.carried()
+        counted = fn.loop(begin, stop, together, [*carried, *levels], at_least_once=some, hint="serial")
+        new, turns = list(counted.carried[: len(carried)]), list[list[State]]()
+        if runs is not None:
+            runs.take(counted.carried[len(carried) :])
+        for turn in range(together):
             with em.scope():
                 em.bind(loop.var, fn.op("add nsw", I64, counted.index, str(turn)) if turn else counted.index)
                 _bind_carried(em, [c.state for c in loop.carries], states, new)
                 em.statements(loop.body)
-                old, new = new, []
-                for acc in folds:
-                    own, old = old[: len(acc.types)], old[len(acc.types) :]
-                    found = [em.eval(value) for value in acc.fold.values]
-                    parts = [(em.spread(v) if acc.width > 1 else v).parts for v in found]
-                    new += acc.step(own, parts, first=turn * len(parts[0]))
+                turns.append([_states_of(em, acc) for acc in folds])
+                changed = list[str]()
                 for carry, state in zip(loop.carries, states, strict=True):
                     value = em.eval(carry.value)
-                    new += (em.spread(value) if state.varying else value).parts
-        return counted.close(new)
+                    changed += (em.spread(value) if state.varying else value).parts
+                new = [*new[: len(new) - len(changed)], *changed]
+        start = 0
+        for acc, found in zip(folds, zip(*turns, strict=True), strict=True):
+            end = start + len(acc.types)
+            new[start:end] = acc.step(new[start:end], acc.pairwise(found))
+            start = end
+        if runs is not None:
+            following = fn.op("add nsw", I64, counted.index, str(together))
+            new = [value for state in runs.advance(following, _apart(folds, new)) for value in state]
+        final = counted.close([*new, *([] if runs is None else runs.values())])
+    if runs is not None:
+        runs.take(final[len(carried) :])
+    return final[: len(carried)]
+
+
+def _states_of(em: KernelEmitter, acc: Accumulator) -> State:
+    """The states that an iteration adds to a fold."""
+    found = [em.eval(value) for value in acc.fold.values]
+    return acc.lifted([list((em.spread(v) if acc.width > 1 else v).parts) for v in found])
 
 
 def _initial(em: KernelEmitter, carry: Carry) -> LaneValue:
@@ -184,21 +227,29 @@ def lane_loop(em: KernelEmitter, loop: Loop) -> None:
     if loop.order is not None:
         width, count = loop.order.lanes, loop.order.unroll
     carried_types = [(em.register(init.dtype), em.literal(init)) for fold in loop.folds for init in fold.monoid.init]
-    accumulators = [Accumulator(em, fold, width, count, joined=True) for fold in loop.folds]
+    accumulators = [
+        Accumulator(em, fold.leaf, width, count if fold.block is None else 1, joined=True) for fold in loop.folds
+    ]
     ahead = Ahead(em, loop)
     with em.scope(guarded=True):
         guard = LoopGuard(em, extent, carried_types)
-        states = [acc.initial for acc in accumulators]
-        begin = "0"
+        totals = [None if f.block is None else Accumulator(em, f, width, 1, joined=True) for f in loop.folds]
         wide = count * width
+        runs = Runs(em, loop, accumulators, totals, wide)
+        states = [acc.initial for acc in accumulators]
+        begin = whole = "0"
         if not isinstance(loop.extent, int) or loop.extent >= wide:
-            stop = multiple(em, size, wide)
+            whole = multiple(em, size, wide)
             shape = Lanes(loop.var, width, min(plan.unroll, count), "")
-            states = _section(em, loop, accumulators, states, shape, begin, stop, count // shape.unroll, ahead)
-            begin = stop
+            turns = count // shape.unroll
+            states = _section(
+                em, loop, accumulators, states, shape, begin, whole, turns, ahead, runs if runs.sizes else None
+            )
+            begin = whole
         if count > 1:
             joined = [acc.narrow(state) for acc, state in zip(accumulators, states, strict=True)]
             accumulators, states = [acc for acc, _ in joined], [state for _, state in joined]
+            runs.runs = accumulators
             if not em.machine.avx512:
                 stop = multiple(em, size, width)
                 states = _section(em, loop, accumulators, states, Lanes(loop.var, width, 1, ""), begin, stop)
@@ -206,8 +257,7 @@ def lane_loop(em: KernelEmitter, loop: Loop) -> None:
         if not isinstance(loop.extent, int) or loop.extent % width or (loop.extent % wide and em.machine.avx512):
             tail = Lanes(loop.var, width, 1, "", ("",))
             states = _section(em, loop, accumulators, states, tail, begin, extent)
-        results = [part for acc, state in zip(accumulators, states, strict=True) for part in acc.horizontal(state)]
-        results = guard.close(results)
+        results = guard.close(runs.horizontal(runs.joined(states), whole))
     for ref, result in zip([ref for fold in loop.folds for ref in fold.refs], results, strict=True):
         em.bind_ref(ref, (result,), varying=False)
     em.scopes.clobber()
@@ -223,10 +273,12 @@ def _section(
     stop: str,
     turns: int = 1,
     ahead: Ahead | None = None,
+    runs: Runs | None = None,
 ) -> list[list[str]]:
     """The body for ``range(begin, stop)`` in super-vectors of one shape; the accumulators' states after it.
 
-    In an iteration it runs in several ``turns``, each of which has accumulators of its own.
+    In an iteration it runs in several ``turns``, each of which has accumulators of its own; those of folds that go by
+    ``runs`` have one, to which they are joined two by two.
     """
     fn = em.fn
     carried = [
@@ -234,6 +286,8 @@ def _section(
         for acc, state in zip(accumulators, states, strict=True)
         for ty, value in zip(acc.types, state, strict=True)
     ]
+    count = len(carried)
+    carried += [] if runs is None else runs.carried()
     hint = "lanes" if shape.masks is None else "tail"
     with em.scope():
         step = shape.width * shape.unroll
@@ -242,7 +296,9 @@ def _section(
         if shape.masks is not None:
             left = em.fn.op("sub", I64, stop, counted.index)
             masks = (em.fn.first_lanes(left, shape.width),)
-        new = list(counted.carried)
+        new, leaves = list(counted.carried[:count]), [list[State]() for _ in accumulators]
+        if runs is not None:
+            runs.take(counted.carried[count:])
         for turn in range(turns):
             with em.scope():
                 base = counted.index if turn == 0 else fn.op("add nsw", I64, counted.index, str(turn * step))
@@ -251,13 +307,27 @@ def _section(
                     ahead.ask(step)
                 em.statements(loop.body)
                 old, new = new, []
-                for acc in accumulators:
+                for acc, found in zip(accumulators, leaves, strict=True):
                     own, old = old[: len(acc.types)], old[len(acc.types) :]
                     values = [em.vectors(value) for value in acc.fold.values]
-                    new += acc.step(own, values, masks, turn * shape.unroll)
+                    if shape.unroll * turns > acc.count:
+                        found += [[[parts[u]] for parts in values] for u in range(shape.unroll)]
+                        values = acc.pairwise(found) if turn == turns - 1 else None
+                    new += own if values is None else acc.step(own, values, masks, turn * shape.unroll % acc.count)
+        if runs is not None:
+            following = fn.op("add nsw", I64, counted.index, str(step * turns))
+            new = [value for state in runs.advance(following, _apart(accumulators, new)) for value in state]
+            new += runs.values()
         final = counted.close(new)
-    result: list[list[str]] = []
+    if runs is not None:
+        runs.take(final[count:])
+    return _apart(accumulators, final[:count])
+
+
+def _apart(accumulators: Sequence[Accumulator], values: Sequence[str]) -> list[list[str]]:
+    """The values of each of some accumulators."""
+    result, start = list[list[str]](), 0
     for acc in accumulators:
-        result.append(final[: len(acc.types)])
-        final = final[len(acc.types) :]
+        result.append(list(values[start : start + len(acc.types)]))
+        start += len(acc.types)
     return result

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dyn import dtypes
 from dyn.frozen import record
 from dyn.lower.x86.scalars import TABLE
 from dyn.lower.x86.squares import is_square
-from dyn.schedule.kernel import Apply, Fold, Kernel, Load, Loop, Role, Stmt, Store, Update
+from dyn.ops.scalar import Scalar
+from dyn.schedule.kernel import Apply, Expr, Fold, Kernel, Load, Loop, Ref, Role, Stmt, Store, Update
 from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Symbol, SymExpr, linear_in
 
@@ -34,12 +36,13 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
     weight, scattered = 0, False
     seen: set[int] = set()
     unrolled: dict[int, Symbol] = {}
-    columns, chains, states = False, 1, 1
+    columns, chained, states = False, 1, 1
 
     def is_scattered(index: Dim, stmt: Stmt) -> bool:
         copies = unrolled.get(id(stmt))
         return _is_scattered(index, loop.var) and not (copies is not None and is_square(index, copies, loop.var))
 
+    totals = set(map(id, _totals(loop)))
     for stmt in walk_stmts((loop,)):
         if isinstance(stmt, Loop) and stmt.role is Role.UNROLL:
             unrolled.update((id(inner), stmt.var) for inner in stmt.body)
@@ -57,7 +60,7 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
                 continue
             seen.add(id(expr))
             integers = max(integers, expr.dtype.itemsize)
-            if expr.dtype in (dtypes.float32, dtypes.float64):
+            if expr.dtype in (dtypes.float32, dtypes.float64) and id(expr) not in totals:
                 floats = max(floats, expr.dtype.itemsize)
             if isinstance(expr, Apply):
                 weight += TABLE[expr.fn].instructions
@@ -72,7 +75,7 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
                 columns |= bool(stmt.folds) and not stmt.bound  # rows that are picked are no run for prefetchers
                 states = max(states, sum(len(fold.refs) for fold in stmt.folds) + len(stmt.carries))
                 if stmt.order is not None:
-                    chains = max(chains, stmt.order.chains * len(stmt.folds))
+                    chained = max(chained, 2 * len(stmt.folds))  # a run's state and the total
     width = em.target.lanes(floats if floats else max(integers, 4) if scattered else integers)
     if unrolled:  # one vector at a time, and no more rows of squares than are soon compiled
         return LanePlan(min(width, _MOST_ROWS), 1)
@@ -80,7 +83,7 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
     unroll = 4 if weight <= 12 * room else 2 if weight <= 32 * room else 1
     if columns and weight <= 4 * room:
         unroll = 8
-    unroll = max(1, min(unroll, em.target.registers // (2 * chains)))
+    unroll = max(1, min(unroll, em.target.registers // (2 * chained)))
     unroll = min(unroll, 2) if scattered else unroll
     while unroll > 1 and (unroll * states > em.target.registers * 3 // 4 or _is_beyond(loop, width * unroll)):
         unroll //= 2
@@ -92,9 +95,20 @@ def _is_beyond(loop: Loop, lanes: int) -> bool:
     return isinstance(loop.extent, int) and loop.extent < lanes and not loop.folds
 
 
+def _totals(loop: Loop) -> Iterator[Expr]:
+    """What folds and carries have come to, and what is added to that: it may be wider than the elements, and takes
+    several registers for a vector of these."""
+    for stmt in walk_stmts((loop,)):
+        yield from (e for e in walk_exprs(stmt_exprs(stmt)) if isinstance(e, Ref))
+        for carry in stmt.carries if isinstance(stmt, Loop) else ():
+            yield carry.value
+            if isinstance(carry.value, Apply):
+                yield from (e for e in carry.value.args if isinstance(e, Apply) and e.fn is Scalar.CAST)
+
+
 def _monoid_weight(fold: Fold) -> int:
     """About how many instructions combine two states: an accumulator takes one for any scalar function."""
-    if fold.monoid.scalar is not None:
+    if fold.scalar is not None:
         return 1
     return sum(TABLE[e.fn].instructions for e in walk_exprs(fold.monoid.result) if isinstance(e, Apply))
 

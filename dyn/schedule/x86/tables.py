@@ -45,7 +45,8 @@ SIZES = LoopSchedule(
     tile=512,
     tile_side=256,
     accumulators=4,
-    chains=2,
+    step=2,
+    runs=(4, 4, 4),
 )
 
 

@@ -43,22 +43,24 @@ extern "C" __global__ void __launch_bounds__(256) softmax_0(
                 const float other_r0 = __shfl_xor_sync(0xffffffffu, r0, m);
                 r0 = dyn_max(r0, other_r0);
             }
-            float r1 = 0.0f;
+            double r1 = 0.0;
             for (long long i1 = a0 ? l0 : d3; i1 < d3; i1 += 8) {
                 const float v1 = b0[g0 * d0 + t1 * d3 + i1];
                 const float v2 = v1 - r0;
                 const float v3 = expf(v2);
                 s0[t1 * d3 + i1] = v3;
-                r1 = r1 + v3;
+                const double m0 = (double)v3;
+                r1 = r1 + m0;
             }
             for (int m = 4; m > 0; m /= 2) {
-                const float other_r1 = __shfl_xor_sync(0xffffffffu, r1, m);
+                const double other_r1 = __shfl_xor_sync(0xffffffffu, r1, m);
                 r1 = r1 + other_r1;
             }
             for (long long i2 = a0 ? l0 : d3; i2 < d3; i2 += 8) {
                 const float v4 = s0[t1 * d3 + i2];
-                const float v5 = v4 / r1;
-                b1[g0 * d0 + t1 * d3 + i2] = v5;
+                const float v5 = (float)r1;
+                const float v6 = v4 / v5;
+                b1[g0 * d0 + t1 * d3 + i2] = v6;
             }
         }
     }
@@ -146,7 +148,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_1(
                 const float other_r0 = __shfl_xor_sync(0xffffffffu, r0, m);
                 r0 = dyn_max(r0, other_r0);
             }
-            float r2 = 0.0f;
+            double r2 = 0.0;
             for (long long i1 = a0 ? l0 : d3; i1 < d3; i1 += 32) {
                 float r3 = 0.0f;
                 const long long n2 = dyn_imin(4, -4 * i1 + d4);
@@ -174,10 +176,11 @@ extern "C" __global__ void __launch_bounds__(256) softmax_1(
                         r3 = r3 + v7;
                     }
                 }
-                r2 = r2 + r3;
+                const double m0 = (double)r3;
+                r2 = r2 + m0;
             }
             for (int m = 16; m > 0; m /= 2) {
-                const float other_r2 = __shfl_xor_sync(0xffffffffu, r2, m);
+                const double other_r2 = __shfl_xor_sync(0xffffffffu, r2, m);
                 r2 = r2 + other_r2;
             }
             for (long long i2 = a0 ? l0 : d3; i2 < d3; i2 += 32) {
@@ -189,17 +192,19 @@ extern "C" __global__ void __launch_bounds__(256) softmax_1(
                     #pragma unroll
                     for (int u2 = 0; u2 < 4; ++u2) {
                         const float v8 = p3.v[u2];
-                        const float v9 = v8 / r2;
-                        p4.v[u2] = v9;
+                        const float v9 = (float)r2;
+                        const float v10 = v8 / v9;
+                        p4.v[u2] = v10;
                     }
                     dyn_write(b1 + (g0 * d0 + t1 * d4 + 4 * i2), p4);
                 }
                 else {
                     #pragma unroll 1
                     for (long long j2 = 0; j2 < dyn_imin(4, -4 * i2 + d4); ++j2) {
-                        const float v10 = s0[t1 * d4 + 4 * i2 + j2];
-                        const float v11 = v10 / r2;
-                        b1[g0 * d0 + t1 * d4 + 4 * i2 + j2] = v11;
+                        const float v11 = s0[t1 * d4 + 4 * i2 + j2];
+                        const float v12 = (float)r2;
+                        const float v13 = v11 / v12;
+                        b1[g0 * d0 + t1 * d4 + 4 * i2 + j2] = v13;
                     }
                 }
             }
@@ -254,8 +259,8 @@ extern "C" __global__ void __launch_bounds__(256) softmax_2(
     long long d2) {
     alignas(16) extern __shared__ unsigned char dyn_shared[];
     float* const f0 = (float*)dyn_shared;
-    float* const f1 = (float*)(dyn_shared + 32);
-    float* const s0 = (float*)(dyn_shared + 64);
+    double* const f1 = (double*)(dyn_shared + 32);
+    float* const s0 = (float*)(dyn_shared + 96);
     for (long long t = blockIdx.x; t < d1; t += gridDim.x) {
         const long long g0 = t;
         float r0 = (-__int_as_float(0x7f800000));
@@ -291,7 +296,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_2(
             const float other_r0 = f0[w];
             r0 = dyn_max(r0, other_r0);
         }
-        float r2 = 0.0f;
+        double r2 = 0.0;
         for (long long i1 = threadIdx.x; i1 < d2; i1 += 256) {
             float r3 = 0.0f;
             const long long n1 = dyn_imin(4, -4 * i1 + d0);
@@ -319,17 +324,18 @@ extern "C" __global__ void __launch_bounds__(256) softmax_2(
                     r3 = r3 + v7;
                 }
             }
-            r2 = r2 + r3;
+            const double m0 = (double)r3;
+            r2 = r2 + m0;
         }
         for (int m = 16; m > 0; m /= 2) {
-            const float other_r2 = __shfl_xor_sync(0xffffffffu, r2, m);
+            const double other_r2 = __shfl_xor_sync(0xffffffffu, r2, m);
             r2 = r2 + other_r2;
         }
         if (threadIdx.x % 32 == 0) f1[threadIdx.x / 32] = r2;
         __syncthreads();
         r2 = f1[0];
         for (int w = 1; w < 8; ++w) {
-            const float other_r2 = f1[w];
+            const double other_r2 = f1[w];
             r2 = r2 + other_r2;
         }
         for (long long i2 = threadIdx.x; i2 < d2; i2 += 256) {
@@ -341,17 +347,19 @@ extern "C" __global__ void __launch_bounds__(256) softmax_2(
                 #pragma unroll
                 for (int u2 = 0; u2 < 4; ++u2) {
                     const float v8 = p3.v[u2];
-                    const float v9 = v8 / r2;
-                    p4.v[u2] = v9;
+                    const float v9 = (float)r2;
+                    const float v10 = v8 / v9;
+                    p4.v[u2] = v10;
                 }
                 dyn_write(b1 + (g0 * d0 + 4 * i2), p4);
             }
             else {
                 #pragma unroll 1
                 for (long long j2 = 0; j2 < dyn_imin(4, -4 * i2 + d0); ++j2) {
-                    const float v10 = s0[4 * i2 + j2];
-                    const float v11 = v10 / r2;
-                    b1[g0 * d0 + 4 * i2 + j2] = v11;
+                    const float v11 = s0[4 * i2 + j2];
+                    const float v12 = (float)r2;
+                    const float v13 = v11 / v12;
+                    b1[g0 * d0 + 4 * i2 + j2] = v13;
                 }
             }
         }
@@ -405,7 +413,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_3(
     long long d2) {
     alignas(16) extern __shared__ unsigned char dyn_shared[];
     float* const f0 = (float*)dyn_shared;
-    float* const f1 = (float*)(dyn_shared + 32);
+    double* const f1 = (double*)(dyn_shared + 32);
     for (long long t = blockIdx.x; t < d0; t += gridDim.x) {
         const long long g0 = t;
         float r0 = (-__int_as_float(0x7f800000));
@@ -441,7 +449,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_3(
             const float other_r0 = f0[w];
             r0 = dyn_max(r0, other_r0);
         }
-        float r2 = 0.0f;
+        double r2 = 0.0;
         for (long long i1 = threadIdx.x; i1 < d1; i1 += 256) {
             float r3 = 0.0f;
             const long long n1 = dyn_imin(4, -4 * i1 + d2);
@@ -465,17 +473,18 @@ extern "C" __global__ void __launch_bounds__(256) softmax_3(
                     r3 = r3 + v7;
                 }
             }
-            r2 = r2 + r3;
+            const double m0 = (double)r3;
+            r2 = r2 + m0;
         }
         for (int m = 16; m > 0; m /= 2) {
-            const float other_r2 = __shfl_xor_sync(0xffffffffu, r2, m);
+            const double other_r2 = __shfl_xor_sync(0xffffffffu, r2, m);
             r2 = r2 + other_r2;
         }
         if (threadIdx.x % 32 == 0) f1[threadIdx.x / 32] = r2;
         __syncthreads();
         r2 = f1[0];
         for (int w = 1; w < 8; ++w) {
-            const float other_r2 = f1[w];
+            const double other_r2 = f1[w];
             r2 = r2 + other_r2;
         }
         for (long long i2 = threadIdx.x; i2 < d1; i2 += 256) {
@@ -489,19 +498,21 @@ extern "C" __global__ void __launch_bounds__(256) softmax_3(
                     const float v8 = p2.v[u2];
                     const float v9 = v8 - r0;
                     const float v10 = expf(v9);
-                    const float v11 = v10 / r2;
-                    p3.v[u2] = v11;
+                    const float v11 = (float)r2;
+                    const float v12 = v10 / v11;
+                    p3.v[u2] = v12;
                 }
                 dyn_write(b1 + (g0 * d2 + 4 * i2), p3);
             }
             else {
                 #pragma unroll 1
                 for (long long j2 = 0; j2 < dyn_imin(4, -4 * i2 + d2); ++j2) {
-                    const float v12 = b0[g0 * d2 + 4 * i2 + j2];
-                    const float v13 = v12 - r0;
-                    const float v14 = expf(v13);
-                    const float v15 = v14 / r2;
-                    b1[g0 * d2 + 4 * i2 + j2] = v15;
+                    const float v13 = b0[g0 * d2 + 4 * i2 + j2];
+                    const float v14 = v13 - r0;
+                    const float v15 = expf(v14);
+                    const float v16 = (float)r2;
+                    const float v17 = v15 / v16;
+                    b1[g0 * d2 + 4 * i2 + j2] = v17;
                 }
             }
         }
@@ -620,26 +631,27 @@ extern "C" __global__ void __launch_bounds__(256) softmax_6(
     const float* __restrict__ b0,
     float* __restrict__ b1,
     const float* __restrict__ b2,
-    float* __restrict__ b3,
+    double* __restrict__ b3,
     long long d0,
     long long d1,
     long long d2) {
     alignas(16) extern __shared__ unsigned char dyn_shared[];
-    float* const f0 = (float*)dyn_shared;
+    double* const f0 = (double*)dyn_shared;
     for (long long t = blockIdx.x; t < d0 * d1; t += gridDim.x) {
         const long long g1 = t % d1;
         const long long g0 = t / d1;
-        float r0 = 0.0f;
+        double r0 = 0.0;
         for (long long i0 = threadIdx.x; i0 < dyn_imin(16384, -16384 * g1 + d2); i0 += 256) {
             const float v0 = b0[g0 * d2 + 16384 * g1 + i0];
             const float v1 = b2[g0];
             const float v2 = v0 - v1;
             const float v3 = expf(v2);
             b1[g0 * d2 + 16384 * g1 + i0] = v3;
-            r0 = r0 + v3;
+            const double m0 = (double)v3;
+            r0 = r0 + m0;
         }
         for (int m = 16; m > 0; m /= 2) {
-            const float other_r0 = __shfl_xor_sync(0xffffffffu, r0, m);
+            const double other_r0 = __shfl_xor_sync(0xffffffffu, r0, m);
             r0 = r0 + other_r0;
         }
         __syncthreads();
@@ -647,7 +659,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_6(
         __syncthreads();
         r0 = f0[0];
         for (int w = 1; w < 8; ++w) {
-            const float other_r0 = f0[w];
+            const double other_r0 = f0[w];
             r0 = r0 + other_r0;
         }
         if (threadIdx.x == 0) {
@@ -659,22 +671,22 @@ extern "C" __global__ void __launch_bounds__(256) softmax_6(
 // reduce_exponential_divide, parts joined: 
 // reduce_exponential_divide, parts joined
 extern "C" __global__ void __launch_bounds__(256) softmax_7(
-    const float* __restrict__ b0,
-    float* __restrict__ b1,
+    const double* __restrict__ b0,
+    double* __restrict__ b1,
     long long d0,
     long long d1) {
     alignas(16) extern __shared__ unsigned char dyn_shared[];
-    float* const f0 = (float*)dyn_shared;
+    double* const f0 = (double*)dyn_shared;
     for (long long t = blockIdx.x; t < d0; t += gridDim.x) {
         const long long g0 = t;
-        float r0 = 0.0f;
+        double r0 = 0.0;
         #pragma unroll 16
         for (long long i0 = threadIdx.x; i0 < d1; i0 += 256) {
-            const float v0 = b0[g0 * d1 + i0];
+            const double v0 = b0[g0 * d1 + i0];
             r0 = r0 + v0;
         }
         for (int m = 16; m > 0; m /= 2) {
-            const float other_r0 = __shfl_xor_sync(0xffffffffu, r0, m);
+            const double other_r0 = __shfl_xor_sync(0xffffffffu, r0, m);
             r0 = r0 + other_r0;
         }
         __syncthreads();
@@ -682,7 +694,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_7(
         __syncthreads();
         r0 = f0[0];
         for (int w = 1; w < 8; ++w) {
-            const float other_r0 = f0[w];
+            const double other_r0 = f0[w];
             r0 = r0 + other_r0;
         }
         if (threadIdx.x == 0) {
@@ -699,7 +711,7 @@ static __device__ __forceinline__ long long dyn_imin(long long a, long long b) {
 // reduce_exponential_divide, parts
 extern "C" __global__ void __launch_bounds__(256) softmax_8(
     const float* __restrict__ b0,
-    const float* __restrict__ b1,
+    const double* __restrict__ b1,
     float* __restrict__ b2,
     long long d0,
     long long d1,
@@ -709,9 +721,10 @@ extern "C" __global__ void __launch_bounds__(256) softmax_8(
         const long long g0 = t / d1;
         for (long long i0 = threadIdx.x; i0 < dyn_imin(16384, -16384 * g1 + d2); i0 += 256) {
             const float v0 = b0[g0 * d2 + 16384 * g1 + i0];
-            const float v1 = b1[g0];
-            const float v2 = v0 / v1;
-            b2[g0 * d2 + 16384 * g1 + i0] = v2;
+            const double v1 = b1[g0];
+            const float v2 = (float)v1;
+            const float v3 = v0 / v2;
+            b2[g0 * d2 + 16384 * g1 + i0] = v3;
         }
     }
 }
