@@ -19,11 +19,13 @@ import numpy as np
 
 from dyn import config, dtypes
 from dyn.array import adapter_of, from_device, from_numpy, result_host
+from dyn.backends.loading import load_modules
 from dyn.errors import (
     ArgumentError,
     ShapeError,
 )
 from dyn.hosts import keeps_order
+from dyn.late_imports import import_whole
 from dyn.native_callable import NativeCallable
 from dyn.runtime.device_memory import parse_device
 from dyn.shapes import NamedDim, keeping_recent
@@ -76,6 +78,7 @@ class CacheInfo(NamedTuple):
 
 def _is_readable(bound: BoundArguments) -> bool:
     """Whether the native entry reads a call's arrays itself, rather than what they were viewed as."""
+    import_whole("dyn.call")
     from dyn.call import is_readable
 
     return all(map(is_readable, bound.leaves))
@@ -196,6 +199,7 @@ class Jitted(NativeCallable):
         """Leave calls like this one to the native entry from now on, if it can make them."""
         table = self._call_table() if version.loaded.native else None
         if table is not None:
+            import_whole("dyn.call")
             from dyn.call import CallForm, Results
 
             hosts = [host for host in map(adapter_of, bound.leaves) if host is not None]
@@ -259,9 +263,11 @@ class Jitted(NativeCallable):
                     f"{self._signature.name}() needs a second program for these arguments: it has one for {broken}.",
                     remedy="call it with such arguments before on_new_shape='error' is set, or remove the branch.",
                 )
+            import_whole("dyn.explain.log")
             from dyn.explain.log import log_miss
 
             if placement is None:
+                import_whole("dyn.call")
                 from dyn.call import begin_loading
 
                 begin_loading()
@@ -286,6 +292,7 @@ class Jitted(NativeCallable):
         with keeping_recent():
             version, made = self._versions.get(key, lambda version: version.traced.matches(arrays), make)
         if made:
+            import_whole("dyn.explain.log")
             from dyn.explain.log import log_compiled
 
             log_compiled(self._signature.name, version.record, version.guards)
@@ -293,6 +300,7 @@ class Jitted(NativeCallable):
 
     def _made_for(self, bound: BoundArguments, leaves: list[ArgumentLeaf]) -> MadeFor:
         """A call's arguments, static values and settings, which decide on its program, as ``explain`` shows them."""
+        import_whole("dyn.explain.versions")
         from dyn.explain.versions import ArgumentKey, MadeFor
 
         names = self._signature.leaf_names(bound)
@@ -306,6 +314,7 @@ class Jitted(NativeCallable):
 
     def _because(self, made_for: MadeFor, same_key: Sequence[Version], arrays: Sequence[Array]) -> str:
         """Reasons for another program: the differences of a call from the nearest of the programs that there are."""
+        import_whole("dyn.explain.versions")
         from dyn.explain.versions import broken_guard, why_new
 
         versions = self._versions.in_order
@@ -413,6 +422,7 @@ class Jitted(NativeCallable):
             >>> dyn.jit(lambda x: x + 1).reference(np.array([1, 2]))
             array([2, 3])
         """
+        import_whole("dyn.backends.reference")
         from dyn.backends.reference import run_reference
 
         bound = self._signature.bind(args, kwargs)
@@ -448,6 +458,7 @@ class Jitted(NativeCallable):
             A report: text when printed, and HTML in Jupyter.
         """
         _import_explain()
+        import_whole("dyn.explain.explanation", "dyn.explain.report")
         from dyn.explain.explanation import Explanation
         from dyn.explain.report import make_report
 
@@ -465,12 +476,8 @@ class Jitted(NativeCallable):
 
 @functools.lru_cache(maxsize=1)
 def _import_explain() -> None:
-    from dyn.backends.loading import loading
 
-    with loading():
-        from dyn.explain import explanation, report
-
-        _ = explanation, report
+    load_modules("dyn.explain.explanation", "dyn.explain.report")
 
 
 def jit(

@@ -19,6 +19,7 @@ from dyn.api import Jitted, jit
 from dyn.array import OWN, adapter_of, device_put, from_device, from_numpy, result_host
 from dyn.errors import DynError
 from dyn.fork_safety import lock
+from dyn.late_imports import import_whole
 from dyn.runtime.device_memory import parse_device
 from dyn.specialize.arguments import read_leaf
 from dyn.specialize.placement import placement_for
@@ -175,6 +176,7 @@ class EagerFunction:
 
     def accept(self, call: _EagerFunctionCall, program: Jitted) -> None:
         """Leave calls like this one to the native entry: what is carried are ``program``'s arguments."""
+        import_whole("dyn.call")
         from dyn.call import STATIC, CallForm, LeafForm, Results, is_readable, make_table
 
         arrays = [leaf for leaf in call.carried if is_array(leaf)]
