@@ -51,7 +51,7 @@ def in_child(work, *args):
     if child == 0:
         status = 1
         try:
-            faulthandler.dump_traceback_later(120, exit=True)
+            faulthandler.dump_traceback_later(600, exit=True)
             work(*args)
             status = 0
         except BaseException:
