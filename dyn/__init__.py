@@ -73,6 +73,7 @@ from dyn.dtypes import (
     uint32,
     uint64,
 )
+from dyn.late_imports import import_whole
 from dyn.numpy._protocol import NAMESPACE
 from dyn.runtime.staging import install_copier
 from dyn.shapes import NamedDim as Dim
@@ -106,12 +107,17 @@ if TYPE_CHECKING:
     )
 
 
+def _module(name: str) -> Any:
+    import_whole(name)
+    return import_module(name)
+
+
 def _as_stablehlo(stage: Any) -> str:
-    return import_module("dyn.interop.stablehlo").dump(stage)
+    return _module("dyn.interop.stablehlo").dump(stage)
 
 
 def _staging_copier() -> int:
-    return import_module("dyn.backends.device_functions").staging_copier()
+    return _module("dyn.backends.device_functions").staging_copier()
 
 
 install_dialects({"stablehlo": _as_stablehlo})
@@ -147,7 +153,7 @@ class _NotYetAttribute(errors.NotYetError, AttributeError):
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        module = import_module(_LAZY[name])
+        module = _module(_LAZY[name])
         value = globals()[name] = module if name in _MODULES else getattr(module, name)
         return value
     if name in _LATER:
@@ -157,12 +163,12 @@ def __getattr__(name: str) -> Any:
 
 def load_ipython_extension(shell: Any) -> None:
     """``%load_ext dyn``: the magic ``%%dyn_explain``, and a display of compiles that take more than a second."""
-    import_module("dyn.jupyter").load(shell)
+    _module("dyn.jupyter").load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """``%unload_ext dyn``."""
-    import_module("dyn.jupyter").unload(shell)
+    _module("dyn.jupyter").unload(shell)
 
 
 def __dir__() -> list[str]:

@@ -19,12 +19,14 @@ import numpy as np
 
 from dyn import config, dtypes
 from dyn.array import adapter_of, from_device, from_numpy, result_host
+from dyn.backends.loading import load_modules
 from dyn.config import Config
 from dyn.errors import (
     ArgumentError,
     ShapeError,
 )
 from dyn.hosts import keeps_order
+from dyn.late_imports import import_whole
 from dyn.native_callable import NativeCallable
 from dyn.runtime.device_memory import parse_device
 from dyn.shapes import NamedDim, keeping_recent
@@ -79,6 +81,7 @@ class CacheInfo(NamedTuple):
 
 def _is_readable(bound: BoundArguments) -> bool:
     """Whether the native entry reads a call's arrays itself, rather than what they were viewed as."""
+    import_whole("dyn.call")
     from dyn.call import is_readable
 
     return all(map(is_readable, bound.leaves))
@@ -211,6 +214,7 @@ class Jitted(NativeCallable):
         """Leave calls like this one, which was made under these settings, to the native entry, if it can make them."""
         table = self._call_table() if version.loaded.native else None
         if table is not None:
+            import_whole("dyn.call")
             from dyn.call import CallForm, HeldDict, HeldList, Results, Surroundings
 
             hosts = [host for host in map(adapter_of, bound.leaves) if host is not None]
@@ -285,9 +289,11 @@ class Jitted(NativeCallable):
                     f"{self._signature.name}() needs a second program for these arguments: it has one for {broken}.",
                     remedy="call it with such arguments before on_new_shape='error' is set, or remove the branch.",
                 )
+            import_whole("dyn.explain.log")
             from dyn.explain.log import log_miss
 
             if placement is None:
+                import_whole("dyn.call")
                 from dyn.call import begin_loading
 
                 begin_loading()
@@ -313,6 +319,7 @@ class Jitted(NativeCallable):
         with keeping_recent():
             version, made = self._versions.get(key, lambda version: version.traced.matches(arrays), make)
         if made:
+            import_whole("dyn.explain.log")
             from dyn.explain.log import log_compiled
 
             log_compiled(self._signature.name, version.record, version.guards)
@@ -320,6 +327,7 @@ class Jitted(NativeCallable):
 
     def _made_for(self, bound: BoundArguments, leaves: list[ArgumentLeaf]) -> MadeFor:
         """A call's arguments, static values and settings, which decide on its program, as ``explain`` shows them."""
+        import_whole("dyn.explain.versions")
         from dyn.explain.versions import ArgumentKey, MadeFor
 
         names = self._signature.leaf_names(bound)
@@ -336,6 +344,7 @@ class Jitted(NativeCallable):
     ) -> str:
         """Reasons for another program: the differences of a call from the nearest of the programs that there are, among
         them those of the same key, and those that have read attributes which have ``changed``."""
+        import_whole("dyn.explain.versions")
         from dyn.explain.versions import broken_guard, why_new
 
         if changed and not same_key:
@@ -449,6 +458,7 @@ class Jitted(NativeCallable):
             >>> dyn.jit(lambda x: x + 1).reference(np.array([1, 2]))
             array([2, 3])
         """
+        import_whole("dyn.backends.reference")
         from dyn.backends.reference import run_reference
 
         bound = self._signature.bind(args, kwargs)
@@ -482,6 +492,7 @@ class Jitted(NativeCallable):
             A report: text when printed, and HTML in Jupyter.
         """
         _import_explain()
+        import_whole("dyn.explain.explanation", "dyn.explain.report")
         from dyn.explain.explanation import Explanation
         from dyn.explain.report import make_report
 
@@ -499,12 +510,8 @@ class Jitted(NativeCallable):
 
 @functools.lru_cache(maxsize=1)
 def _import_explain() -> None:
-    from dyn.backends.loading import loading
 
-    with loading():
-        from dyn.explain import explanation, report
-
-        _ = explanation, report
+    load_modules("dyn.explain.explanation", "dyn.explain.report")
 
 
 def jit(

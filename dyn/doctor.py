@@ -27,6 +27,7 @@ from dyn.backends.devices import cpu_device, cuda_devices, rocm_devices
 from dyn.backends.families import host_backend
 from dyn.backends.rocm import RocmBackend, hipcc_architectures
 from dyn.backends.trust import refusal
+from dyn.requirements import install_extra, install_required
 from dyn.runtime.driver import NoDriverError, driver_devices
 from dyn.schedule.target import Target
 
@@ -124,7 +125,7 @@ def _versions() -> list[Finding]:
     for package in ("numpy", "llvmlite", "ml_dtypes", "optree", "scipy"):
         version = _version(package)
         if version is None:
-            found.append(Finding(package, Severity.FAILED, "not installed", f"pip install {package}"))
+            found.append(Finding(package, Severity.FAILED, "not installed", install_required(package)))
         else:
             found.append(Finding(package, Severity.NOTE, version))
     return found
@@ -213,14 +214,14 @@ def _x86() -> Finding:
     reason = backend.unavailable()
     if reason is None:
         return Finding("x86", Severity.OK, f"compiles for and runs on {backend.target}")
-    return Finding("x86", Severity.FAILED, reason, "pip install llvmlite")
+    return Finding("x86", Severity.FAILED, reason, install_required("llvmlite"))
 
 
 def _nvrtc() -> Finding:
     reason = CudaBackend(Target("cuda", "sm_90a", warp=32)).unavailable()
     if reason is None:
         return Finding("cuda compiler", Severity.OK, "NVRTC; kernels can be compiled, without a GPU too")
-    return Finding("cuda compiler", Severity.MISSING, reason, "pip install 'dyn[cuda]'")
+    return Finding("cuda compiler", Severity.MISSING, reason, install_extra("cuda"))
 
 
 def _nvidia() -> Finding:
@@ -285,8 +286,7 @@ def _packages() -> list[Finding]:
         if version is not None and importlib.util.find_spec(name) is not None:
             found.append(Finding(name, Severity.OK, f"{version}: {purpose}"))
         else:
-            remedy = f"pip install 'dyn[{extra}]'"
-            found.append(Finding(name, Severity.MISSING, f"not installed: {purpose}", remedy))
+            found.append(Finding(name, Severity.MISSING, f"not installed: {purpose}", install_extra(extra)))
     return found
 
 

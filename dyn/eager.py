@@ -19,6 +19,7 @@ from dyn.api import Jitted, jit
 from dyn.array import OWN, adapter_of, device_put, from_device, from_numpy, result_host
 from dyn.errors import DynError
 from dyn.fork_safety import lock
+from dyn.late_imports import import_whole
 from dyn.runtime.device_memory import parse_device
 from dyn.specialize.arguments import read_leaf
 from dyn.specialize.placement import placement_for
@@ -175,6 +176,7 @@ class EagerFunction:
 
     def accept(self, call: _EagerFunctionCall, program: Jitted) -> None:
         """Leave calls like this one to the native entry: what is carried are ``program``'s arguments."""
+        import_whole("dyn.call")
         from dyn.call import STATIC, CallForm, LeafForm, Results, is_readable, make_table
 
         arrays = [leaf for leaf in call.carried if is_array(leaf)]
@@ -275,6 +277,7 @@ def call_eagerly(
     With ``device=``, of a function that has it, what is made of nothing but numbers is made there; what is computed of
     arrays is computed where these are, and put there.
     """
+    import_whole("dyn.call")
     from dyn.call import private
 
     args, kwargs = private(args, kwargs)  # other threads may change a list while its arrays are compiled for

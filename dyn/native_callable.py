@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dyn import config
 from dyn.fork_safety import lock
+from dyn.late_imports import import_whole
 
 if TYPE_CHECKING:
     from dyn.call import CallTable
@@ -51,6 +52,7 @@ class NativeCallable:
         if not config.current().calls_natively:
             return None
         if self._table is None:
+            import_whole("dyn.call")
             from dyn.call import make_table
 
             with self._lock:

@@ -15,6 +15,7 @@ import numpy as np
 from dyn.array import from_device, from_numpy
 from dyn.errors import ArgumentError, BackendUnavailableError, NotYetError, ShapeError
 from dyn.hosts import keeps_order
+from dyn.late_imports import import_whole
 from dyn.shapes import format_dim
 from dyn.specialize.arguments import ArgumentLeaf
 from dyn.specialize.call_arguments import CallArguments, broken_guard_text
@@ -75,6 +76,7 @@ class Traced:
         Returns:
             A string.
         """
+        import_whole("dyn.ir.printer")
         from dyn.ir.printer import print_function
 
         return print_function(self.traced.function)
@@ -146,6 +148,7 @@ class Lowered:
             >>> "stablehlo.add" in dyn.jit(lambda x: x + 1).lower(np.zeros(3)).as_text("stablehlo")
             True
         """
+        import_whole("dyn.ir.printer", "dyn.schedule.kernel_text", "dyn.schedule.launch")
         from dyn.ir.printer import print_function
         from dyn.schedule.kernel_text import kernel_text
         from dyn.schedule.launch import walk_launches
@@ -187,6 +190,7 @@ class Lowered:
         known = shapes if len(shapes) == len(self.stage.leaves) else None
         if target is None:
             return Compiled(self.stage, self.program, load(self.program, shapes=known))
+        import_whole("dyn.backends.families")
         from dyn.backends.families import Placement, parse_target
 
         program = self.program.on(Placement(parse_target(target)), record_of(self.stage.traced, self.stage.seconds))

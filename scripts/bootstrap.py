@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".dyn-installed"
+#: The name that this distribution had: an editable installation of it would lie beside that of today's.
+FORMER = "dyn"
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,18 @@ def installed_extras() -> set[str]:
     return set(stamp["extras"]) if stamp["fingerprint"] == fingerprint() else set()
 
 
+def remove_former() -> None:
+    """Uninstall this checkout as it was called before; what else has the name is left alone."""
+    for record in VENV.glob(f"lib/python*/site-packages/{FORMER}-*.dist-info/direct_url.json"):
+        origin = json.loads(record.read_text(encoding="utf-8"))
+        if origin.get("dir_info", {}).get("editable"):  # a checkout's, and no package that somebody wanted
+            say(f"uninstalling {FORMER}, as this distribution was called")
+            command = [PYTHON, "-m", "pip", "uninstall", "-qq", "-y", "--disable-pip-version-check", FORMER]
+            if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+                raise Failure(f"pip could not uninstall {FORMER}.\n  help: `make clean` removes .venv.")
+            return
+
+
 def install(job: Job) -> None:
     """Install dyn with a job's extras into ``.venv``, unless the stamp says that this was done."""
     present = installed_extras()
@@ -178,6 +192,7 @@ def install(job: Job) -> None:
         return
     say(f"installing {job.what}")
     start = time.monotonic()
+    remove_former()
     # -qq: errors only. The warnings are about the machine's pip settings, not about dyn.
     command = [PYTHON, "-m", "pip", "install", "-qq", "--no-input", "--disable-pip-version-check"]
     result = subprocess.run([*command, "-e", f".[{','.join(job.extras)}]"], cwd=ROOT, check=False)

@@ -16,10 +16,11 @@ from typing import Any
 from dyn.backends.base import Binary, GpuImage, KernelReport, Source
 from dyn.errors import BackendUnavailableError, CompileError
 from dyn.frozen import record
+from dyn.requirements import install_extra
 from dyn.runtime.driver import context_of
 from dyn.schedule.target import Target
 
-_INSTALL = "pip install 'dyn[cuda]' (cuda-python and NVRTC 13.0; no GPU is needed to compile)."
+_INSTALL = f"{install_extra('cuda')} (cuda-python and NVRTC 13.0; no GPU is needed to compile)."
 #: The bounds of launches of a kernel that leave to ptxas how many blocks should be on a multiprocessor at once.
 _OPEN_BOUNDS = re.compile(r"__launch_bounds__\((\d+)\)")
 #: Each operation is rounded by itself, subnormals are kept, division and square root are exact.

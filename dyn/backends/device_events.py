@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dyn.errors import DeviceError
 from dyn.fork_safety import lock
 from dyn.frozen import record
+from dyn.late_imports import import_whole
 from dyn.runtime.device_memory import DEFAULT_STREAM
 from dyn.runtime.driver import Context
 
@@ -55,6 +56,7 @@ class DeviceEvents:
     def resolve(self, words: array[int]) -> tuple[array[int], dict[int, array[int]]]:
         """A thread's records without those of events; and what these are on the tracks of streams: the pieces of
         launches, with their times. Waits for the launches."""
+        import_whole("dyn.runtime.recorder")
         from dyn.runtime.recorder import EventRecord  # a process that records nothing does without
 
         rest, found = array("q"), dict[int, list[_TimedLaunch]]()

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from dyn.backends.base import Effort, Source
 from dyn.backends.families import host_backend
-from dyn.backends.loading import loading
+from dyn.backends.loading import load_modules
 from dyn.backends.programs import build_own
 from dyn.fork_safety import lock
 
@@ -15,8 +15,8 @@ _lock = lock()
 
 
 def _device_source() -> Source:
-    with loading():  # a process that finds the object does without
-        from dyn.runtime.device import SYMBOLS, device_text
+    load_modules("dyn.runtime.device")  # a process that finds the object does without
+    from dyn.runtime.device import SYMBOLS, device_text
 
     return Source(device_text(), SYMBOLS, Effort.PROMOTE)
 

@@ -25,6 +25,7 @@ from dyn.backends.loaded_programs import register
 from dyn.backends.runtime_tables import ask_python, device_table, recorder_begin, shared_device_table
 from dyn.errors import DeviceError
 from dyn.ir.external import ExternalTarget
+from dyn.late_imports import import_whole
 from dyn.lower.abi import PROGRAM_NUMBER, DeviceState, TensorOffsets
 from dyn.runtime.device_memory import DEFAULT_STREAM, DeviceArray, DeviceBlock, put
 from dyn.runtime.driver import OUT_OF_MEMORY, Context
@@ -274,6 +275,7 @@ class DeviceProgram:
     ) -> BaseException:
         """The error of a failed call."""
         host = self.interface.host()
+        import_whole("dyn.lower.host", "dyn.lower.host_errors")
         from dyn.lower.host import Fault
         from dyn.lower.host_errors import device_failure, render_failure
 

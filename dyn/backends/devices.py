@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from dyn.frozen import record
+from dyn.late_imports import import_whole
 from dyn.runtime.driver import NoDriverError, driver_devices
 
 #: What the kernel driver of AMD's GPUs says of them.
@@ -76,6 +77,7 @@ def devices() -> list[Device]:
 
 def cpu_device() -> Device:
     """This machine's processor."""
+    import_whole("dyn.backends.x86")
     from dyn.backends.x86 import _this_machine  # most programs that import dyn never ask
 
     target = _this_machine()

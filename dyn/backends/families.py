@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from dyn.backends.base import Backend, Compiler, ObjectBackend, RenderedKernel
 from dyn.backends.cuda import CudaBackend
-from dyn.backends.loading import loading
+from dyn.backends.loading import load_modules
 from dyn.backends.rocm import RocmBackend
 from dyn.backends.x86 import X86Backend, target_for
 from dyn.backends.x86 import host_target as x86_host_target
 from dyn.errors import ArgumentError, UnsupportedOpError
 from dyn.frozen import record
+from dyn.late_imports import import_whole
 from dyn.runtime.device_memory import parse_device
 from dyn.runtime.driver import context_of
 from dyn.schedule.target import Target
@@ -54,8 +55,8 @@ class TargetFamily:
 
 @functools.cache
 def _x86_emitter() -> tuple[Callable[[Kernel, Target], RenderedKernel], Callable[[Kernel, Target], Dim]]:
-    with loading():  # a process that finds its objects does without
-        from dyn.lower.x86.emit import emit_kernel, scratch_bytes
+    load_modules("dyn.lower.x86.emit")  # a process that finds its objects does without
+    from dyn.lower.x86.emit import emit_kernel, scratch_bytes
 
     return emit_kernel, scratch_bytes
 
@@ -74,14 +75,16 @@ def _scratch_x86(kernel: Kernel, target: Target) -> Dim:
 
 def _schedules_of(name: str) -> Callable[[], Schedules]:
     def schedules() -> Schedules:
-        with loading():  # a process that finds its objects does without
-            from dyn.schedule.families import SCHEDULES
+        load_modules("dyn.schedule.families")  # a process that finds its objects does without
+        from dyn.schedule.families import SCHEDULES
+
         return SCHEDULES[name]
 
     return schedules
 
 
 def _render_gpu(kernel: Kernel, target: Target) -> RenderedKernel:
+    import_whole("dyn.lower.gpu.emit")
     from dyn.lower.gpu.emit import emit_kernel
 
     return emit_kernel(kernel, target)
@@ -89,6 +92,7 @@ def _render_gpu(kernel: Kernel, target: Target) -> RenderedKernel:
 
 def _on_gpu(compiler: Callable[[Target], Compiler]) -> Callable[[Target, int], ObjectBackend]:
     def backend(target: Target, ordinal: int) -> ObjectBackend:
+        import_whole("dyn.backends.gpu", "dyn.backends.host_and_device")
         from dyn.backends.gpu import GpuBackend
         from dyn.backends.host_and_device import PlacedBackend
 
@@ -172,6 +176,7 @@ def parse_target(text: str) -> Target:
 
 def gpu_target(family: str, arch: str) -> Target:
     """The target of a GPU's architecture."""
+    import_whole("dyn.lower.gpu.dialect")
     from dyn.lower.gpu.dialect import gpu_target
 
     return gpu_target(family, arch)

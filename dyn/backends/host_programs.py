@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,8 @@ from dyn.frozen import record
 from dyn.ir.core import Function
 from dyn.ir.elementwise import elementwise_rank
 from dyn.ir.external import ExternalTarget
+from dyn.late_imports import import_whole
+from dyn.lazy_property import lazy_property
 from dyn.lower.abi import PROGRAM_NUMBER
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def failure_of(
 ) -> BaseException | None:
     """The error of a failed call; None where a signal's handler raised one, which is lost."""
     host = interface.host()
+    import_whole("dyn.lower.host", "dyn.lower.host_errors")
     from dyn.lower.host import Fault
     from dyn.lower.host_errors import render_failure
 
@@ -143,11 +145,12 @@ class LoadedProgram:
         outside = self.externals.run_python or self.externals.have_effects
         return not (self._copied or self.interface.calls or outside)
 
-    @cached_property
+    @lazy_property
     def symmetric_rank(self) -> int:
         """The rank of the arrays that may lie in any one order of axes, and then run as they lie; 0 for none."""
         if self.interface.reuses or not elementwise_rank(self.interface.function):
             return 0
+        import_whole("dyn.stitch.axis_symmetry")
         from dyn.stitch.axis_symmetry import symmetric_rank  # a process that finds its programs does without
 
         return symmetric_rank(self.interface.function)
@@ -182,6 +185,7 @@ class LoadedProgram:
 
     def _python_runtime(self, frame: CallFrame) -> PythonRuntime:
         """The runtime of a call that is debugged."""
+        import_whole("dyn.backends.python_runtime", "dyn.backends.runtime_checks")
         from dyn.backends.python_runtime import PythonRuntime  # other processes do without
         from dyn.backends.runtime_checks import CallSite
 
@@ -299,6 +303,7 @@ class LoadedProgram:
         """Whether a call that failed there may have written results into arguments: no check comes after that."""
         if site < 0:  # functions outside are called before anything is written
             return False
+        import_whole("dyn.lower.host")
         from dyn.lower.host import Fault
 
         return self.interface.host().sites[site] in (Fault.NO_MEMORY, Fault.TOO_LONG, Fault.LIBRARY, Fault.OVERRUN)

@@ -14,6 +14,7 @@ from typing import Any
 
 from dyn.errors import BackendUnavailableError
 from dyn.fork_safety import importing
+from dyn.requirements import install_required
 
 #: How the text of a library call (``dyn.lower.lapack``) refers to a function.
 _NAME = re.compile(rb"dyn_(blas|lapack)_([a-z0-9]+)")
@@ -49,5 +50,5 @@ def _capsules(library: str) -> dict[str, Any]:
     except ImportError as error:
         raise BackendUnavailableError(
             f"{library.upper()} is called through SciPy, which cannot be imported: {error}.",
-            remedy="pip install scipy",
+            remedy=install_required("scipy"),
         ) from error

@@ -11,7 +11,7 @@ from typing import Any
 
 from dyn.backends.base import Effort, Source
 from dyn.backends.families import host_backend
-from dyn.backends.loading import loading
+from dyn.backends.loading import load_modules
 from dyn.backends.programs import build_own
 from dyn.fork_safety import lock
 from dyn.lower.abi import TABLE_WORDS
@@ -32,8 +32,8 @@ class _MethodDef(ctypes.Structure):
 
 
 def _entry_source() -> Source:
-    with loading():  # a process that finds the object does without
-        from dyn.runtime.entry.entry_function import SYMBOLS, entry_text
+    load_modules("dyn.runtime.entry.entry_function")  # a process that finds the object does without
+    from dyn.runtime.entry.entry_function import SYMBOLS, entry_text
 
     return Source(entry_text(TABLE_WORDS), SYMBOLS, Effort.PROMOTE)
 

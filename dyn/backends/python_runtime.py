@@ -20,7 +20,7 @@ from dyn.backends.base import Effort, Source
 from dyn.backends.call_frames import FRAMES
 from dyn.backends.families import host_backend
 from dyn.backends.library import call_library
-from dyn.backends.loading import loading
+from dyn.backends.loading import load_modules
 from dyn.backends.programs import build_own
 from dyn.backends.runtime import native_runtime, thread_count
 from dyn.backends.runtime_checks import CallChecks, CallSite
@@ -244,8 +244,8 @@ def _callbacks() -> _StandInFunctions:
 
 
 def _source() -> Source:
-    with loading():  # a process that finds the object does without
-        from dyn.runtime.stand_ins import stand_ins_text
+    load_modules("dyn.runtime.stand_ins")  # a process that finds the object does without
+    from dyn.runtime.stand_ins import stand_ins_text
 
     return Source(stand_ins_text(), SYMBOLS, Effort.PROMOTE)
 

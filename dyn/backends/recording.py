@@ -15,7 +15,7 @@ from dyn.backends.base import Effort, Source
 from dyn.backends.device_events import DEVICE_EVENTS
 from dyn.backends.families import host_backend
 from dyn.backends.loaded_programs import Known, forget, remember, remembered
-from dyn.backends.loading import loading
+from dyn.backends.loading import load_modules
 from dyn.backends.programs import build_own
 from dyn.backends.runtime import NativeFunctions
 from dyn.backends.runtime_tables import record_calls
@@ -42,8 +42,8 @@ class Recording:
 
 def recorder_source() -> Source:
     """The recorder's text."""
-    with loading():
-        from dyn.runtime.recorder import recorder_text
+    load_modules("dyn.runtime.recorder")
+    from dyn.runtime.recorder import recorder_text
 
     return Source(recorder_text(), SYMBOLS, Effort.PROMOTE)
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from dyn import config
 from dyn.backends.base import Effort, Source
 from dyn.backends.families import host_backend
-from dyn.backends.loading import loading
+from dyn.backends.loading import load_modules
 from dyn.backends.programs import build_own
 from dyn.fork_safety import lock
 from dyn.frozen import record
@@ -34,13 +34,20 @@ _LEAST_IDLE, _MOST_IDLE = 64 << 20, 1 << 30
 
 def runtime_source() -> Source:
     """The runtime's text. What writes it is imported here: a process that finds its object does without."""
-    with loading():
-        from dyn.lower.native import Module
-        from dyn.runtime.allocator import add_blocks
-        from dyn.runtime.callbacks import add_calls
-        from dyn.runtime.deferred_kernels import add_variants
-        from dyn.runtime.launch import add_arena, add_launch
-        from dyn.runtime.pool import add_pool
+    load_modules(
+        "dyn.lower.native",
+        "dyn.runtime.allocator",
+        "dyn.runtime.callbacks",
+        "dyn.runtime.deferred_kernels",
+        "dyn.runtime.launch",
+        "dyn.runtime.pool",
+    )
+    from dyn.lower.native import Module
+    from dyn.runtime.allocator import add_blocks
+    from dyn.runtime.callbacks import add_calls
+    from dyn.runtime.deferred_kernels import add_variants
+    from dyn.runtime.launch import add_arena, add_launch
+    from dyn.runtime.pool import add_pool
 
     module = Module()
     add_blocks(module)
@@ -53,8 +60,8 @@ def runtime_source() -> Source:
 
 
 def _copies_source() -> Source:
-    with loading():
-        from dyn.runtime.copies import SYMBOLS, copies_text
+    load_modules("dyn.runtime.copies")
+    from dyn.runtime.copies import SYMBOLS, copies_text
 
     return Source(copies_text(), SYMBOLS, Effort.PROMOTE)
 

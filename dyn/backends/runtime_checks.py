@@ -14,6 +14,7 @@ from dyn.errors import DynError, OverrunError, RuntimeTableError, ShapeError
 from dyn.fork_safety import lock
 from dyn.frozen import record
 from dyn.ir.core import Function, Value
+from dyn.late_imports import import_whole
 from dyn.lower.abi import TensorOffsets
 from dyn.shapes.walk import evaluate
 
@@ -141,6 +142,7 @@ class CallChecks:
     def launch_of(self, number: int) -> Dispatch:
         """A launch or a call of the program, by its number."""
         if self._dispatches is None:
+            import_whole("dyn.schedule.launch")
             from dyn.schedule.launch import dispatches  # a process that calls natively does without
 
             self._dispatches = dispatches(self.site.host().launches)

@@ -38,6 +38,7 @@ from dyn.backends.once_table import OnceTable
 from dyn.backends.workers import run_apart
 from dyn.errors import BackendUnavailableError, CompileError
 from dyn.fork_safety import lock, no_fork
+from dyn.requirements import install_required
 from dyn.runtime.address_space import reserve
 from dyn.schedule.target import Target
 
@@ -162,7 +163,7 @@ class X86Backend:
 
     def unavailable(self) -> str | None:
         if importlib.util.find_spec("llvmlite") is None:
-            return "llvmlite is not installed; pip install llvmlite"
+            return f"llvmlite is not installed; {install_required('llvmlite')}"
         return None
 
     def key(self, source: Source) -> str:

@@ -8,11 +8,12 @@ import secrets
 from dyn.backends.base import Effort, Source
 from dyn.backends.families import host_backend
 from dyn.backends.host_programs import LoadedProgram
-from dyn.backends.loading import loading
+from dyn.backends.loading import load_modules
 from dyn.backends.programs import build_own
 from dyn.fork_safety import lock
 from dyn.ir.core import Op
 from dyn.ir.data_dependent import data_dependent_dims
+from dyn.late_imports import import_whole
 from dyn.lower.abi import TABLE_WORDS, TensorOffsets
 
 #: Tells the programs of this process from those of others: a program that XLA has kept in a file, or that somebody
@@ -48,6 +49,7 @@ class _Calls:
             return found
 
     def _make(self, program: LoadedProgram, name: str) -> int:
+        import_whole("dyn.runtime.xla_handler")
         from dyn.runtime.xla_handler import HandlerRecord
 
         function, captured = program.interface.function, program.captured
@@ -84,14 +86,15 @@ CALLS = _Calls()
 
 
 def _source() -> Source:
-    with loading():  # a process that finds the object does without
-        from dyn.runtime.xla_handler import PROCESS_SYMBOL, SYMBOL, xla_call_text
+    load_modules("dyn.runtime.xla_handler")  # a process that finds the object does without
+    from dyn.runtime.xla_handler import PROCESS_SYMBOL, SYMBOL, xla_call_text
 
     return Source(xla_call_text(TABLE_WORDS), (SYMBOL, PROCESS_SYMBOL), Effort.PROMOTE)
 
 
 def _fits(program: LoadedProgram) -> bool:
     """Whether a program runs without Python, has nothing to say of values when it fails, and has few enough tensors."""
+    import_whole("dyn.runtime.xla_handler")
     from dyn.runtime.xla_handler import MOST_BYTES
 
     function = program.interface.function

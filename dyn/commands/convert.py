@@ -7,6 +7,7 @@ from typing import Any
 
 from dyn.commands.models import Model, contents_of, model_of, read_model, written
 from dyn.errors import ArgumentError, ArtifactError
+from dyn.late_imports import import_whole
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +51,7 @@ def _version(form: str, text: str | None) -> str | int | None:
 
 def _exported(path: str) -> Model:
     """The module of a serialised ``jax.export.Exported``."""
+    import_whole("dyn.interop.jax.internals", "dyn.interop.stablehlo.mlir", "dyn.interop.stablehlo.decode")
     from dyn.interop.jax.internals import import_jax
     from dyn.interop.stablehlo import mlir
     from dyn.interop.stablehlo.decode import is_known
@@ -87,6 +89,7 @@ def _sizes(model: Model, text: str) -> dict[str, int]:
 
 
 def _written(model: Model, sizes: dict[str, int], form: str, version: str | int | None) -> bytes:
+    import_whole("dyn.interop.stablehlo.dump", "dyn.specialize.arguments")
     from dyn.interop.stablehlo import dump
     from dyn.specialize.arguments import ShapeDtypeStruct
 

@@ -13,6 +13,7 @@ from dyn.commands.models import Model, contents_of, read_model
 from dyn.commands.tables import Table, show
 from dyn.errors import DynError, UnsupportedOpError
 from dyn.explain.words import pluralized
+from dyn.late_imports import import_whole
 
 if TYPE_CHECKING:
     from dyn.explain.report import Report
@@ -46,6 +47,7 @@ def main(chosen: argparse.Namespace) -> int:
 
 def _unreadable(chosen: argparse.Namespace, error: UnsupportedOpError) -> int:
     """A module with types that dyn has not: all of them are told."""
+    import_whole("dyn.interop.stablehlo.survey")
     from dyn.interop.stablehlo.survey import types_not_supported
 
     if chosen.model == "-":
@@ -85,6 +87,7 @@ class _Inspected:
     def problems(self) -> tuple[Problem, ...]:
         if self.survey.problems or self.error is None:
             return self.survey.problems
+        import_whole("dyn.interop.stablehlo.survey")
         from dyn.interop.stablehlo.survey import Problem
 
         where = () if self.error.loc is None else (str(self.error.loc),)
@@ -106,6 +109,7 @@ class _Inspected:
         """The text of ``explain`` for a program but for its dims, which have a table, and compiling: there is none."""
         if self.report is None:
             return ""
+        import_whole("dyn.explain.text")
         from dyn.explain.text import sections
 
         lines: list[str] = []
@@ -159,6 +163,9 @@ def _problem_table(problems: Sequence[Problem]) -> Table:
 
 
 def _inspected(model: Model) -> _Inspected:
+    import_whole(
+        "dyn.explain.report", "dyn.interop.stablehlo.survey", "dyn.pipeline", "dyn.shapes", "dyn.specialize.arguments"
+    )
     from dyn.explain.report import make_report
     from dyn.interop.stablehlo.survey import survey
     from dyn.pipeline import render

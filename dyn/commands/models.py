@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dyn.errors import ArgumentError, ArtifactError
+from dyn.late_imports import import_whole
 
 if TYPE_CHECKING:
     from dyn.api import Jitted
@@ -77,6 +78,7 @@ class Model:
 
 def read_model(path: str, entry: str) -> Model:
     """A module's function. Raises what ``dyn.interop.stablehlo.load`` raises, with the file's name."""
+    import_whole("dyn.interop.stablehlo.mlir", "dyn.interop.stablehlo.decode")
     from dyn.interop.stablehlo import mlir
     from dyn.interop.stablehlo.decode import is_known
 
@@ -92,6 +94,7 @@ def read_model(path: str, entry: str) -> Model:
 
 def model_of(path: str, module: HloModule, entry: str) -> Model:
     """A function of a module that was read."""
+    import_whole("dyn.interop.stablehlo.load")
     from dyn.interop.stablehlo.load import dim_names, function_of
 
     if entry not in module.functions:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dyn.explain.report import Report
 from dyn.explain.text import version_text
 from dyn.explain.words import pluralized
+from dyn.late_imports import import_whole
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """A self-contained piece of HTML: a picture of the kernels, tables, code. No scripts, nothing is loaded."""
+        import_whole("dyn.explain.html")
         from dyn.explain.html import page  # a program that shows nothing does without
 
         return page(self.name, self.cache, self.versions)

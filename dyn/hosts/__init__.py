@@ -12,6 +12,7 @@ from dyn.hosts.dlpack import ForeignHost, export_dlpack
 from dyn.hosts.jax import JaxHost
 from dyn.hosts.numpy import NumpyHost, is_plain
 from dyn.hosts.torch import TorchHost
+from dyn.late_imports import import_whole
 
 NUMPY, TORCH, JAX, FOREIGN = NumpyHost(), TorchHost(), JaxHost(), ForeignHost()
 #: The class whose objects a host owns, by the module that must have been imported for one to exist.
@@ -29,6 +30,7 @@ def fast_path() -> str | None:
     Returns:
         A sentence, or None where they can.
     """
+    import_whole("dyn.hosts.cpython")
     from dyn.hosts import cpython  # `import dyn` does without
 
     return cpython.fast_path()

@@ -40,6 +40,7 @@ from numpy import (
     uint64,
 )
 
+from dyn.late_imports import import_whole
 from dyn.numpy._binary import (
     add,
     clip,
@@ -321,6 +322,7 @@ bool = bool_
 
 def __getattr__(name: str) -> Any:
     if name in ("fft", "linalg"):  # imported when they are first asked for
+        import_whole(f"dyn.numpy.{name}")
         return import_module(f"dyn.numpy.{name}")
     raise AttributeError(f"module 'dyn.numpy' has no attribute {name!r}")
 

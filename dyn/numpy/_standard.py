@@ -12,6 +12,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import ArgumentError
+from dyn.late_imports import import_whole
 from dyn.runtime.device_memory import parse_device
 from dyn.source import user_loc
 from dyn.trace.lift import default_float, settled_dtype
@@ -62,6 +63,7 @@ class _Info:
 
     def devices(self) -> list[str]:
         """The devices that ``device=`` takes."""
+        import_whole("dyn.backends.devices")
         from dyn.backends.devices import devices
 
         return list(map(str, devices()))

@@ -8,6 +8,7 @@ import threading
 from dyn import events as log
 from dyn.backends import recording
 from dyn.errors import DynError
+from dyn.late_imports import import_whole
 from dyn.profiling.averages import Averages, average
 from dyn.profiling.chrome import export
 from dyn.profiling.events import CompileStage, Events
@@ -130,6 +131,7 @@ class Profile:
 
     def _repr_html_(self) -> str:
         """The table as HTML that loads nothing."""
+        import_whole("dyn.profiling.html")
         from dyn.profiling.html import page
 
         return page(self.key_averages(group_by_input_shape=True), self.events())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dyn.errors import ArgumentError
+from dyn.late_imports import import_whole
 from dyn.runtime.device_memory import DeviceArray, parse_device
 from dyn.runtime.driver import Context
 
@@ -24,6 +25,7 @@ def declared_placement(device: str | None) -> Placement | None:
     parsed = None if device is None else parse_device(device)
     if parsed is None:
         return None
+    import_whole("dyn.backends.families")
     from dyn.backends.families import placement_of
 
     return placement_of(_name(parsed))
@@ -72,6 +74,7 @@ def _elsewhere(
 @lru_cache(maxsize=64)
 def _placement_at(context: Context) -> Placement:
     """The placement of a device that is ready."""
+    import_whole("dyn.backends.families")
     from dyn.backends.families import Placement, gpu_target
 
     return Placement(gpu_target(context.driver.vendor.family, context.device.arch), context.ordinal)

@@ -21,7 +21,7 @@ from dyn.backends.binaries import Built, Origin
 from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, DeferredState
 from dyn.backends.families import Placement, family_of
 from dyn.backends.host_programs import Interface, LoadedProgram, addresses_of
-from dyn.backends.loading import loading
+from dyn.backends.loading import load_modules
 from dyn.backends.programs import Deferred, Found, Programs, parts_of
 from dyn.compilation_record import CompilationRecord
 from dyn.errors import ArgumentError, IRError
@@ -29,6 +29,8 @@ from dyn.fork_safety import lock
 from dyn.ir.core import Function, buffers
 from dyn.ir.external import ExternalTarget, callees
 from dyn.ir.identity import Identity, function_identity
+from dyn.late_imports import import_whole
+from dyn.lazy_property import lazy_property
 from dyn.ops import OWN_OPS
 from dyn.runtime.device_memory import DeviceArray
 from dyn.runtime.driver import context_of
@@ -80,7 +82,7 @@ class Program:
         #: What was found on disk.
         self._found: Found | None = None
 
-    @functools.cached_property
+    @lazy_property
     def _key(self) -> str | None:
         """The name of its entry on disk. Code that is in memory is found without."""
         return self._programs.key(lambda: _named(self.traced, self._identity))
@@ -99,6 +101,7 @@ class Program:
 
     def _optimize(self, record: CompilationRecord) -> Optimized:
         stitched = self._run_passes(record)
+        import_whole("dyn.pipeline")
         from dyn.pipeline import optimize
 
         with self._as_set(), keeping_recent():
@@ -107,6 +110,7 @@ class Program:
     def _run_passes(self, record: CompilationRecord) -> Stitched:
         if self._stitched is None:
             _import_passes()
+            import_whole("dyn.pipeline")
             from dyn.pipeline import run_passes
 
             with self._as_set(), keeping_recent():
@@ -206,6 +210,7 @@ class Program:
             interface = Interface(self.traced.function, _reuses(code), code.calls, self._host, code.constants)
             callees = self._callees()
             if self.placement.on_device:
+                import_whole("dyn.backends.device_programs")
                 from dyn.backends.device_programs import DeviceProgram
 
                 context = context_of(self.placement.target.family, self.placement.ordinal)
@@ -258,6 +263,7 @@ class Program:
         """The addresses of kernels that the code could do without: compiled now, and kept with it."""
         with config.using(self._settings):
             optimized = self.optimized
+            import_whole("dyn.pipeline")
             from dyn.pipeline import deferred_sources
 
             with self.record.timed("variants"):
@@ -273,6 +279,7 @@ class Program:
         missing = [name for name, state in deferred.states().items() if state is DeferredState.NOT_YET]
         if missing:
             optimized = self.optimized
+            import_whole("dyn.pipeline")
             from dyn.pipeline import names_for
 
             names = names_for(optimized, shapes)
@@ -289,11 +296,13 @@ class Program:
     def _compile_parts(
         self, shapes: Sequence[Sequence[int]] | None
     ) -> tuple[Rendered, list[Built], list[tuple[Source, Built]]]:
+        import_whole("dyn.pipeline")
         from dyn.pipeline import compile_parts, names_at_first
 
         wanted = names_at_first(self.optimized, shapes) if self._settings.variants != "none" else ()
         rendered, built, early = compile_parts(self.optimized, self._backend, self.record, wanted)
         if self._settings.dump:
+            import_whole("dyn.explain.explorer")
             from dyn.explain.explorer import write_page
 
             write_page(self._settings.dump, self.optimized, self.record.sources, self._backend.assembly)
@@ -333,6 +342,7 @@ class Program:
         """What the compiler of a GPU's kernels has said of each; none for this machine's processor."""
         if not self.placement.on_device:
             return {}
+        import_whole("dyn.backends.gpu")
         from dyn.backends.gpu import reports
 
         sources = [source for source in self.sources() if source.launch is not None]
@@ -345,6 +355,7 @@ class Program:
         """The same as text for people, by the kernel's name, with how many blocks run at once on the device."""
         if not self.placement.on_device:
             return {}
+        import_whole("dyn.backends.gpu")
         from dyn.backends.gpu import blocks_at_once
 
         reports, told = self.kernel_reports(), dict[str, str]()
@@ -376,6 +387,7 @@ class Program:
         if self.record.sources:
             return self.record.sources
         optimized = self.optimized
+        import_whole("dyn.pipeline")
         from dyn.pipeline import render
 
         return render(optimized).sources
@@ -386,6 +398,7 @@ class Program:
         sources, made = self.sources(), () if self._code is None else self._code.deferred.made
         if made:
             optimized = self.optimized
+            import_whole("dyn.pipeline")
             from dyn.pipeline import deferred_sources
 
             sources = (*sources, *deferred_sources(optimized, made))
@@ -427,8 +440,8 @@ class Program:
 def _reuses(code: Code) -> tuple[Reuse, ...]:
     if not code.reuses:
         return ()
-    with loading():
-        from dyn.schedule.donate import Reuse
+    load_modules("dyn.schedule.donate")
+    from dyn.schedule.donate import Reuse
 
     return tuple(Reuse(output, input) for output, input in code.reuses)
 
@@ -454,10 +467,7 @@ def _named(traced: TracedFunction, identity: Identity) -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def _import_passes() -> None:
-    with loading():
-        from dyn import pipeline
-
-        _ = pipeline
+    load_modules("dyn.pipeline")
 
 
 def _require_same_interface(traced: Function, optimized: Function) -> None:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dyn.array import captured_on
+from dyn.backends.loading import load_modules
 from dyn.errors import BackendUnavailableError, NotYetError, is_short_of_memory
+from dyn.late_imports import import_whole
 from dyn.runtime.device_memory import DeviceArray
 from dyn.runtime.driver import context_of
 from dyn.source import user_loc
@@ -60,6 +62,7 @@ class Version:
     @property
     def on_host(self) -> LoadedProgram:
         """The program in memory, of a function whose arrays are this machine's processor's."""
+        import_whole("dyn.backends.host_programs")
         from dyn.backends.host_programs import LoadedProgram
 
         if not isinstance(self.loaded, LoadedProgram):
@@ -90,6 +93,7 @@ class Version:
 def make_program(traced: TracedFunction, trace_seconds: float, placement: Placement | None = None) -> Program:
     """A traced program for a placement: this machine's processor unless given."""
     load_compiler()
+    import_whole("dyn.backends.families", "dyn.specialize.program")
     from dyn.backends.families import placement_of
     from dyn.specialize.program import Program
 
@@ -99,6 +103,7 @@ def make_program(traced: TracedFunction, trace_seconds: float, placement: Placem
 
 def record_of(traced: TracedFunction, trace_seconds: float) -> CompilationRecord:
     """Record of a compilation that begins, which took so long to trace."""
+    import_whole("dyn.compilation_record")
     from dyn.compilation_record import CompilationRecord
 
     record = CompilationRecord(traced.function.name)
@@ -126,6 +131,7 @@ def build_beside(
 ) -> Version:
     """A version for a call with ``arrays``, for which none of the ``known`` ones is: with the code of one that serves,
     or its own."""
+    import_whole("dyn.specialize.widening")
     from dyn.specialize.widening import generalized, without_small_size_guards
 
     for version in [one for one in known if one.code_of is None][-_MOST_TRIED:]:
@@ -188,14 +194,9 @@ def load_compiler() -> None:
 @functools.lru_cache(maxsize=1)
 def _import_compiler() -> None:
     try:
-        from dyn.backends.loading import loading
-
-        with loading():
-            from dyn import call
-            from dyn.explain import log, versions
-            from dyn.specialize import program, widening
-
-            _ = call, program, log, versions, widening
+        load_modules(
+            "dyn.call", "dyn.explain.log", "dyn.explain.versions", "dyn.specialize.program", "dyn.specialize.widening"
+        )
     except (ImportError, OSError) as error:
         if is_short_of_memory(error):
             raise MemoryError("no memory to load the compiler") from error

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
-from functools import cached_property
 
 from dyn import dtypes
 from dyn.errors import ShapeError
@@ -20,6 +19,7 @@ from dyn.ir.core import Region, Value
 from dyn.ir.data_dependent import bound_dim
 from dyn.ir.effects import without_effects
 from dyn.ir.inline_regions import build_region, splice, splice_over
+from dyn.lazy_property import lazy_property
 from dyn.shapes import Dim, Facts, Relation, Symbol, SymExpr, as_dim, format_dim, free_symbols, substitute
 from dyn.source import user_loc
 from dyn.trace.context import Trace
@@ -48,7 +48,7 @@ class _Branch:
         self.trace, self.region, self.known = trace, region, known
         self.bound = frozenset([s for op in region.ops if (s := bound_dim(op)) is not None])
 
-    @cached_property
+    @lazy_property
     def facts(self) -> Facts:
         """The facts inside, and what is known where it is chosen."""
         inner = self.trace.builder.inner()

@@ -16,6 +16,7 @@ from dyn import __main__ as command
 from dyn import doctor
 from dyn.backends.x86 import X86Backend
 from dyn.doctor import Diagnosis, Finding, Section, Severity, cache_finding, examine
+from dyn.requirements import install_extra
 from dyn.runtime.driver import NoDriverError
 
 
@@ -58,7 +59,7 @@ def test_nothing_for_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     found = findings(examine())
     assert found["cuda compiler"] == Finding(
-        "cuda compiler", Severity.MISSING, "cuda-python is not installed (No module)", "pip install 'dyn[cuda]'"
+        "cuda compiler", Severity.MISSING, "cuda-python is not installed (No module)", install_extra("cuda")
     )
     assert found["cuda GPUs"] == Finding(
         "cuda GPUs", Severity.MISSING, "NVIDIA's driver is not installed (libcuda.so.1 is not there)",
@@ -88,9 +89,9 @@ def test_a_package_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_version", lambda name: None if name in ("scipy", "jax") else real(name))
     diagnosis = examine()
     found = findings(diagnosis)
-    assert found["scipy"] == Finding("scipy", Severity.FAILED, "not installed", "pip install scipy")
+    assert found["scipy"] == Finding("scipy", Severity.FAILED, "not installed", "pip install 'scipy>=1.13'")
     assert found["jax"] == Finding(
-        "jax", Severity.MISSING, "not installed: programs written in JAX", "pip install 'dyn[jax]'"
+        "jax", Severity.MISSING, "not installed: programs written in JAX", "pip install 'jax>=0.10.2,<0.11'"
     )
     assert not diagnosis.works
     assert diagnosis.text().endswith("\n\ndyn does not work here; see what failed.")
@@ -100,7 +101,7 @@ def test_no_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(X86Backend, "unavailable", lambda self: "llvmlite is not installed")
     diagnosis = examine()
     assert findings(diagnosis)["x86"] == Finding(
-        "x86", Severity.FAILED, "llvmlite is not installed", "pip install llvmlite"
+        "x86", Severity.FAILED, "llvmlite is not installed", "pip install 'llvmlite>=0.50,<0.51'"
     )
     assert not diagnosis.works
 

@@ -208,7 +208,8 @@ def test_without_cuda_python(monkeypatch: pytest.MonkeyPatch) -> None:
         backend.compile(Source("", ()))
     assert str(caught.value) == (
         "cuda:sm_80 cannot be compiled for: cuda-python is not installed (No module named 'cuda').\n"
-        "  help: pip install 'dyn[cuda]' (cuda-python and NVRTC 13.0; no GPU is needed to compile)."
+        "  help: pip install cuda-python==13.4.4 nvidia-cuda-crt==13.0.88 nvidia-cuda-nvrtc==13.0.88 "
+        "nvidia-cuda-runtime==13.0.96 (cuda-python and NVRTC 13.0; no GPU is needed to compile)."
     )
 
 

@@ -291,7 +291,7 @@ def test_scipy_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(error.value) == (
         "LAPACK is called through SciPy, which cannot be imported: import of scipy.linalg.cython_lapack halted; None "
         "in sys.modules.\n"
-        "  help: pip install scipy"
+        "  help: pip install 'scipy>=1.13'"
     )
 
 

@@ -100,17 +100,19 @@ class Pip:
         self.write("numpy>=2", line_length=120)
         monkeypatch.setattr(bootstrap, "ROOT", root)
         monkeypatch.setattr(bootstrap, "VENV", root / ".venv")
+        self.commands: list[list[str]] = []
         monkeypatch.setattr(bootstrap, "STAMP", root / ".venv" / "stamp")
         monkeypatch.setattr(bootstrap.subprocess, "run", self.run)
 
     def write(self, dependency: str, line_length: int) -> None:
         text = (
-            f'[build-system]\nrequires = []\n[project]\nname = "dyn"\ndependencies = ["{dependency}"]\n'
+            f'[build-system]\nrequires = []\n[project]\nname = "dynhlo"\ndependencies = ["{dependency}"]\n'
             f"[tool.ruff]\nline-length = {line_length}\n"
         )
         (self.root / "pyproject.toml").write_text(text, encoding="utf-8")
 
     def run(self, command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        self.commands.append(command)
         self.extras.append(command[-1])
         return subprocess.CompletedProcess(command, self.status)
 
@@ -154,6 +156,27 @@ def test_failed_pip_leaves_no_stamp(pip: Pip) -> None:
     pip.status = 0
     bootstrap.install(bootstrap.JOBS["demo"])
     assert bootstrap.installed_extras() == {"demo"}
+
+
+@pytest.mark.parametrize(
+    ("origin", "gone"),
+    [
+        ('{"url": "file:///checkout", "dir_info": {"editable": true}}', True),
+        ('{"url": "file:///checkout", "dir_info": {}}', False),
+        ('{"url": "https://example.org/dyn.whl", "archive_info": {}}', False),
+    ],
+)
+def test_a_checkout_under_its_former_name_is_uninstalled(pip: Pip, origin: str, gone: bool) -> None:
+    record = (
+        pip.root / ".venv" / "lib" / "python3.11" / "site-packages" / "dyn-0.1.0.dev0.dist-info" / "direct_url.json"
+    )
+    record.parent.mkdir(parents=True)
+    record.write_text(origin, encoding="utf-8")
+    bootstrap.install(bootstrap.JOBS["demo"])
+    uninstalled = [command[3] for command in pip.commands] == ["uninstall", "install"]
+    assert uninstalled == gone
+    assert pip.extras[-1] == ".[demo]"
+    assert not gone or pip.extras[0] == "dyn"
 
 
 def test_spoilt_stamp_is_no_stamp(pip: Pip) -> None:

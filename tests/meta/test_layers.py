@@ -18,8 +18,9 @@ PACKAGE = Path(__file__).resolve().parents[2] / "dyn"
 
 # The number of each room: a folder of dyn/, or a file beside them.
 ROOMS = {
-    "source": 0, "errors": 0, "config": 0, "events": 0, "shutdown": 0, "fork_safety": 0, "dtypes": 0,
-    "dtype_aliases": 0, "frozen": 0,
+    "source": 0, "errors": 0, "config": 0, "events": 0, "shutdown": 0, "fork_safety": 0,
+    "late_imports": 0, "lazy_property": 0, "requirements": 0,
+    "dtypes": 0, "dtype_aliases": 0, "frozen": 0,
     "integers": 0, "version": 0,
     "shapes": 1,
     "ir": 2,
@@ -38,6 +39,7 @@ ROOMS = {
 # Among rooms of one number these may import those left of them; no others know each other.
 LEFT_TO_RIGHT = [
     ("frozen", "source", "errors", "config", "events"),
+    ("fork_safety", "late_imports"),
     ("frozen", "source", "errors", "dtypes", "dtype_aliases"),
     ("passes", "trace"),
     ("passes", "stitch"),
@@ -199,6 +201,11 @@ def check(sources: Mapping[str, str]) -> list[str]:
                 problems.append(f"{where}: {root} is for backends/ alone")
             elif root in ONE_FILE_IN_BACKENDS:
                 touched[root].add(path)
+        if path not in _WITHOUT_DYN:
+            problems += [
+                f"{path}:{line}: {name} is imported in a function, without import_whole({name!r}) before it"
+                for name, line in divided_imports(tree, modules)
+            ]
         if path != "dyn/config.py":
             problems += [
                 f"{path}:{line}: reads the environment; only dyn/config.py does" for line in environment_reads(tree)
@@ -209,6 +216,27 @@ def check(sources: Mapping[str, str]) -> list[str]:
         if len(paths) > 1
     ]
     return problems
+
+
+#: A file that runs in a process of its own, and what others are imported by.
+_WITHOUT_DYN = ("dyn/interop/stablehlo/mlir/untrusted_modules.py", "dyn/late_imports.py")
+_WHOLE = ("import_whole", "load_modules")
+
+
+def divided_imports(tree: ast.Module, modules: frozenset[str]) -> Iterator[tuple[str, int]]:
+    """The modules of dyn's that functions import though a signal may find them half imported, and the lines."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        whole: set[str] = set()
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and _dotted(node.func) in _WHOLE:
+                whole |= {str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                for found in imports_of("", ast.Module([node], []), modules):
+                    if found.module.split(".")[0] == "dyn" and found.module not in whole:
+                        yield found.module, node.lineno
 
 
 def environment_reads(tree: ast.Module) -> Iterator[int]:
@@ -241,6 +269,25 @@ def test_importing_dyn_loads_nothing_heavy() -> None:
     assert result.stdout.split() == []
 
 
+def test_nothing_waits_for_a_lock_of_all_objects_of_a_class() -> None:
+    """Python 3.11's ``cached_property`` has one; ``dyn.lazy_property`` has none."""
+    users = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        names = [
+            n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.ImportFrom | ast.Attribute)
+        ]
+        if any(
+            _dotted(n) == "functools.cached_property" or (isinstance(n, ast.ImportFrom) and _imports_cached(n))
+            for n in names
+        ):
+            users.append(path)
+    assert users == []
+
+
+def _imports_cached(node: ast.ImportFrom) -> bool:
+    return any(alias.name == "cached_property" for alias in node.names)
+
+
 # ---- the checker's own tests -----------------------------------------------------------------------------------------
 
 SMALL = {
@@ -266,7 +313,12 @@ SMALL = {
         ("dyn/shapes/expr.py", "from .. import ir", "1: shapes (1) imports dyn.ir (2)"),
         ("dyn/shapes/__init__.py", "from ..ir import types", "1: shapes (1) imports dyn.ir.types (2)"),
         ("dyn/shapes/__init__.py", "from .expr import a\nfrom dyn import errors", ""),
-        ("dyn/shapes/expr.py", "def f():\n    import dyn.ir", "2: shapes (1) imports dyn.ir (2)"),
+        ("dyn/shapes/expr.py", "import_whole('dyn.ir')\nimport dyn.ir", "2: shapes (1) imports dyn.ir (2)"),
+        ("dyn/lax/a.py", "def f():\n    import_whole('dyn.ir.types')\n    from dyn.ir import types", ""),
+        (
+            "dyn/lax/a.py", "def f():\n    from dyn.ir import types",
+            "2: dyn.ir.types is imported in a function, without import_whole('dyn.ir.types') before it",
+        ),
         ("dyn/shapes/expr.py", "if TYPE_CHECKING:\n    import dyn.ir", "2: shapes (1) imports dyn.ir (2)"),
         ("dyn/shapes/expr.py", "importlib.import_module('dyn.ir')", "1: shapes (1) imports dyn.ir (2)"),
         ("dyn/shapes/expr.py", "from dyn import jit", "1: shapes (1) imports dyn (9)"),
@@ -285,7 +337,7 @@ SMALL = {
         ("dyn/api.py", "import dyn.pipeline", ""),
         ("dyn/pipeline.py", "import dyn.api", "1: pipeline (7) imports dyn.api (7)"),
         ("dyn/pipeline.py", "from dyn.backends.families import family_of", ""),
-        ("dyn/backends/families.py", "def f():\n    from dyn.lower.x86 import emit", ""),
+        ("dyn/backends/families.py", "def f():\n    load_modules('dyn.lower.x86')\n    import dyn.lower.x86", ""),
         (
             "dyn/pipeline.py", "from dyn.lower.x86.emit import emit_kernel",
             "1: dyn.lower.x86 belongs to one family of targets; use dyn.backends.families",

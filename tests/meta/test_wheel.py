@@ -16,6 +16,7 @@ from types import ModuleType
 import pytest
 
 import dyn
+from dyn.requirements import DISTRIBUTION
 
 ROOT = Path(dyn.__file__).parents[1]
 PROGRAM = """
@@ -41,7 +42,7 @@ def metadata(archive: zipfile.ZipFile, name: str) -> Message:
 
 
 def test_it_is_pure_python_and_has_nothing_but_the_package(wheel: Path) -> None:
-    assert wheel.name == f"dyn-{dyn.__version__}-py3-none-any.whl"
+    assert wheel.name == f"{DISTRIBUTION}-{dyn.__version__}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:
         assert metadata(archive, "WHEEL")["Root-Is-Purelib"] == "true"
         names = archive.namelist()
@@ -58,7 +59,11 @@ def test_it_has_its_licence_and_says_what_it_needs(wheel: Path) -> None:
         found = metadata(archive, "METADATA")
         assert any(name.endswith(".dist-info/licenses/LICENSE") for name in archive.namelist())
         assert "dyn = dyn.interop.torch.backend:backend" in str(metadata(archive, "entry_points.txt"))
-    assert (found["Name"], found["License-Expression"], found["Requires-Python"]) == ("dyn", "Apache-2.0", ">=3.11")
+    assert (found["Name"], found["License-Expression"], found["Requires-Python"]) == (
+        DISTRIBUTION,
+        "Apache-2.0",
+        ">=3.11",
+    )
     assert {"jax", "torch", "tensorflow", "cuda", "notebook"} <= set(found.get_all("Provides-Extra") or ())
     needed = {
         r.partition(">")[0].partition("<")[0] for r in found.get_all("Requires-Dist") or () if "extra ==" not in r

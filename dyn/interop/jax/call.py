@@ -13,6 +13,7 @@ from dyn.errors import ArgumentError
 from dyn.fork_safety import lock
 from dyn.interop.jax.internals import import_jax
 from dyn.interop.jax.programs import ProgramFamily
+from dyn.late_imports import import_whole
 from dyn.trace.pytree import TreeSpec, flatten, unflatten, unflatten_sorted
 from dyn.trace.signature import BoundArguments, Signature
 from dyn.trace.tracer import Tracer
@@ -147,6 +148,7 @@ class JaxCallable:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         jax = import_jax()
+        import_whole("dyn.interop.jax.primitive")
         from dyn.interop.jax import primitive
 
         bound = self._signature.bind(args, kwargs)

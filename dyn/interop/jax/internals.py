@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dyn.errors import BackendUnavailableError
+from dyn.requirements import install_extra
 
 
 def import_jax() -> Any:
@@ -18,7 +19,7 @@ def import_jax() -> Any:
         import jax.export  # pyright: ignore[reportUnusedImport]  # it is no part of "import jax"
     except ImportError as error:
         raise BackendUnavailableError(
-            f"JAX cannot be imported ({error}).", remedy='install it with: pip install "dyn[jax]"'
+            f"JAX cannot be imported ({error}).", remedy=f"install it with: {install_extra('jax')}"
         ) from error
     return jax
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property
 from math import gcd
 from typing import Any, Literal
 
@@ -24,6 +23,7 @@ from dyn.interop.jax.expressions import (
     solved,
 )
 from dyn.ir.binding import Bind, Binding
+from dyn.lazy_property import lazy_property
 from dyn.shapes import Reason, Relation, RelKind, Symbol, parse_dim, symbol
 from dyn.source import Loc
 
@@ -109,7 +109,7 @@ class TraceSizes:
 
     # What there is ------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @lazy_property
     def env(self) -> Mapping[str, int]:
         """The values of all names."""
         env = dict(self.actual)
@@ -122,7 +122,7 @@ class TraceSizes:
         """The names that are not known in terms of others."""
         return tuple([name for name in self.env if name not in self.known])
 
-    @cached_property
+    @lazy_property
     def order(self) -> Mapping[str, int]:
         """Numbers of the names: of two names that are equal the first stays."""
         return {name: number for number, name in enumerate(self.env)}

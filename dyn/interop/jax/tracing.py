@@ -17,6 +17,7 @@ from dyn.interop.jax.questions import record_questions
 from dyn.interop.jax.size_assumptions import FailedTrace, guards_of_answers, next_sizes
 from dyn.interop.jax.sizes import TraceSizes
 from dyn.interop.stablehlo.custom_calls import EXTERNAL, Imported
+from dyn.late_imports import import_whole
 
 #: A program that needs more traces than this is for its sizes alone.
 MOST_TRACES = 64
@@ -109,6 +110,7 @@ class JaxTracing:
         """The program for the sizes of the call alone. ``failure`` is why."""
         text = failure.text if isinstance(failure, FailedTrace) else "" if failure is None else failure.problem
         loc = failure.loc if failure is not None else None
+        import_whole("dyn.source")
         from dyn.source import UNKNOWN
 
         sizes = sizes.all_static(UNKNOWN if loc is None else loc, text)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dyn.errors import ArgumentError, BackendUnavailableError, NotYetError
+from dyn.late_imports import import_whole
 from dyn.source import user_loc
 
 __all__ = ["compile"]
@@ -67,6 +68,7 @@ def _install(model: Any, step: str, make: Callable[[], Callable[..., Any]]) -> N
 
 
 def _by_tensorflow(model: Any) -> dict[str, Callable[[], Any]]:
+    import_whole("dyn.interop.tf")
     from dyn.interop import tf as front
     from dyn.interop.keras.replicas import batches_of, is_replicated, replicated
 
@@ -118,6 +120,7 @@ def _by_tensorflow(model: Any) -> dict[str, Callable[[], Any]]:
 
 
 def _by_jax(model: Any) -> dict[str, Callable[[], Any]]:
+    import_whole("dyn.interop.jax")
     from dyn.interop import jax as front
 
     def predict_step(state: Any, data: Any) -> Any:
@@ -135,6 +138,7 @@ def _by_jax(model: Any) -> dict[str, Callable[[], Any]]:
 
 
 def _by_torch(model: Any) -> dict[str, Callable[[], Any]]:
+    import_whole("dyn.interop.keras.torch_steps")
     from dyn.interop.keras.torch_steps import steps
 
     return steps(model)

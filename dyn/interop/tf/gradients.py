@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import dyn.numpy as dnp
@@ -20,6 +19,7 @@ from dyn.interop.tf.evaluation import EffectState, Evaluation, Known
 from dyn.interop.tf.graph_calls import operation
 from dyn.interop.tf.internals import context, pywrap_tfe, record, tape, tf
 from dyn.interop.tf.programs import TfProgram, TfReturnPlan, data_here, traced_for_dyn
+from dyn.lazy_property import lazy_property
 from dyn.trace.gradients import Leaves
 from dyn.trace.pytree import flatten, register_node
 from dyn.trace.split_linearization import second_half
@@ -175,7 +175,7 @@ class GradientProgram:
         """The cotangents that the program gives, of its results."""
         return self._joint.packed(parts)
 
-    @cached_property
+    @lazy_property
     def recorded(self) -> RecordedProgram:
         """The program with its own gradient."""
         return RecordedProgram(self._joint.alone, self._joint.specs, self.program, self._joint.untrained)
@@ -207,7 +207,7 @@ class RecordedProgram(TfProgram):
         self.watched = tuple(joint.watched)
         self._plain = plain
 
-    @cached_property
+    @lazy_property
     def gradient(self) -> GradientProgram:
         """The gradient by itself, for what is differentiated twice."""
         return GradientProgram(self._joint)

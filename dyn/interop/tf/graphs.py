@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dyn.errors import NotYetError
 from dyn.interop.tf.internals import op_def_registry, tf
+from dyn.lazy_property import lazy_property
 
 #: A tensor: the name of a node, and the number of its output.
 Tensor = tuple[str, int]
@@ -37,7 +37,7 @@ class GraphNode:
         """An attribute: a number, a bool, text, a dtype's name, a shape, an array, a function's name, or a list."""
         return _decoded(self.proto.attr[name])
 
-    @cached_property
+    @lazy_property
     def output_shapes(self) -> list[tuple[int | None, ...] | None]:
         """Shapes of its outputs as TensorFlow has inferred them and ``set_shape`` states them."""
         return self.attr("_output_shapes") if self.has("_output_shapes") else []
@@ -56,7 +56,7 @@ class Graph:
     outputs: tuple[Tensor, ...]
     effects: tuple[str, ...]
 
-    @cached_property
+    @lazy_property
     def needed(self) -> tuple[GraphNode, ...]:
         """The nodes that run, arguments aside, in order."""
         reached: set[str] = set()
@@ -113,7 +113,7 @@ class FunctionLibrary:
     def names(self) -> list[str]:
         return list(self._protos)
 
-    @cached_property
+    @lazy_property
     def proto(self) -> Any:
         """The functions as TensorFlow has them: it takes no other ones of their names."""
         return self._written()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 
 from dyn.errors import BackendUnavailableError
+from dyn.requirements import install_extra
 
 #: The versions, as the extra ``tensorflow`` has them.
 NEEDED = "2.21"
-_REMEDY = 'install it with: pip install "dyn[tensorflow]"'
+_REMEDY = f"install it with: {install_extra('tensorflow')}"
 
 
 def check() -> None:

@@ -11,7 +11,6 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from dyn.interop.tf.keras_layers import ask_for_sizes
 from dyn.interop.tf.ops.randomness import DRAWING, DRAWN, SEED
 from dyn.interop.tf.values import Foreign, Resource, SizeTensor, data, dyn_dtype
 from dyn.interop.tf.variables import Variable, VariableAssignments, VariableReads
+from dyn.lazy_property import lazy_property
 from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.trace.context import current_trace
 from dyn.trace.pytree import register_node
@@ -233,7 +233,7 @@ class TfProgram:
         given = tuple([to_array(tensor) for tensor in tensors])
         return self.function(given, tuple([to_array(value) for value in variables]), seed)
 
-    @cached_property
+    @lazy_property
     def assigned(self) -> tuple[int, ...]:
         """The variables that the function may assign, by number."""
         if not self.assigns:

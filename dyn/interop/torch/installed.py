@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dyn.errors import BackendUnavailableError
+from dyn.requirements import install_extra
 
 #: The versions, as the extra ``torch`` has them.
 NEEDED = "2.13"
-_REMEDY = 'install it with: pip install "dyn[torch]"'
+_REMEDY = f"install it with: {install_extra('torch')}"
 
 
 def check() -> None:

@@ -27,7 +27,7 @@ def test_without_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
         installed.check()
     assert str(caught.value) == (
         "TensorFlow cannot be imported (No module named 'tensorflow'), and dyn.interop.tf needs tensorflow==2.21.*.\n"
-        '  help: install it with: pip install "dyn[tensorflow]"'
+        "  help: install it with: pip install tensorflow-cpu==2.21.0"
     )
 
 
@@ -37,7 +37,7 @@ def test_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
         installed.check()
     assert str(caught.value) == (
         "TensorFlow 2.18.1 is installed, and dyn.interop.tf needs tensorflow==2.21.*.\n"
-        '  help: install it with: pip install "dyn[tensorflow]"'
+        "  help: install it with: pip install tensorflow-cpu==2.21.0"
     )
 
 

@@ -150,7 +150,7 @@ def test_another_pytorch_is_refused_with_the_version_that_is_needed(tmp_path: Pa
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.stderr.strip().splitlines()[-2:] == [
         f"dyn.errors.BackendUnavailableError: {problem} dyn.interop.torch needs torch==2.13.*.",
-        '  help: install it with: pip install "dyn[torch]"',
+        "  help: install it with: pip install torch==2.13.0",
     ]
 
 

@@ -9,6 +9,7 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import BackendUnavailableError
 from dyn.interop.stablehlo.mlir.untrusted_modules import open_context
+from dyn.requirements import install_extra
 
 #: MLIR's names of element types.
 ELEMENTS: dict[str, DType] = {
@@ -30,7 +31,7 @@ def bindings() -> Any:
     except ImportError as error:
         raise BackendUnavailableError(
             f"StableHLO is read and written with the MLIR bindings of jaxlib, which cannot be imported ({error}).",
-            remedy='install them with: pip install "dyn[jax]"',
+            remedy=f"install them with: {install_extra('jax')}",
         ) from error
     stablehlo.register_stablehlo_passes()
     return Bindings(ir, passmanager, stablehlo)

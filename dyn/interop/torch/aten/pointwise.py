@@ -12,6 +12,7 @@ from dyn.interop.torch.aten.domains import require_divisor, require_power
 from dyn.interop.torch.aten.tables import Promotion, cast, common_order, converts, named_order, pointwise, takes_call
 from dyn.interop.torch.tensors import known_dtype, numpy_dtype
 from dyn.interop.torch.tracing import TorchTracing
+from dyn.late_imports import import_whole
 from dyn.trace.tracer import Tracer
 
 #: What is asked of sizes here is asked by the operation that the user calls.
@@ -228,6 +229,7 @@ def softplus(a: Any, beta: float = 1, threshold: float = 20) -> Any:
 
 @pointwise("erf.default", operands=1, promotion=_FLOAT)
 def erf(a: Any) -> Any:
+    import_whole("dyn.lax")
     from dyn import lax
 
     return lax.erf(a)

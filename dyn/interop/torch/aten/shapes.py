@@ -11,6 +11,7 @@ from dyn.interop import conditions
 from dyn.interop.torch.aten.tables import CHANNELS_LAST, axis_of, common_order, converts, in_place, view
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.tensors import TensorRecord, inverse
+from dyn.late_imports import import_whole
 from dyn.shapes import Dim, RelKind, dim_max, dim_min, product
 from dyn.source import user_loc
 from dyn.trace.context import current_trace
@@ -344,6 +345,7 @@ def repeat(a: Tracer, times: Sequence[Any]) -> Tracer:
 def constant_pad(a: Tracer, widths: Sequence[Any], value: Any = 0) -> Tracer:
     pairs = [(0, 0)] * (a.ndim - len(widths) // 2)
     pairs += [(widths[i], widths[i + 1]) for i in range(len(widths) - 2, -1, -2)]
+    import_whole("dyn.lax")
     from dyn import lax
 
     return lax.pad(a, dnp.asarray(value, dtype=a.dtype), [(low, high, 0) for low, high in pairs])

@@ -1,0 +1,65 @@
+"""The table of packages is that of pyproject.toml, and no text tells people to install what is not ours."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import dyn
+from dyn.requirements import DISTRIBUTION, EXTRAS, REQUIRED, install_extra, install_required
+
+ROOT = Path(dyn.__file__).parents[1]
+#: ``pip install dyn``, ``pip install -U "dynhlo[jax]"``: by these names there is nothing of ours.
+_SQUATTED = re.compile(rf"""pip3?\s+install\s+(?:-\S+\s+)*["'`]?(?:dyn|{DISTRIBUTION})(?![\w./-])|["'`]dyn\[""")
+_SUFFIXES = {".py", ".md", ".ipynb", ".sh", ".toml", ".yml", ".yaml", ".html", ".txt", ""}
+_FOLDERS = ("dyn", "docs", "notebooks", "examples", "scripts", "tests", "benchmarks", ".github")
+
+
+def test_pyproject_has_the_same_table() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["name"] == DISTRIBUTION
+    assert tuple(project["dependencies"]) == REQUIRED
+    assert {name: tuple(project["optional-dependencies"][name]) for name in EXTRAS} == EXTRAS
+
+
+def test_commands_name_the_packages_themselves() -> None:
+    assert install_extra("jax") == "pip install 'jax>=0.10.2,<0.11'"
+    assert install_extra("cuda") == (
+        "pip install cuda-python==13.4.4 nvidia-cuda-crt==13.0.88 nvidia-cuda-nvrtc==13.0.88 "
+        "nvidia-cuda-runtime==13.0.96"
+    )
+    assert install_required("scipy") == "pip install 'scipy>=1.13'"
+    assert install_required("llvmlite") == "pip install 'llvmlite>=0.50,<0.51'"
+
+
+def test_no_text_installs_somebody_elses_package() -> None:
+    paths = [path for path in ROOT.iterdir() if path.is_file() and not path.name.startswith(".")]
+    for folder in _FOLDERS:
+        paths += [path for path in (ROOT / folder).rglob("*") if path.is_file()]
+    found: list[str] = []
+    for path in paths:
+        if path.suffix in _SUFFIXES and "_build" not in path.parts and path != Path(__file__):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            found += [f"{path.relative_to(ROOT)}: {match[0]}" for match in _SQUATTED.finditer(text)]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("pip install dyn", True),
+        ("pip install -U dyn", True),
+        ("pip install 'dyn[cuda]'", True),
+        ('it needs "dyn[jax]"', True),
+        ("pip install dynhlo", True),
+        ("pip install -e '.[cuda]'", False),
+        ("pip install dynamo", False),
+        ("pip install torch==2.13.0", False),
+        ("`dyn.jit`", False),
+    ],
+)
+def test_what_is_looked_for(text: str, wrong: bool) -> None:
+    assert (_SQUATTED.search(text) is not None) == wrong
