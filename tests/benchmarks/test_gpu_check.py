@@ -111,7 +111,8 @@ def test_a_log_has_what_a_process_found_before_it_died(tmp_path: Path) -> None:
     log.begin("a")
     log.end(Outcome("a", State.PASSED, 0.5, "", {"GB/s": 3.0}))
     log.begin("b")
-    (tmp_path / "log").open("a").write('{"begi')
+    with (tmp_path / "log").open("a") as file:
+        file.write('{"begi')
     assert log.read() == ([Outcome("a", State.PASSED, 0.5, "", {"GB/s": 3.0})], "b")
 
 
