@@ -14,7 +14,7 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train jax torch tensorflow test test-gpu tensorflow-operations tensorflow-applications test-gpu-grid docs docs-links wheel random harnesses test-opinfo bench golden clean
+.PHONY: help demo train jax torch tensorflow test test-gpu gpu-check gpu-wheels tensorflow-operations tensorflow-applications test-gpu-grid docs docs-links wheel random harnesses test-opinfo bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
@@ -25,6 +25,7 @@ help:
 	@echo 'make test     ruff, pyright and all tests; those of TensorFlow in processes of their own'
 	@echo 'make docs     build the site of the documentation, in docs/_build; make docs-links looks at the links that lead out of it'
 	@echo 'make test-gpu  run programs, and every op, on the GPU of this machine: DEVICE=cuda or rocm, cuda:1, …'
+	@echo 'make gpu-check find out in minutes what dyn does on the GPU of this machine; make gpu-wheels puts what that takes elsewhere into .whl/'
 	@echo 'make test-gpu-grid run every op and class of groups on the software GPUs at all sizes, for half an hour'
 	@echo 'make wheel    build the wheel and try it in empty environments; PYTHONS="python3.11 python3.13"'
 	@echo 'make random   look for programs that are compiled wrongly, for some hours; goes on where it was ended'
@@ -96,6 +97,13 @@ test-gpu:
 	$(BIN)/python -m pytest tests/gpu --device=$(DEVICE) $(ARGS)
 	$(BIN)/python -m tests.gpu.whole_grid --device=$(DEVICE) --jobs=8
 
+# Nothing is installed for it: it runs with the Python that holds the machine's own PyTorch and JAX.
+gpu-check:
+	PYTHON="$(PYTHON)" sh scripts/gpu-check.sh --device=$(DEVICE) $(ARGS)
+
+gpu-wheels:
+	sh scripts/gpu-wheels.sh $(ARGS)
+
 test-gpu-grid:
 	$(SETUP) test
 	$(BIN)/python -m tests.gpu.whole_grid $(ARGS)
@@ -125,5 +133,5 @@ golden:
 	$(BIN)/python -m pytest --update-golden $(ARGS)
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist out
+	rm -rf .venv .whl .pytest_cache .ruff_cache .hypothesis build dist out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -42,7 +42,7 @@ class Outcome:
 
 
 def run_check(check: Check, options: Options) -> tuple[Outcome, bool]:
-    """Run a check in this process. The second result: the device may still be used; a failed kernel ends its context."""
+    """Run a check in this process; gives also whether the device may be used further: not after a failed kernel."""
     start = time.perf_counter()
     try:
         figures = check.run(options)

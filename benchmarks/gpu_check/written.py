@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from dyn.ir.core import Function
 from dyn.ir.parser import parse_function
 from dyn.ir.printer import print_function
 from dyn.runtime.device_memory import DeviceArray
-from dyn.shapes import evaluate
+from dyn.shapes import Symbol, as_dim, evaluate
 from dyn.specialize.program import Program
 from dyn.trace.function import TracedFunction
 
@@ -42,8 +43,11 @@ def written_programs() -> dict[str, Callable[[Options], Figures]]:
 
 
 def arguments_of(function: Function, sizes: tuple[int, int]) -> list[np.ndarray[Any, Any]]:
-    """Random arguments of a program at some sizes: its dims take these in turns."""
-    rng, numbers = np.random.default_rng(0), {s: sizes[n % 2] for n, s in enumerate(function.symbols())}
+    """Random arguments of a program at some sizes: its dims take these in turns, unless the facts know them."""
+    rng, numbers = np.random.default_rng(0), dict[Symbol, int]()
+    for number, symbol in enumerate(function.symbols()):
+        known = function.facts.simplify(as_dim(symbol))
+        numbers[symbol] = known if isinstance(known, int) else sizes[number % 2]
     arrays: list[np.ndarray[Any, Any]] = []
     for param in function.params:
         shape = tuple([evaluate(dim, numbers) for dim in param.shape])
@@ -103,11 +107,14 @@ def _write() -> None:
     (_FOLDER / "jax_block.dhlo").write_text(lowered.as_text("dhlo"), "utf-8")
     torch: Any = importlib.import_module("torch")
     layer = torch.nn.TransformerEncoderLayer(16, 2, 24, dropout=0.0, batch_first=True, norm_first=True).eval()
-    compiled, given = importlib.import_module("dyn.interop.torch").jit(layer), torch.randn(2, 5, 16)
+    jit, given = importlib.import_module("dyn.interop.torch").jit, torch.randn(2, 5, 16)
+    compiled = jit(layer, dynamic_shapes={"src": {0: torch.export.Dim("b"), 1: torch.export.Dim("s"), 2: 16}})
     with torch.no_grad():
         compiled(given)
         (made,) = compiled._in_order()
-        text = print_function(made.version([given]).traced.function)
+        function = made.version([given]).traced.function
+    # Weights are arguments like others.
+    text = print_function(replace(function, infos=tuple([replace(info, hidden=False) for info in function.infos])))
     (_FOLDER / "torch_layer.dhlo").write_text(text, "utf-8")
 
 

@@ -11,10 +11,10 @@ from dyn.frozen import record
 class Vendor:
     """A vendor's driver interface.
 
-    ``names`` has the vendor's name of each function that dyn, its tests or its benchmarks call. ``multiprocessors`` and ``grid`` are the numbers of
-    the device attributes of that meaning, ``shared`` that of the shared memory that a block may have on request, or
-    None where it need not be asked for. ``dlpack`` are DLPack's codes of the device and of its pinned host memory,
-    ``default_stream`` the number by which DLPack knows the default stream.
+    ``names`` has the vendor's name of each function that dyn, its tests or its benchmarks call. ``multiprocessors`` and
+    ``grid`` are the numbers of the device attributes of that meaning, ``shared`` that of the shared memory that a block
+    may have on request, or None where it need not be asked for. ``dlpack`` are DLPack's codes of the device and of its
+    pinned host memory, ``default_stream`` the number by which DLPack knows the default stream.
     """
 
     family: str
