@@ -169,7 +169,7 @@ def _dims(one: Function, other: Function) -> dict[Symbol, Dim] | None:
     if len(one.params) != len(other.params):
         return None
     for own, its in pairs:
-        if own.type.with_shape(its.shape) != its.type:
+        if len(own.shape) != len(its.shape) or own.type.with_shape(its.shape) != its.type:
             return None
         for dim, found in zip(own.shape, its.shape, strict=True):
             if isinstance(dim, SymExpr) and dim.is_symbol is not None:

@@ -317,6 +317,9 @@ def _results(outputs: TorchOutputs) -> Results:
     leaves = [_leaf(one, plan) for one in returned]
     if plan.writes or plan.derivative is not None or not plan.is_of_results:
         raise NoPlanError
+    for one in returned:
+        if isinstance(one, ReturnedTensor) and one.at_sizes is not None:
+            raise NoPlanError
     each_once = sorted([leaf for leaf in leaves if type(leaf) is int]) == list(range(len(outputs.results)))
     is_plain = each_once and _Odd not in leaves and _has_plain_containers(tree_of_results)
     if not is_plain and any(isinstance(one, ReturnedTensor) and one.kind == "argument" for one in returned):

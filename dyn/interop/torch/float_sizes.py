@@ -20,7 +20,7 @@ ASKS_FOR_OTHERS = True
 #: Python's functions of floats by the names of dyn's.
 _IN_PYTHON: dict[str, Callable[..., float]] = {
     "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "true_divide": operator.truediv,
-    "power": math.pow, "sqrt": math.sqrt,
+    "power": math.pow, "sqrt": math.sqrt, "log2": math.log2,
 }  # fmt: skip
 #: Larger denominators are those of numbers such as 0.1, whose products with a size PyTorch rounds.
 _MOST_EXACT = 1 << 20
@@ -236,8 +236,14 @@ class FloatNode(SymNode):
             raise NotImplementedError(f"whether {self!r} is an integer")
         return IntNode(self.shape_env, mod(*ratio)).eq(self.wrap_int(0))
 
-    def _sym_sqrt(self) -> FloatNode:
+    def sym_sqrt(self) -> FloatNode:
         return self._computed("sqrt")
+
+    def sym_log2(self) -> FloatNode:
+        return self._computed("log2")
+
+    # As Python's functions name them.
+    _sym_sqrt, _sym_log2 = sym_sqrt, sym_log2
 
     def guard_float(self, file: str = "", line: int = 0) -> float:
         """The number that it is in this call; a guard keeps the program for calls where it is the same one."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import torch
+from torch._decomp.decompositions import upsample_compute_output_size
+from torch._dispatch.python import no_python_dispatcher
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dyn.interop.torch.function_modes import FunctionMode
@@ -14,7 +16,7 @@ from dyn.interop.torch.sizes import as_dim
 from dyn.interop.torch.subclasses import wrappers_in
 from dyn.interop.torch.subscripts import subscripted
 from dyn.interop.torch.sym_nodes import Environment, SizesNeeded
-from dyn.interop.torch.tensors import is_traced, record_of
+from dyn.interop.torch.tensors import PossibleView, is_traced, record_of
 from dyn.shapes import evaluate, free_symbols
 
 #: What is asked of sizes right below is asked by the function that is called here.
@@ -107,6 +109,45 @@ def _leaves(data: Any) -> tuple[list[Any], list[int] | None]:
     return [leaf for leaves, _ in parts for leaf in leaves], [len(data), *first]
 
 
+_NEAREST: dict[tuple[str, int], Any] = {
+    ("nearest", 3): torch.ops.aten.upsample_nearest1d.default,
+    ("nearest", 4): torch.ops.aten.upsample_nearest2d.default,
+    ("nearest", 5): torch.ops.aten.upsample_nearest3d.default,
+    ("nearest-exact", 3): torch.ops.aten._upsample_nearest_exact1d.default,
+    ("nearest-exact", 4): torch.ops.aten._upsample_nearest_exact2d.default,
+    ("nearest-exact", 5): torch.ops.aten._upsample_nearest_exact3d.default,
+}
+
+
+def _each(given: Any, rank: int) -> Sequence[Any] | None:
+    """Numbers for each axis, of one for all of them."""
+    return given if given is None or isinstance(given, list | tuple) else [given] * rank
+
+
+def _interpolate(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Nearest neighbours by the operation that has a converter: PyTorch writes them for traces by others, whose places
+    are not those of its own kernels, and may be one too far."""
+
+    def interpolated(
+        input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None,
+        recompute_scale_factor: Any = None, antialias: bool = False,
+    ) -> Any:  # fmt: skip
+        operation = _NEAREST.get((mode, input.ndim))
+        is_one = (size is None) != (scale_factor is None)
+        if operation is None or align_corners is not None or antialias or not is_one:
+            return func(*args, **kwargs)
+        rank = input.ndim - 2
+        size, factors = _each(size, rank), _each(scale_factor, rank)
+        given = factors if size is None else size
+        if given is None or len(given) != rank or (recompute_scale_factor and factors is None):
+            return func(*args, **kwargs)
+        sizes = upsample_compute_output_size(input.size(), size, factors)
+        with no_python_dispatcher():  # which writes it by others before anybody sees it
+            return operation(input, sizes, *(() if factors is None or recompute_scale_factor else factors))
+
+    return interpolated(*args, **kwargs)
+
+
 _OTHERWISE: dict[Any, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     torch.Tensor.__getitem__: subscripted,
     torch.Tensor.__setitem__: subscripted,
@@ -119,15 +160,23 @@ _OTHERWISE: dict[Any, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     torch.allclose: _all_close,
     torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,
     torch.Tensor.allclose: _all_close,
+    torch.nn.functional.interpolate: _interpolate,
 }
 
 
 _CONTIGUOUS = frozenset({torch.Tensor.contiguous})
+_RAVEL = frozenset({torch.Tensor.ravel, torch.ravel})
 #: Functions whose result is a view or a copy, by the sizes.
 _VIEWS_OR_COPIES = frozenset({
     torch.Tensor.reshape, torch.reshape, torch.Tensor.reshape_as, torch.Tensor.flatten, torch.flatten,
-    torch.Tensor.ravel, torch.ravel, *_CONTIGUOUS,
+    *_RAVEL, *_CONTIGUOUS,
 })  # fmt: skip
+
+
+def _possible_view(func: Any, source: Any, made: Any, kwargs: dict[str, Any]) -> PossibleView:
+    """How a copy that PyTorch has made is a view where sizes allow it."""
+    format = kwargs.get("memory_format", torch.contiguous_format) if func in _CONTIGUOUS | _RAVEL else None
+    return PossibleView(record_of(source), format, None if func in _CONTIGUOUS else tuple(made.shape))
 
 
 class Functions(FunctionMode):
@@ -158,7 +207,7 @@ class Functions(FunctionMode):
             if memories[0] is not memories[1]:
                 if func not in _CONTIGUOUS and self._is_laid_otherwise(source, made):
                     raise SizesNeeded
-                memories[0].may_be(memories[1])
+                memories[0].may_be(memories[1], _possible_view(func, source, made, kwargs))
         return made
 
     def _is_laid_otherwise(self, source: Any, copy: Any) -> bool:

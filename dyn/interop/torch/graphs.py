@@ -7,6 +7,7 @@ from an earlier one in nothing but numbers where that has symbols: its program, 
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum
@@ -69,7 +70,7 @@ class LoweredGraph:
         known: dict[Any, Any] = {symbol: given[number].shape[axis] for symbol, (number, axis) in self.axes.items()}
         known.update(zip(self.carried, map(_carried_int, given[rest:]), strict=True))
         own = [_argument(kind, one) for (_, kind), one in zip(self.kept, given[:rest], strict=True)]
-        return self.graph(*own, *[sympy_interp(PythonReferenceAnalysis, dict(known), size) for size in self.sizes])
+        return self.graph(*own, *[sympy_interp(_SizeArithmetic, dict(known), size) for size in self.sizes])
 
     def saved(self) -> dict[str, Any]:
         """All of it as what can be pickled, but for what compares it: other processes know other graphs."""
@@ -88,6 +89,26 @@ class LoweredGraph:
         graph: Any = GraphPickler.loads(saved["graph"], FakeTensorMode(shape_env=ShapeEnv()))
         graph.recompile()
         return LoweredGraph(**{**saved, "graph": graph})
+
+
+class _SizeArithmetic(PythonReferenceAnalysis):
+    """Arithmetic of PyTorch's on symbolic sizes, with the division of integers, which it has of expressions alone."""
+
+    @staticmethod
+    def int_truediv(a: Any, b: Any) -> Any:
+        return a / b
+
+    @staticmethod
+    def trunc_to_int(x: Any, dtype: Any) -> Any:
+        return math.trunc(x)
+
+    @staticmethod
+    def floor_to_int(x: Any, dtype: Any) -> Any:
+        return math.floor(x)
+
+    @staticmethod
+    def ceil_to_int(x: Any, dtype: Any) -> Any:
+        return math.ceil(x)
 
 
 def carrier(kind: ArgumentKind, argument: Any) -> Any:

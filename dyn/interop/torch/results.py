@@ -32,6 +32,7 @@ from dyn.interop.torch.return_plans import (
     ReturnPlan,
     TensorWrite,
     Tree,
+    ViewAtSizes,
 )
 from dyn.interop.torch.sizes import SYMBOLIC, ValueNode, as_dyn
 from dyn.interop.torch.subclasses import is_wrapper, parts_of
@@ -108,6 +109,7 @@ class Collector:
         contents += hidden.left
         for tree in (returned, *[new for _, new in contents]):
             self._count(tree)
+        self._count_sources((returned, *[new for _, new in contents]))
         result = self._tree(returned, f"{name}() returns", returned)
         changes = [
             Change(target, self._tree(one, f"{name}() changes {_described(target)}", one)) for target, one in contents
@@ -158,6 +160,16 @@ class Collector:
             elif self._is_made(leaf) and id(leaf) not in self._objects:
                 self._objects[id(leaf)] = leaf
                 self._count(dict(own_names(leaf)))
+
+    def _count_sources(self, trees: Any) -> None:
+        """Count memories that are returned, and that other returned tensors are views of at some sizes."""
+        for leaf in tree_flatten(trees, is_leaf=self._is_leaf)[0]:
+            view = record_of(leaf).storage.maybe_of if isinstance(leaf, FakeTensor) else None
+            while view is not None:
+                storage = view.source.storage
+                if id(storage) in self._shared:
+                    self._shared[id(storage)] += 1
+                view = storage.maybe_of
 
     def _is_made(self, leaf: Any) -> bool:
         """Whether a leaf is an object that has to be made at each call: it has tensors of the trace."""
@@ -231,7 +243,7 @@ class Collector:
         if self._shared[id(storage)] > 1:
             whole = leaf if leaf._base is None else leaf._base
             number = self._memory(whole, storage.value, storage.order, storage)
-            return ReturnedTensor("result", number, storage.order, self._calls(record))
+            return ReturnedTensor("result", number, storage.order, self._calls(record), self._at_sizes(record))
         if leaf.fake_device != self.tracing.device:
             raise NotYetError(
                 f"{self.name}() returns or leaves a tensor on {leaf.fake_device} that it has computed on "
@@ -242,7 +254,27 @@ class Collector:
         # It alone is returned of its memory: no more is computed than it needs.
         value, order = record.value, record.order
         memory = value if order is None else dnp.transpose(value, order)
-        return ReturnedTensor("result", self._memory(leaf, memory, order, storage), order)
+        number = self._memory(leaf, memory, order, storage)
+        return ReturnedTensor("result", number, order, (), self._at_sizes(record))
+
+    def _at_sizes(self, record: TensorRecord) -> ViewAtSizes | None:
+        """The view that a copy is at some sizes, of a memory that the caller sees; None where it never is."""
+        view = record.storage.maybe_of
+        if view is None:
+            return None
+        storage = view.source.storage
+        source: ReturnedTensor | ViewAtSizes | None
+        if storage.origin is not None:
+            source = ReturnedTensor(*storage.origin, None, self._calls(view.source))
+        elif id(storage) in self._shared:
+            number = self._result(storage.value, id(storage))
+            source = ReturnedTensor("result", number, storage.order, self._calls(view.source))
+        else:
+            source = self._at_sizes(view.source)
+        if source is None:
+            return None
+        sizes = None if view.sizes is None else self._arguments(view.sizes)
+        return ViewAtSizes(source, view.memory_format, sizes, self._calls(record))
 
     def _memory(self, tensor: Any, value: Tracer, order: Order | None, storage: Storage) -> int:
         """The number of the result that is a tensor's memory. What has other memory is another result."""

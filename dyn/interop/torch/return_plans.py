@@ -27,13 +27,26 @@ class ReturnedTensor:
     """A returned tensor: views, made by ``calls`` one of the other, of the memory of ``base``.
 
     ``base`` is the number of an argument, of a captured tensor or of a result; the axes of a result lie in memory in
-    ``order``. Sizes among the calls' arguments are :class:`Number`.
+    ``order``. Sizes among the calls' arguments are :class:`Number`. Where a call's sizes make it the view ``at_sizes``,
+    it is that.
     """
 
     kind: Literal["argument", "captured", "result"]
     base: int
     order: Order | None = None
     calls: tuple[ViewCall, ...] = ()
+    at_sizes: ViewAtSizes | None = None
+
+
+@record()
+class ViewAtSizes:
+    """A view of ``source`` at sizes for which that is contiguous in ``memory_format``, and has a view of ``sizes``,
+    where these are said; ``calls`` lead on from there. Otherwise there is none: PyTorch makes a copy."""
+
+    source: ReturnedTensor | ViewAtSizes
+    memory_format: torch.memory_format | None
+    sizes: tuple[Any, ...] | None
+    calls: tuple[ViewCall, ...]
 
 
 @record()
@@ -249,18 +262,31 @@ class ReturnPlan:
             what = "a gradient of a tensor that it closes over"
         return f"{what} (of shape {tuple(tensor.shape)})"
 
+    def _view(self, view: ViewAtSizes, call: _PlanExecution) -> torch.Tensor | None:
+        """The view that a result is at the sizes of a call; None where PyTorch makes a copy."""
+        source = view.source
+        made = self._made(source, call) if isinstance(source, ReturnedTensor) else self._view(source, call)
+        if made is None:
+            return None
+        if view.memory_format is not None and not made.is_contiguous(memory_format=view.memory_format):
+            return None
+        if view.sizes is not None:
+            try:
+                made = made.view(_numbers(view.sizes, call.results))
+            except RuntimeError:
+                return None
+        return _viewed(made, view.calls, call.results)
+
     def _made(self, one: Returned, call: _PlanExecution) -> Any:
         results = call.results
         match one:
             case ReturnedTensor(kind, base, order, calls):
+                view = None if one.at_sizes is None else self._view(one.at_sizes, call)
+                if view is not None:
+                    return view
                 sources = {"argument": call.arguments, "captured": self.captured, "result": results}
                 made = sources[kind][base]
-                if order is not None:
-                    made = made.permute(inverse(order))
-                for view in calls:
-                    made = view.func(made, *_numbers(view.rest, results), **_numbers(view.named, results))
-                    made = made if view.number is None else made[view.number]
-                return made
+                return _viewed(made if order is None else made.permute(inverse(order)), calls, results)
             case ReturnedSize(sizes):
                 return torch.Size(_numbers(sizes, results))
             case Plain(value):
@@ -275,6 +301,14 @@ class ReturnPlan:
                 made = call.made[number] = object.__new__(kind)
                 own_names(made).update(self._tree(attributes, call))
                 return made
+
+
+def _viewed(made: torch.Tensor, calls: Sequence[ViewCall], results: Sequence[Any]) -> torch.Tensor:
+    """The view of a tensor that operations lead to, one after the other."""
+    for view in calls:
+        made = view.func(made, *_numbers(view.rest, results), **_numbers(view.named, results))
+        made = made if view.number is None else made[view.number]
+    return made
 
 
 def _leaves(tree: Tree) -> Iterator[Returned]:

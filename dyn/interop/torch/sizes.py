@@ -13,6 +13,7 @@ import torch
 from dyn.errors import NotYetError
 from dyn.interop import conditions
 from dyn.interop.conditions import Condition
+from dyn.interop.torch.patched_names import Replacement
 from dyn.interop.torch.sym_nodes import Environment, SymNode
 from dyn.shapes import Dim, RelKind, dim_max, dim_min, evaluate, floordiv, format_dim, mod, product
 from dyn.source import is_user_frame, user_loc
@@ -118,6 +119,18 @@ class IntNode(SymNode):
     def rshift(self, other: IntNode) -> IntNode:
         return self._int(floordiv(self.dim, 2 ** other.guard_int()))
 
+    def bitwise_and(self, other: IntNode) -> IntNode:
+        """The bits that both have. Of a number they are remainders of quotients by powers of 2, in two's complement."""
+        mask = other.dim if isinstance(other.dim, int) else self.dim if isinstance(self.dim, int) else other.guard_int()
+        size = self.dim if not isinstance(self.dim, int) else other.dim
+        return self._int(_masked(size, mask) if mask >= 0 else size - _masked(size, ~mask))
+
+    def bitwise_or(self, other: IntNode) -> IntNode:
+        return self.add(other).sub(self.bitwise_and(other))
+
+    def bitwise_xor(self, other: IntNode) -> IntNode:
+        return self.bitwise_or(other).sub(self.bitwise_and(other))
+
     def sym_min(self, other: IntNode) -> IntNode:
         return self._int(dim_min(self.dim, other.dim))
 
@@ -132,6 +145,14 @@ class IntNode(SymNode):
 
     def sym_float(self) -> FloatNode:
         return self.shape_env.types.floating(self.shape_env, self.dim)
+
+    def sym_sqrt(self) -> FloatNode:
+        return self.sym_float().sym_sqrt()
+
+    def sym_log2(self) -> FloatNode:
+        return self.sym_float().sym_log2()
+
+    _sym_sqrt, _sym_log2 = sym_sqrt, sym_log2
 
     def int_truediv(self, other: IntNode) -> FloatNode:
         return self.sym_float().float_truediv(other.sym_float())
@@ -192,6 +213,27 @@ class IntNode(SymNode):
 
     def expect_size(self, file: str = "", line: int = 0) -> bool:
         return self.ge(self.wrap_int(0)).expect_true(file, line)
+
+
+def _masked(size: Dim, mask: int) -> Dim:
+    """The bits of a size that a mask has, which is not negative: each run of them as one remainder."""
+    total: Dim = 0
+    low = 0
+    while mask >> low:
+        if not (mask >> low) & 1:
+            low += 1
+            continue
+        high = low
+        while (mask >> high) & 1:
+            high += 1
+        total = total + mod(floordiv(size, 1 << low), 1 << (high - low)) * (1 << low)
+        low = high
+    return total
+
+
+#: ``divmod`` of sizes, which ``torch.SymInt`` has not, while a function is traced.
+DIVISIONS: Replacement[bool] = Replacement(torch.SymInt, "__divmod__", lambda a, b: (a // b, a % b))
+REFLECTED_DIVISIONS: Replacement[bool] = Replacement(torch.SymInt, "__rdivmod__", lambda a, b: (b // a, b % a))
 
 
 class BoolNode(SymNode):

@@ -93,6 +93,16 @@ class ViewCall:
     number: int | None = None
 
 
+@record(eq=False)
+class PossibleView:
+    """The view that a copy is for PyTorch at some sizes: of a tensor that is contiguous in ``memory_format`` there,
+    where one is named, and that can be viewed in ``sizes``, where these are."""
+
+    source: TensorRecord
+    memory_format: torch.memory_format | None
+    sizes: tuple[Any, ...] | None
+
+
 class Storage:
     """Memory that tensors share: the value of its elements in the order of memory, and a number for that state of it.
 
@@ -102,10 +112,13 @@ class Storage:
     the caller has it.
 
     Whether a ``reshape`` is a view or a copy depends on sizes. Where it is a copy by a default, the two memories are
-    one for PyTorch at some sizes: once one is written to, nobody may read the other in this trace.
+    one for PyTorch at some sizes: once one is written to, nobody may read the other in this trace. ``maybe_of`` is how
+    it is a view at these sizes.
     """
 
-    __slots__ = ("_maybe_same", "_value", "home", "is_array", "is_stale", "order", "origin", "outside", "version")
+    __slots__ = (
+        "_maybe_same", "_value", "home", "is_array", "is_stale", "maybe_of", "order", "origin", "outside", "version",
+    )  # fmt: skip
 
     def __init__(self, value: Tracer, order: Order | None = None, origin: Origin | None = None) -> None:
         self._value, self.order, self.origin = value, order, origin
@@ -117,6 +130,7 @@ class Storage:
         self.is_stale = False
         #: Whether it is the memory of a NumPy array that the function has come to.
         self.is_array = False
+        self.maybe_of: PossibleView | None = None
 
     @property
     def value(self) -> Tracer:
@@ -143,10 +157,11 @@ class Storage:
                 raise SizesNeeded
             other.is_stale = True
 
-    def may_be(self, other: Storage) -> None:
-        """Note that another memory may be this one."""
+    def may_be(self, other: Storage, view: PossibleView) -> None:
+        """Note that another memory may be this one, as a view."""
         self._maybe_same.append(other)
         other._maybe_same.append(self)
+        other.maybe_of = view
 
 
 class TensorRecord:

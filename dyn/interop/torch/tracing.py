@@ -50,10 +50,11 @@ from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.float_sizes import NODE_TYPES
 from dyn.interop.torch.functions import Functions
 from dyn.interop.torch.inference import ordinary_tensors
+from dyn.interop.torch.iteration import decide_axis, open_sizes
 from dyn.interop.torch.layouts import ROWS, Order, TensorLayout, layout_of, order_by_size
 from dyn.interop.torch.randomness import GeneratorError, Keys
 from dyn.interop.torch.scopes import RegionScope
-from dyn.interop.torch.sizes import as_dim, as_dyn, as_torch
+from dyn.interop.torch.sizes import DIVISIONS, REFLECTED_DIVISIONS, as_dim, as_dyn, as_torch
 from dyn.interop.torch.subclasses import check_wrapper, wrappers_in
 from dyn.interop.torch.sym_nodes import Environment
 from dyn.interop.torch.tensors import (
@@ -66,7 +67,7 @@ from dyn.interop.torch.tensors import (
     record_of,
     torch_dtype,
 )
-from dyn.shapes import Dim, RelKind
+from dyn.shapes import RelKind
 from dyn.source import anchored, user_loc
 from dyn.trace.context import Trace, outside_of_regions
 from dyn.trace.partition import Memory, recompute_from
@@ -138,6 +139,7 @@ class TorchTracing(TorchDispatchMode):
         """
         with (
             disable_autocast_cache(), enable_python_dispatcher(), COMPILING, without_dynamo(), self.keys.active(),
+            DIVISIONS.active(True), REFLECTED_DIVISIONS.active(True),
             torch.autograd.set_multithreading_enabled(False),
             self, Functions(HIGHER_ORDER, self.env, self.note_wrappers),
         ):  # fmt: skip
@@ -359,17 +361,10 @@ class TorchTracing(TorchDispatchMode):
             return
         rank = max(tensor.ndim for tensor in tensors)
         for axis in range(1, rank + 1):
-            sizes = [as_dim(tensor.shape[-axis]) for tensor in tensors if tensor.ndim >= axis]
             # What is known to be 1 is summed over anyway.
-            open_ = [size for size in sizes if conditions.known(conditions.equal(size, 1), self.trace) is not True]
-            whole: Dim = open_[0] if open_ else 1
-            for size in open_[1:]:
-                if conditions.decide(conditions.equal(size, whole), self.trace):
-                    continue
-                if conditions.decide(conditions.equal(whole, 1), self.trace):
-                    whole = size
-                else:
-                    self.trace.demand(RelKind.EQ, size, 1, "operands are broadcast together")
+            sizes = open_sizes(self.trace, [as_dim(tensor.shape[-axis]) for tensor in tensors if tensor.ndim >= axis])
+            if sizes:
+                decide_axis(self.trace, sizes)
 
     def values(self, given: Sequence[Any]) -> list[Any]:
         """What converters compute with, of tensors that PyTorch has not passed to an operation yet."""

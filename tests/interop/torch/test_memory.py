@@ -327,6 +327,47 @@ def test_a_reshape_is_a_view_where_it_is_one_in_pytorch(function: Any, shapes: A
     assert compiled.cache_info().compiles <= programs
 
 
+def returned_with_its_source(x: Any) -> Any:
+    y = x * 2
+    return y.t().reshape(-1), y
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.t().reshape(-1),
+        lambda x: x.t().contiguous(),
+        lambda x: x.t().ravel(),
+        lambda x: x.t().flatten()[1:],
+        lambda x: x.t().contiguous().t().reshape(-1),
+        lambda x: (x + 1, x.t().reshape(-1)),
+        returned_with_its_source,
+    ],
+)
+def test_a_result_is_a_view_at_the_sizes_where_it_is_one_in_pytorch(function: Any) -> None:
+    compiled = dyn_torch.jit(function, strict=True)
+    for shape in ((3, 4), (1, 4), (4, 1), (1, 1), (5, 2)):
+        x = torch.randn(shape)
+        again = x.clone()
+        wanted, found = function(x), compiled(again)
+        same(wanted, found)
+        results = zip(*[one if isinstance(one, tuple) else (one,) for one in (wanted, found)], strict=True)
+        for a, b in results:
+            a.mul_(3)
+            b.mul_(3)
+            same((wanted, x), (found, again))
+    assert compiled.cache_info().compiles == 1
+
+
+def test_gradients_come_through_a_result_that_is_a_view_at_some_sizes() -> None:
+    compiled = dyn_torch.jit(lambda x: x.t().reshape(-1), strict=True)
+    for shape in ((3, 4), (1, 4)):
+        x, again = (torch.ones(shape).requires_grad_() for _ in range(2))
+        ((x * 2).t().reshape(-1) * torch.arange(x.numel())).sum().backward()
+        (compiled(again * 2) * torch.arange(x.numel())).sum().backward()
+        same(x.grad, again.grad)
+
+
 def test_a_reshape_by_a_size_of_data_is_not_written_to() -> None:
     def written(x: Any) -> Any:
         rows = (x[x > 0][:, None] * torch.ones(3)).t()

@@ -283,3 +283,15 @@ def test_an_exported_program_checks_what_it_was_told() -> None:
     assert int(module.norm.num_batches_tracked) == 2
     with pytest.raises(AssertionError, match="<= 64"):
         compiled(torch.randn(65, 4))
+
+
+def test_a_module_whose_modes_keep_values_of_other_ranks() -> None:
+    module = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(4, 3))
+    compiled = dyn_torch.jit(module, strict=True)
+    for training in (True, False, True, False):
+        module.train(training)
+        x = torch.randn(2, 4)
+        compiled(x).sum().backward()
+    module.eval()
+    torch.testing.assert_close(compiled(x), module(x))
+    assert compiled.cache_info().compiles <= 3

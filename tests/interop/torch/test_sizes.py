@@ -185,3 +185,39 @@ def test_take_along_dim_of_axes_that_are_not_there() -> None:
         )
     with pytest.raises(RuntimeError, match="same number of dimensions"):
         dyn_torch.jit(lambda a, at: torch.take_along_dim(a, at, 0), strict=True)(torch.ones(2, 2), torch.ones(2).long())
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        lambda n: n & 6,
+        lambda n: 12 & n,
+        lambda n: n & -4,
+        lambda n: (n | 5) + (n ^ 3),
+        lambda n: divmod(n, 3)[0] * 10 + divmod(n, 3)[1],
+        lambda n: sum(divmod(40, n + 1)),
+    ],
+)
+def test_bits_and_quotients_of_sizes(size: Any) -> None:
+    compiled = dyn_torch.jit(lambda x: x.new_ones(size(x.shape[0])), strict=True)
+    for n in (1, 5, 9, 16, 31, 0):
+        assert compiled(torch.ones(n)).shape == (size(n),)
+    assert compiled.cache_info().compiles == 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.new_ones(max(math.ceil(x.shape[0] / 4), 1)),
+        lambda x: x.topk(max(1, int(x.shape[0] ** 0.5)), 0)[0],
+        lambda x: torch.nn.functional.adaptive_avg_pool1d(x[None, None], math.ceil(x.shape[0] / 3)),
+        lambda x: x.new_ones(round(x.shape[0] / 3) + math.trunc(x.shape[0] / 2.5) + (x.shape[0] & 6)),
+        lambda x: x.new_ones(int(math.log2(x.shape[0])) + int(math.sqrt(x.shape[0]))),
+    ],
+)
+def test_sizes_that_dynamo_computes(function: Callable[..., Any]) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="dyn", dynamic=True, options={"strict": True})
+    for n in (5, 9, 16):
+        x = torch.arange(float(n))
+        torch.testing.assert_close(compiled(x), function(x))

@@ -9,7 +9,7 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn.errors import NotYetError
-from dyn.interop.torch.aten.tables import common_order, converts
+from dyn.interop.torch.aten.tables import converts, kept_order
 from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace.dims import unwrap_dim
@@ -18,7 +18,7 @@ from dyn.trace.tracer import Tracer
 
 @converts(
     "_scaled_dot_product_flash_attention_for_cpu.default",
-    order=lambda args, kwargs: [common_order(args[:1], kwargs), (0, 2, 1)],
+    order=lambda args, kwargs: [kept_order(args, kwargs), (0, 2, 1)],
 )
 def attention(
     query: Tracer, key: Tracer, value: Tracer, dropout_p: float = 0.0, is_causal: bool = False,
@@ -99,6 +99,8 @@ def attention_backward(
 
     As in FlashAttention-2 (Dao, 2023), section 3.1, in one block.
     """
+    if dropout_p > 0:
+        raise NotYetError("attention with dropout.", loc=user_loc(), remedy="call it under model.eval().")
     sums, dtype = logsumexp[..., None], query.dtype
     cotangent, query, key, value, result = (_wide(one) for one in (cotangent, query, key, value, result))
     keys, values = _repeated(key, query), _repeated(value, query)

@@ -10,7 +10,7 @@ import torch
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.interop.torch.aten.pointwise import sign
-from dyn.interop.torch.aten.tables import common_order, converts, pointwise, view
+from dyn.interop.torch.aten.tables import converts, operands_order, pointwise, view
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.tensors import TensorRecord, numpy_dtype, record_of
 from dyn.trace.tracer import Tracer
@@ -18,7 +18,7 @@ from dyn.trace.tracer import Tracer
 # ---- parts -----------------------------------------------------------------------------------------------------------
 
 
-@converts("complex.default", order=common_order)
+@converts("complex.default", order=operands_order)
 def complex_(real: Tracer, imag: Tracer) -> Tracer:
     return lax.complex(*dnp.broadcast_arrays(real, imag))
 
@@ -52,11 +52,11 @@ def view_as_complex(a: Tracer) -> Tracer:
 
 
 # PyTorch has views that are conjugated, or negated, when they are read; here they are tensors of their own.
-converts("_conj.default", "_conj_physical.default", "conj_physical.default", order=common_order)(dnp.conj)
-converts("_neg_view.default", order=common_order)(dnp.negative)
+converts("_conj.default", "_conj_physical.default", "conj_physical.default", order=operands_order)(dnp.conj)
+converts("_neg_view.default", order=operands_order)(dnp.negative)
 
 
-@converts("angle.default", order=common_order)
+@converts("angle.default", order=operands_order)
 def angle(a: Any) -> Tracer:
     if a.dtype.kind == "c":
         return dnp.angle(a)

@@ -7,7 +7,7 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import nn
-from dyn.interop.torch.aten.tables import common_order, converts
+from dyn.interop.torch.aten.tables import converts, kept_order
 from dyn.trace.tracer import Tracer
 from dyn.transforms import vjp
 
@@ -18,7 +18,7 @@ def spread(values: Sequence[Any], rank: int) -> list[Any]:
     return given * rank if len(given) == 1 else given
 
 
-@converts("convolution.default", order=lambda args, kwargs: common_order(args[:1], kwargs), numbers=(3, 5))
+@converts("convolution.default", order=kept_order, numbers=(3, 5))
 def convolution(
     a: Tracer, weight: Tracer, bias: Tracer | None, stride: Sequence[Any], padding: Sequence[Any],
     dilation: Sequence[Any], transposed: bool, output_padding: Sequence[Any], groups: int,

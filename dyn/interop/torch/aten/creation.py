@@ -12,7 +12,7 @@ import torch
 
 import dyn.numpy as dnp
 from dyn.errors import UnsupportedOpError
-from dyn.interop.torch.aten.tables import common_order, converts, in_place, named_order
+from dyn.interop.torch.aten.tables import converts, in_place, kept_order, named_order
 from dyn.interop.torch.layouts import Order, order_of
 from dyn.interop.torch.sizes import as_dim
 from dyn.interop.torch.tensors import numpy_dtype, record_of
@@ -106,7 +106,7 @@ def ones_like(a: Tracer, dtype: Any = None, **options: Any) -> Tracer:
     return full_like(a, 1, dtype)
 
 
-@converts("fill.Scalar", "fill.Tensor", order=lambda args, kwargs: common_order(args[:1], kwargs))
+@converts("fill.Scalar", "fill.Tensor", order=kept_order)
 def fill(a: Tracer, value: Any) -> Tracer:
     return dnp.broadcast_to(dnp.asarray(value).astype(a.dtype), a.shape)
 
@@ -185,6 +185,6 @@ def zero_(tracing: TorchTracing, target: Any) -> Any:
     return target
 
 
-@converts("copy.default", order=lambda args, kwargs: common_order(args[:1], kwargs))
+@converts("copy.default", order=kept_order)
 def copy(a: Tracer, source: Tracer, non_blocking: bool = False) -> Tracer:
     return dnp.broadcast_to(source.astype(a.dtype), a.shape)

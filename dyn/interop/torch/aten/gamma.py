@@ -10,7 +10,7 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import lax
-from dyn.interop.torch.aten.tables import Promotion, common_order, pointwise, takes_call
+from dyn.interop.torch.aten.tables import Promotion, kept_order, pointwise, takes_call
 from dyn.interop.torch.tracing import TorchTracing
 
 _FLOAT = Promotion.INT_TO_FLOAT
@@ -69,7 +69,7 @@ def zeta(x: Any, q: Any) -> Any:
     return dnp.where(x == 1, dnp.inf, dnp.where((x < 1) | dnp.isnan(x) | dnp.isnan(q), dnp.nan, made))
 
 
-@takes_call("polygamma.default", order=lambda args, kwargs: common_order(args[1:], kwargs))
+@takes_call("polygamma.default", order=lambda args, kwargs: kept_order(args[1:], kwargs))
 def polygamma(tracing: TorchTracing, n: int, a: Any) -> Any:
     """The derivative number ``n`` of ``digamma``."""
     value = tracing.value(a)

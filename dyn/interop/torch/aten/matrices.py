@@ -8,7 +8,7 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import NotYetError
-from dyn.interop.torch.aten.tables import converts
+from dyn.interop.torch.aten.tables import axis_of, converts
 from dyn.interop.torch.tensors import numpy_dtype
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
@@ -23,11 +23,35 @@ def _times(factor: Any, value: Tracer) -> Tracer:
     return value if isinstance(factor, int) and factor == 1 else value * dnp.asarray(factor, dtype=value.dtype)
 
 
-@converts("addmm.default", "baddbmm.default", "addmv.default")
+def _is_zero(factor: Any) -> bool:
+    """Whether a factor is 0, in any type of numbers: PyTorch does not read what it multiplies with that."""
+    return isinstance(factor, int | float) and factor == 0
+
+
+def _added(c: Tracer, product: Tracer, beta: Any) -> Tracer:
+    """``beta * c + product``: without ``c``, NaN or not, where the factor is 0."""
+    return dnp.broadcast_to(product, _broadcast(c, product)) if _is_zero(beta) else dnp.add(_times(beta, c), product)
+
+
+def _broadcast(c: Tracer, product: Tracer) -> Any:
+    """The shape of both, for which ``c`` has to fit."""
+    return dnp.broadcast_arrays(c, product)[1].shape
+
+
+def _product(alpha: Any, a: Tracer, b: Tracer) -> Tracer:
+    """``alpha * a @ b``: zeros, as BLAS has them, where the factor is 0."""
+    product = dnp.matmul(a, b)
+    return dnp.zeros_like(product) if _is_zero(alpha) else _times(alpha, product)
+
+
+@converts("addmm.default", "addmv.default")
 def addmm(c: Tracer, a: Tracer, b: Tracer, beta: Any = 1, alpha: Any = 1) -> Tracer:
-    product = _times(alpha, dnp.matmul(a, b))
-    # PyTorch does not read what it multiplies with 0: NaN there is no NaN of the result.
-    return product if isinstance(beta, int) and beta == 0 else dnp.add(_times(beta, c), product)
+    return _added(c, _product(alpha, a, b), beta)
+
+
+@converts("baddbmm.default")
+def baddbmm(c: Tracer, a: Tracer, b: Tracer, beta: Any = 1, alpha: Any = 1) -> Tracer:
+    return _added(c, _times(alpha, dnp.matmul(a, b)), beta)
 
 
 @converts("linear.default")
@@ -38,8 +62,7 @@ def linear(x: Tracer, weight: Tracer, bias: Tracer | None = None) -> Tracer:
 
 @converts("addbmm.default")
 def addbmm(c: Tracer, a: Tracer, b: Tracer, beta: Any = 1, alpha: Any = 1) -> Tracer:
-    product = _times(alpha, dnp.sum(dnp.matmul(a, b), axis=0))
-    return product if isinstance(beta, int) and beta == 0 else dnp.add(_times(beta, c), product)
+    return _added(c, dnp.sum(_product(alpha, a, b), axis=0), beta)
 
 
 @converts("_trilinear.default")
@@ -47,8 +70,19 @@ def trilinear(
     a: Tracer, b: Tracer, c: Tracer, expand1: Sequence[int], expand2: Sequence[int], expand3: Sequence[int],
     sumdim: Sequence[int], unroll_dim: int = 1,
 ) -> Tracer:  # fmt: skip
-    whole = [dnp.expand_dims(x, axis=tuple(axes)) for x, axes in ((a, expand1), (b, expand2), (c, expand3))]
-    return dnp.sum(whole[0] * whole[1] * whole[2], axis=tuple(sumdim))
+    """Sums of products of three tensors, along axes that two of them at most lack. PyTorch takes an axis that all three
+    lack for one of size 0: what it loops over (``unroll_dim``) then adds nothing."""
+    rank = a.ndim + len(expand1)
+    lacking = [{axis_of(axis, rank) for axis in axes} for axes in (expand1, expand2, expand3)]
+    whole = [dnp.expand_dims(x, axis=tuple(sorted(axes))) for x, axes in zip((a, b, c), lacking, strict=True)]
+    summed = {axis_of(axis, rank) for axis in sumdim}
+    made = dnp.sum(whole[0] * whole[1] * whole[2], axis=tuple(sorted(summed)))
+    nowhere = set.intersection(*lacking)
+    if not nowhere - summed and axis_of(unroll_dim, rank) not in nowhere:
+        return made
+    left = [axis for axis in range(rank) if axis not in summed]
+    shape = [0 if axis in nowhere else size for axis, size in zip(left, made.shape, strict=True)]
+    return dnp.zeros(tuple(shape), dtype=made.dtype)
 
 
 # ---- groups of rows -------------------------------------------------------------------------------------------------
@@ -58,6 +92,8 @@ def trilinear(
 def grouped_mm(a: Tracer, b: Tracer, offs: Tracer | None = None, bias: Any = None, out_dtype: Any = None) -> Tracer:
     """Products of groups, of which ``offs`` has the ends: of rows of ``a`` and matrices of ``b``, of matrices of ``a``
     and columns of ``b``, or of columns of ``a`` and rows of ``b``, a matrix for each. What is in no group is 0."""
+    if bias is not None:
+        raise NotYetError("a bias of groups.", loc=user_loc(), remedy="add it to the result.")
     dtype = a.dtype if out_dtype is None else numpy_dtype(out_dtype)
     if offs is None:
         return dnp.matmul(a, b).astype(dtype)

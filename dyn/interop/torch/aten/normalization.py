@@ -7,13 +7,14 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import nn
-from dyn.interop.torch.aten.tables import common_order, converts
+from dyn.interop.torch.aten.tables import converts, kept_order
 from dyn.interop.torch.tensors import numpy_dtype
 from dyn.trace.tracer import Tracer
 
 
 @converts("_softmax.default")
 def softmax(a: Tracer, axis: int, half_to_float: Any = False) -> Tracer:
+    a = a.astype("float32") if half_to_float else a
     return nn.softmax(a, axis=axis) if a.ndim else dnp.ones_like(a)
 
 
@@ -29,6 +30,7 @@ def safe_softmax(a: Tracer, axis: int, dtype: Any = None) -> Tracer:
 
 @converts("_log_softmax.default")
 def log_softmax(a: Tracer, axis: int, half_to_float: bool = False) -> Tracer:
+    a = a.astype("float32") if half_to_float else a
     return nn.log_softmax(a, axis=axis) if a.ndim else dnp.zeros_like(a)
 
 
@@ -64,7 +66,7 @@ def group_norm(
     return result, mean[:, :, 0, 0], scale[:, :, 0, 0]
 
 
-@converts("_weight_norm_interface_backward.default", order=lambda args, kwargs: [common_order(args[1:2], kwargs), None])
+@converts("_weight_norm_interface_backward.default", order=lambda args, kwargs: [kept_order(args[1:], {}), None])
 def weight_norm_backward(grad: Any, direction: Any, length: Any, norms: Any, axis: int) -> tuple[Tracer, Tracer]:
     """Gradients of direction and length of a weight, ``direction * length / norms``, with norms over all other axes."""
     axes = tuple(other for other in range(direction.ndim) if other != axis % direction.ndim)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import dyn.numpy as dnp
-from dyn.interop.torch.aten.tables import common_order, converts
+from dyn.interop.torch.aten.tables import converts, kept_order
 from dyn.trace.tracer import Tracer
 from dyn.transforms import vjp
 
@@ -22,7 +22,7 @@ def _replicated(a: Tracer, padding: Sequence[Any], rank: int) -> Tracer:
 
 
 def _replication_pad(rank: int) -> None:
-    @converts(f"replication_pad{rank}d_backward.default", order=lambda args, kwargs: common_order(args[1:2], {}))
+    @converts(f"replication_pad{rank}d_backward.default", order=lambda args, kwargs: kept_order(args[1:], {}))
     def backward(cotangent: Tracer, a: Tracer, padding: Sequence[Any]) -> Tracer:
         return vjp(lambda a: _replicated(a, padding, rank), a)[1](cotangent)[0]
 

@@ -9,7 +9,7 @@ from torch._prims_common import elementwise_dtypes
 import dyn.numpy as dnp
 from dyn import nn
 from dyn.interop.torch.aten.domains import require_divisor, require_power
-from dyn.interop.torch.aten.tables import Promotion, cast, common_order, converts, named_order, pointwise, takes_call
+from dyn.interop.torch.aten.tables import Promotion, cast, converts, named_order, operands_order, pointwise, takes_call
 from dyn.interop.torch.tensors import known_dtype, numpy_dtype
 from dyn.interop.torch.tracing import TorchTracing
 from dyn.late_imports import import_whole
@@ -121,7 +121,7 @@ def copysign(a: Any, b: Any) -> Any:
     return dnp.copysign(a, b)
 
 
-@takes_call("clamp.default", "clamp.Tensor", order=named_order)
+@takes_call("clamp.default", "clamp.Tensor", order=operands_order)
 def clamp(tracing: TorchTracing, value: Any, min: Any = None, max: Any = None) -> Any:
     tracing.decide_broadcast([value, min, max])
     bounds = [bound for bound in (min, max) if bound is not None]
@@ -132,7 +132,7 @@ def clamp(tracing: TorchTracing, value: Any, min: Any = None, max: Any = None) -
     return result if max is None else dnp.minimum(result, cast(tracing.value(max), dtype))
 
 
-@takes_call("hardtanh.default", order=common_order)
+@takes_call("hardtanh.default", order=operands_order)
 def hardtanh(tracing: TorchTracing, value: Any, min_val: Any = -1, max_val: Any = 1) -> Any:
     dtype = known_dtype(value.dtype)
     low, high = (cast(tracing.value(bound), dtype) for bound in (min_val, max_val))
@@ -235,14 +235,19 @@ def erf(a: Any) -> Any:
     return lax.erf(a)
 
 
-@takes_call("where.self", "prims::where.default", order=common_order)
+@pointwise("threshold_backward.default", operands=2)
+def threshold_backward(cotangent: Any, a: Any, threshold: Any) -> Any:
+    return dnp.where(a <= dnp.asarray(threshold, dtype=a.dtype), dnp.zeros_like(cotangent), cotangent)
+
+
+@takes_call("where.self", "prims::where.default", order=operands_order)
 def where(tracing: TorchTracing, condition: Any, a: Any, b: Any) -> Any:
     tracing.decide_broadcast([condition, a, b])
     dtype = known_dtype(elementwise_dtypes(a, b, type_promotion_kind=Promotion.NO_OPMATH)[1])
     return dnp.where(tracing.value(condition), cast(tracing.value(a), dtype), cast(tracing.value(b), dtype))
 
 
-@converts("masked_fill.Scalar", "masked_fill.Tensor", order=named_order)
+@converts("masked_fill.Scalar", "masked_fill.Tensor")  # which PyTorch writes into a contiguous copy
 def masked_fill(a: Any, mask: Any, value: Any) -> Any:
     return dnp.where(mask, dnp.asarray(value).astype(a.dtype), a)
 
@@ -254,7 +259,7 @@ def to_copy(a: Tracer, dtype: Any = None, **options: Any) -> Any:
     return a if dtype is None else a.astype(numpy_dtype(dtype))
 
 
-@converts("prims::convert_element_type.default", order=common_order)
+@converts("prims::convert_element_type.default", order=operands_order)
 def convert(a: Tracer, dtype: Any) -> Any:
     return a.astype(numpy_dtype(dtype))
 

@@ -9,7 +9,7 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.interop.torch.aten.convolutions import spread
-from dyn.interop.torch.aten.tables import common_order, converts
+from dyn.interop.torch.aten.tables import converts, kept_order
 from dyn.shapes import RelKind
 from dyn.trace.context import current_trace
 from dyn.trace.dims import max_dim, min_dim, unwrap_dim
@@ -68,7 +68,7 @@ def _of_windows(
 
 
 def _order(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    return common_order(args[:1], kwargs)
+    return kept_order(args, kwargs)
 
 
 def _avg_pool(rank: int) -> Any:
@@ -148,7 +148,7 @@ def _max_pool(rank: int) -> None:
         nothing = (dnp.asarray(_least(a.dtype), dtype=a.dtype), dnp.asarray(dnp.iinfo("int64").max, dtype="int64"))
         return _of_windows((a, _places(a, rank)), nothing, _later, windows, spread(dilation, rank))
 
-    @converts(f"max_pool{rank}d_with_indices_backward.default", order=lambda args, kwargs: common_order(args[1:2], {}))
+    @converts(f"max_pool{rank}d_with_indices_backward.default", order=lambda args, kwargs: kept_order(args[1:], {}))
     def max_pool_backward(
         cotangent: Tracer, a: Tracer, window: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, at: Tracer
     ) -> Tracer:
@@ -207,7 +207,7 @@ def _adaptive_avg_pool(rank: int) -> None:
         return
     converts(f"_adaptive_avg_pool{rank}d.default", order=_order)(forward)
 
-    @converts(f"_adaptive_avg_pool{rank}d_backward.default", order=lambda args, kwargs: common_order(args[1:2], {}))
+    @converts(f"_adaptive_avg_pool{rank}d_backward.default", order=lambda args, kwargs: kept_order(args[1:], {}))
     def backward(cotangent: Tracer, a: Tracer) -> Tracer:
         return vjp(lambda a: forward(a, cotangent.shape[-rank:]), a)[1](cotangent)[0]
 
@@ -225,7 +225,7 @@ def _adaptive_max_pool(rank: int) -> None:
             best, at = lax.reduce((dnp.where(mask, taken, least), numbers), nothing, _later, [axis + 1])
         return best, at
 
-    @converts(f"adaptive_max_pool{rank}d_backward.default", order=lambda args, kwargs: common_order(args[1:2], {}))
+    @converts(f"adaptive_max_pool{rank}d_backward.default", order=lambda args, kwargs: kept_order(args[1:], {}))
     def backward(cotangent: Tracer, a: Tracer, at: Tracer) -> Tracer:
         return unpool(cotangent, at, a.shape, rank)
 

@@ -17,7 +17,7 @@ import torch
 import dyn.numpy as dnp
 from dyn import random
 from dyn.interop.torch.aten.domains import require_all, require_probabilities
-from dyn.interop.torch.aten.tables import common_order, converts, in_place, named_order, operation
+from dyn.interop.torch.aten.tables import converts, in_place, kept_order, named_order, operation
 from dyn.interop.torch.converters import CONVERTERS, Converter
 from dyn.interop.torch.tensors import numpy_dtype, record_of
 from dyn.interop.torch.tracing import TorchTracing
@@ -58,7 +58,7 @@ def _drawing(function: Any, names: Sequence[str]) -> Any:
 
 
 def _of_first(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    return common_order(args[:1], kwargs)
+    return kept_order(args, kwargs)
 
 
 # ---- floats ----------------------------------------------------------------------------------------------------------

@@ -22,16 +22,19 @@ def _in_dtype(a: Tracer, dtype: Any) -> Tracer:
     return a if dtype is None else a.astype(numpy_dtype(dtype))
 
 
-def _summed(a: Tracer, dtype: Any) -> Tracer:
-    """What PyTorch sums: integers as int64."""
+def _dtype_of(a: Tracer, dtype: Any) -> Any:
+    """The dtype of sums and products: the one that is asked for; of integers int64."""
     if dtype is not None:
-        return _in_dtype(a, dtype)
-    return a.astype("int64") if a.dtype.kind in "biu" else a
+        return numpy_dtype(dtype)
+    return "int64" if a.dtype.kind in "biu" else a.dtype
 
 
 @converts("sum.default", "sum.dim_IntList")
 def sum(a: Tracer, axes: Any = None, keepdim: bool = False, dtype: Any = None) -> Tracer:
-    return dnp.sum(_summed(a, dtype), axis=_axes(axes) if a.ndim else None, keepdims=keepdim and a.ndim > 0)
+    wanted, axis = _dtype_of(a, dtype), _axes(axes) if a.ndim else None
+    if wanted == "bool":  # whose sum PyTorch finds as it adds any other numbers: a truth value
+        return dnp.any(a, axis=axis, keepdims=keepdim and a.ndim > 0)
+    return dnp.sum(a.astype(wanted), axis=axis, dtype=wanted, keepdims=keepdim and a.ndim > 0)
 
 
 @converts("prims::sum.default")
@@ -41,17 +44,17 @@ def prims_sum(a: Tracer, axes: Any, output_dtype: Any = None) -> Tracer:
 
 @converts("prims::prod.default")
 def prims_prod(a: Tracer, axes: Any, output_dtype: Any = None) -> Tracer:
-    return dnp.prod(_summed(a, output_dtype), axis=_axes(axes))
+    return prod(a, _axes(axes), dtype=output_dtype)
 
 
 @converts("prims::amax.default")
 def prims_amax(a: Tracer, axes: Any, output_dtype: Any = None) -> Tracer:
-    return dnp.max(a, axis=_axes(axes))
+    return _in_dtype(dnp.max(a, axis=_axes(axes)), output_dtype)
 
 
 @converts("prims::amin.default")
 def prims_amin(a: Tracer, axes: Any, output_dtype: Any = None) -> Tracer:
-    return dnp.min(a, axis=_axes(axes))
+    return _in_dtype(dnp.min(a, axis=_axes(axes)), output_dtype)
 
 
 @converts("mean.default", "mean.dim")
@@ -61,7 +64,10 @@ def mean(a: Tracer, axes: Any = None, keepdim: bool = False, dtype: Any = None) 
 
 @converts("prod.default", "prod.dim_int")
 def prod(a: Tracer, axis: Any = None, keepdim: bool = False, dtype: Any = None) -> Tracer:
-    return dnp.prod(_summed(a, dtype), axis=axis if a.ndim else None, keepdims=keepdim and a.ndim > 0)
+    wanted, axis = _dtype_of(a, dtype), axis if a.ndim else None
+    if wanted == "bool":
+        return dnp.all(a, axis=axis, keepdims=keepdim and a.ndim > 0)
+    return dnp.prod(a.astype(wanted), axis=axis, dtype=wanted, keepdims=keepdim and a.ndim > 0)
 
 
 @converts("amax.default")
@@ -118,26 +124,34 @@ def _place(function: Any, a: Tracer, axis: Any, keepdim: bool) -> Tracer:
 
 @converts("any.default", "any.dim", "any.dims")
 def any(a: Tracer, axes: Any = None, keepdim: bool = False) -> Tracer:
-    made = dnp.any(a, axis=_axes(axes) if a.ndim else None, keepdims=keepdim and a.ndim > 0)
-    return made.astype("uint8") if a.dtype == "uint8" else made
+    return _truth(dnp.any, a, axes, keepdim)
 
 
 @converts("all.default", "all.dim", "all.dims")
 def all(a: Tracer, axes: Any = None, keepdim: bool = False) -> Tracer:
-    made = dnp.all(a, axis=_axes(axes) if a.ndim else None, keepdims=keepdim and a.ndim > 0)
+    return _truth(dnp.all, a, axes, keepdim)
+
+
+def _truth(function: Any, a: Tracer, axes: Any, keepdim: bool) -> Tracer:
+    """``any`` or ``all`` over axes. An empty list names none here, and not all of them."""
+    if axes is None or not a.ndim:
+        chosen: Any = None
+    else:
+        chosen = axes if isinstance(axes, int) else tuple(axes)
+    made = function(a, axis=chosen, keepdims=keepdim and a.ndim > 0)
     return made.astype("uint8") if a.dtype == "uint8" else made
 
 
 @converts("cumsum.default")
 def cumsum(a: Tracer, axis: int, dtype: Any = None) -> Tracer:
-    summed = _summed(a, dtype)
-    return dnp.cumsum(summed, axis=axis) if a.ndim else summed
+    wanted = _dtype_of(a, dtype)
+    return dnp.cumsum(a.astype(wanted), axis=axis, dtype=wanted) if a.ndim else a.astype(wanted)
 
 
 @converts("cumprod.default")
 def cumprod(a: Tracer, axis: int, dtype: Any = None) -> Tracer:
-    summed = _summed(a, dtype)
-    return dnp.cumprod(summed, axis=axis) if a.ndim else summed
+    wanted = _dtype_of(a, dtype)
+    return dnp.cumprod(a.astype(wanted), axis=axis, dtype=wanted) if a.ndim else a.astype(wanted)
 
 
 def _var(a: Tracer, axes: Any, correction: Any, keepdim: bool) -> Tracer:
@@ -147,7 +161,7 @@ def _var(a: Tracer, axes: Any, correction: Any, keepdim: bool) -> Tracer:
 
 @converts("prims::var.default")
 def prims_var(a: Tracer, axes: Any = None, correction: Any = 1, output_dtype: Any = None) -> Tracer:
-    return _var(a, axes, correction, False)
+    return _in_dtype(_var(a, axes, correction, False), output_dtype)
 
 
 @converts("var.correction")

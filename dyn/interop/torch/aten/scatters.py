@@ -10,7 +10,7 @@ import dyn.numpy as dnp
 from dyn.interop.index_ranges import OUT, require_in_range
 from dyn.interop.torch.aten import shapes
 from dyn.interop.torch.aten.indexing import added, along
-from dyn.interop.torch.aten.tables import axis_of, common_order, converts
+from dyn.interop.torch.aten.tables import axis_of, converts, kept_order
 from dyn.interop.torch.aten.tables import operation as operation_named
 from dyn.interop.torch.converters import VIEWS
 from dyn.interop.torch.sizes import size_from_value
@@ -133,7 +133,7 @@ def _of_view(name: str, operation: str) -> None:
     write = VIEWS[operation_named(operation)].write
     assert write is not None, "the view can be written"
 
-    @converts(f"{name}.default", order=lambda args, kwargs: common_order(args[:1], kwargs))
+    @converts(f"{name}.default", order=kept_order)
     def scattered(a: Tracer, source: Tracer, *where: Any, **named: Any) -> Tracer:
         return write(a, source.astype(a.dtype), *where, **named)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import torch
 
 import dyn.numpy as dnp
 from dyn.errors import ShapeError
 from dyn.interop import conditions
-from dyn.interop.torch.aten.tables import CHANNELS_LAST, axis_of, common_order, converts, in_place, view
+from dyn.interop.torch.aten.tables import CHANNELS_LAST, axis_of, converts, in_place, shared_order, view
 from dyn.interop.torch.layouts import Order
-from dyn.interop.torch.tensors import TensorRecord, inverse
+from dyn.interop.torch.tensors import TensorRecord, inverse, numpy_dtype, torch_dtype
 from dyn.late_imports import import_whole
 from dyn.shapes import Dim, RelKind, dim_max, dim_min, product
 from dyn.source import user_loc
@@ -297,7 +300,7 @@ def diagonal(a: Tracer, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tracer
 
 def _common_channels_last(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
     """Channels last, where all tensors that are put together lie so; rows otherwise."""
-    order = common_order(args[0], kwargs)
+    order = shared_order(args[0])
     return order if order in CHANNELS_LAST.values() else None
 
 
@@ -308,7 +311,14 @@ def cat(tensors: Sequence[Tracer], axis: int = 0) -> Tracer:
     for number, tensor in enumerate(tensors):
         if tensor.ndim != rank:
             _require_empty(tensor, number, rank)
-    return dnp.concatenate(kept, axis=axis_of(axis, rank))
+    dtype = _promoted(tensors)
+    return dnp.concatenate([tensor.astype(dtype) for tensor in kept], axis=axis_of(axis, rank))
+
+
+def _promoted(tensors: Sequence[Tracer]) -> Any:
+    """The dtype of tensors that are put together, as PyTorch promotes theirs: with floats integers are these."""
+    known = [torch_dtype(tensor.element_type) for tensor in tensors]
+    return numpy_dtype(functools.reduce(torch.promote_types, [dtype for dtype in known if dtype is not None]))
 
 
 def _require_empty(tensor: Tracer, number: int, rank: int) -> None:
@@ -323,7 +333,8 @@ def _require_empty(tensor: Tracer, number: int, rank: int) -> None:
 
 @converts("stack.default")
 def stack(tensors: Sequence[Tracer], axis: int = 0) -> Tracer:
-    return dnp.stack(tensors, axis=axis)
+    dtype = _promoted(tensors)
+    return dnp.stack([tensor.astype(dtype) for tensor in tensors], axis=axis)
 
 
 @converts("flip.default")

@@ -78,13 +78,18 @@ def _times_where(a: Any, b: Any, log: Any) -> Any:
     return dnp.where(dnp.isnan(b), b, dnp.where(a == 0, dnp.zeros_like(a), a * log))
 
 
+def _heaviside(a: Any, b: Any) -> Any:
+    """0 below 0 and 1 above it; ``b`` at 0 itself. Of NaN it is 0 in PyTorch, and NaN in NumPy."""
+    return dnp.where(a == 0, b, (a > 0).astype(a.dtype))
+
+
 for _name in ("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self"):
     pointwise(_name, operands=2, promotion=_FLOAT)(_xlogy)
 for _name in ("default", "other_scalar", "self_scalar"):
     pointwise(f"special_xlog1py.{_name}", operands=2, promotion=_FLOAT)(_xlog1py)
 for _name, _function in {
     "fmax": dnp.fmax, "fmin": dnp.fmin, "gcd": dnp.gcd, "nextafter": dnp.nextafter, "hypot": dnp.hypot,
-    "heaviside": dnp.heaviside, "lcm": dnp.lcm,
+    "heaviside": _heaviside, "lcm": dnp.lcm,
 }.items():  # fmt: skip
     pointwise(f"{_name}.default", operands=2)(_function)
 for _name, _function in {

@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 import dyn.numpy as dnp
 from dyn.interop.torch.converters import CONVERTERS, IN_PLACE, VIEWS, Converter, View
+from dyn.interop.torch.iteration import iteration_order
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.tensors import known_dtype, record_of
 from dyn.interop.torch.tracing import TorchTracing
@@ -77,8 +78,26 @@ def takes_call(*names: str, order: Any = None) -> Callable[[Function], Function]
     return register
 
 
+def operands_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
+    """The order in memory of a result of all operands, as PyTorch's iterator over elements has it."""
+    return iteration_order([*args, *kwargs.values()])
+
+
+def kept_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
+    """The order in memory of the first argument."""
+    return iteration_order(args[:1])
+
+
+def shared_order(tensors: Sequence[Any]) -> Order | None:
+    """The order in memory of tensors of full rank, where it is one for all of them; rows otherwise."""
+    given = [one for one in tensors if isinstance(one, FakeTensor)]
+    rank = max([tensor.ndim for tensor in given], default=0)
+    orders = {record_of(tensor).order for tensor in given if tensor.ndim == rank}
+    return orders.pop() if len(orders) == 1 else None
+
+
 def pointwise(
-    *names: str, promotion: Promotion = Promotion.DEFAULT, operands: int = 0
+    *names: str, promotion: Promotion = Promotion.DEFAULT, operands: int = 0, order: Any = operands_order
 ) -> Callable[[Function], Function]:
     """Register a function of one element of each operand, broadcast together.
 
@@ -98,7 +117,7 @@ def pointwise(
             return cast(made, known_dtype(result))
 
         for name in names:
-            CONVERTERS[operation(name)] = Converter(run, common_order)
+            CONVERTERS[operation(name)] = Converter(run, order)
         return function
 
     return register
@@ -120,14 +139,6 @@ def cast(value: Any, dtype: Any) -> Tracer:
     return value.astype(dtype.np)
 
 
-def common_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
-    """The order in memory of the first operands of full rank, where it is that of all of them."""
-    tensors = [arg for arg in args if isinstance(arg, FakeTensor)]
-    rank = max([tensor.ndim for tensor in tensors], default=0)
-    orders = {record_of(tensor).order for tensor in tensors if tensor.ndim == rank}
-    return orders.pop() if len(orders) == 1 else None
-
-
 CHANNELS_LAST = {torch.channels_last: (0, 2, 3, 1), torch.channels_last_3d: (0, 2, 3, 4, 1)}
 
 
@@ -135,7 +146,7 @@ def named_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
     """The order of ``memory_format=``; that of the first argument where none is named, or it is to be preserved."""
     wanted = kwargs.get("memory_format")
     if wanted in (None, torch.preserve_format):
-        return common_order(args[:1], kwargs)
+        return kept_order(args, kwargs)
     return CHANNELS_LAST.get(wanted)
 
 
