@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from dyn.hosts import NumpyArray, export_dlpack
 
 #: Libraries that take what is marked as read-only for memory that they may write to.
@@ -34,8 +36,21 @@ def export_unchanging(
                 "a dyn.Array does not change, and who asks for its memory may write to it. Leave out copy=False, which "
                 "gives a copy, or use np.asarray(x), which is read-only."
             )
-        array, copy = array.copy(), None
+        array, copy = _aligned_copy(array), None
     elif is_marked:
         array = array.view()
         array.flags.writeable = False
     return export_dlpack(array, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+#: What XLA and TensorFlow demand of an address: TensorFlow ends the process where it is another.
+_ALIGNMENT = 64
+
+
+def _aligned_copy(array: NumpyArray) -> NumpyArray:
+    """A copy in row-major order, at an address that every library takes."""
+    room = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % _ALIGNMENT
+    made = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    made[...] = array
+    return made
