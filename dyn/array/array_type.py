@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
 
+from dyn.array.exports import export_unchanging
 from dyn.array.operators import binary, in_place, reflected, unary
 from dyn.errors import ArgumentError, DonatedError, InvalidValueError, UnsupportedOpError
-from dyn.hosts import NumpyArray, export_dlpack
+from dyn.hosts import NumpyArray
 from dyn.hosts.dlpack import CPU
 from dyn.runtime.device_memory import DeviceArray, parse_device, put
 from dyn.runtime.driver import Context, context_of
@@ -30,8 +32,9 @@ class Array:
     does not know, or are ``dyn.Array`` themselves; :func:`asarray` makes one. It has NumPy's attributes and operators
     and the functions of ``dyn.numpy`` as methods, which are compiled when they are first used and return ``dyn.Array``.
     It never changes: ``x += y`` makes a new array of the name ``x``, and ``x.at[i].set(v)`` is ``x`` with ``x[i] = v``.
-    Other libraries read its memory without a copy: ``np.asarray(x)`` gives a read-only view, ``torch.from_dlpack(x)``
-    and ``jax.dlpack.from_dlpack(x)`` arrays that must not be written to.
+    Other libraries read its memory without a copy where they do not write to it: ``np.asarray(x)`` and
+    ``np.from_dlpack(x)`` give read-only views, ``jax.dlpack.from_dlpack(x)`` an array of JAX, which does not change
+    either. ``torch.from_dlpack(x)`` is a copy: PyTorch writes to memory that is marked as read-only.
 
     One on a GPU (:func:`device_put`, or a result of a function that runs there) may be there before its elements are:
     whoever reads them waits. ``x.to_numpy()``, ``np.asarray(x)`` and ``x.item()`` copy them to this machine's memory.
@@ -169,13 +172,17 @@ class Array:
     ) -> Any:
         """A DLPack capsule (https://data-apis.org/array-api/latest/API_specification); bfloat16 goes through.
 
-        Of an array on a GPU the consumer's ``stream`` waits for the elements.
+        Who takes it cannot change the array: the memory is marked as read-only, or is a copy (see
+        :func:`~dyn.array.exports.export_unchanging`). Of an array on a GPU the consumer's ``stream`` waits for the
+        elements, and the memory is the array's own.
         """
         if isinstance(self._data, DeviceArray):
             if stream is not None and not isinstance(stream, int):
                 raise BufferError(f"{stream!r} is no stream")
             return self._data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
-        return export_dlpack(self._data, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        return export_unchanging(
+            self._data, sys._getframe(1).f_globals.get("__name__", ""), stream, max_version, dl_device, copy
+        )
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (CPU, 0) if isinstance(self._data, np.ndarray) else self._data.__dlpack_device__()

@@ -268,7 +268,7 @@ def hard_tanh(x: ArrayLike, /) -> Array:
     Raises:
         UnsupportedOpError: if ``x`` is complex.
     """
-    (value,) = promote("hard_tanh", x)
+    value: Array = promote("hard_tanh", x)[0]
     if not value.element_type.is_float:
         return dnp.clip(value, -1, 1)
     return dnp.where(value > 1, 1, dnp.where(value < -1, -1, value))
