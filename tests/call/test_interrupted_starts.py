@@ -43,6 +43,7 @@ def hook(event, args):
             events[1]()
 
 sys.addaudithook(hook)
+faulthandler.register(signal.SIGALRM, chain=True)
 
 def in_child(work, *args):
     "What work() did in a fork: 0 where all was right; what hangs is said to have."
@@ -51,7 +52,7 @@ def in_child(work, *args):
     if child == 0:
         status = 1
         try:
-            faulthandler.dump_traceback_later(600, exit=True)
+            signal.alarm(600)  # what hangs says where, and ends
             work(*args)
             status = 0
         except BaseException:
