@@ -12,7 +12,7 @@ from benchmarks.gpu_check.parts import parts
 from dyn import config
 from tests.gpu.programs import Device
 
-#: Models whose kernels other tests run there (``test_models.py``), or are those of the ones that are left: g++ would take a
+#: Models whose kernels other tests run there (``test_models.py``), or models that are left have: g++ would take a
 #: minute for them.
 ELSEWHERE = {"ASR", "seq2seq", "TTS", "Transformer", "BERT with a mask", "a step of training"}
 CHECKS = [
