@@ -53,7 +53,8 @@ def _family(family: Family, options: Options) -> Mapping[str, object]:
     params, rng = weights(family, SMALL, 0), np.random.default_rng(0)
 
     def jitted(device: str) -> Any:
-        return dyn.jit(functools.partial(family.run, DynOps(), SMALL, there(device, params)), device=device)
+        own = tree.map(dyn.asarray, params)
+        return dyn.jit(functools.partial(family.run, DynOps(), SMALL, own), device=device)
 
     reference = jitted("cpu").reference
     return _hold(jitted(options.device), [family.draw(rng, SMALL) for _ in range(3)], reference=reference)
