@@ -97,3 +97,22 @@ def test_nearest_neighbours_are_pytorchs(mode: str, factor: float) -> None:
         (found * found).sum().backward()
         same(x.grad, again.grad)
     assert compiled.cache_info().compiles == 1
+
+
+def test_operations_that_decompositions_leave() -> None:
+    prims = torch.ops.prims
+
+    def function(x: Any, i: Any) -> Any:
+        kernel = torch.ones(2, 3, 2)
+        return [
+            prims.view_of(x), prims.squeeze(x, [1]), prims.split_dim(x, 2, 2), prims.collapse(x, 0, 2),
+            prims.iota(x.shape[0], start=2, step=3, dtype=torch.int32, device=torch.device("cpu"), requires_grad=False),
+            ATEN.__rshift__(i, 1), ATEN.__lshift__(i, i),
+            ATEN._convolution(x.squeeze(1)[None], kernel, None, [1], [0], [1], False, [0], 1, False, False, True, True),
+        ]  # fmt: skip
+
+    compiled = dyn_torch.jit(function, strict=True)
+    for width in (4, 6):
+        given = torch.randn(3, 1, width), torch.arange(5)
+        same(function(*given), compiled(*given))
+    assert compiled.cache_info().compiles == 1

@@ -174,6 +174,11 @@ ELSEWHERE = {
         for name in ("kernel_size", "stride", "padding", "dilation")
     },
     **{
+        (f"aten._convolution.{name}", setting): "it chooses among a library's routines"
+        for name, settings in (("default", ["allow_tf32"]), ("deprecated", []))
+        for setting in ("benchmark", "deterministic", "cudnn_enabled", *settings)
+    },
+    **{
         (f"aten.fractional_max_pool{rank}d_backward.default", name): "the places of the maxima follow from it"
         for rank in (2, 3)
         for name in ("kernel_size", "output_size")

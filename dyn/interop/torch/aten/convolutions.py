@@ -56,6 +56,15 @@ def convolution(
     return made if batched else made[0]
 
 
+@converts("_convolution.default", "_convolution.deprecated", order=kept_order, numbers=(3, 5))
+def whole_convolution(
+    a: Tracer, weight: Tracer, bias: Tracer | None, stride: Sequence[Any], padding: Sequence[Any],
+    dilation: Sequence[Any], transposed: bool, output_padding: Sequence[Any], groups: int, *settings: Any,
+) -> Tracer:  # fmt: skip
+    """A convolution with the settings of PyTorch's libraries, which say how one is computed."""
+    return convolution(a, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+
+
 @converts("convolution_backward.default", numbers=(4, 6))
 def convolution_backward(
     cotangent: Tracer, a: Tracer, weight: Tracer, bias_sizes: Any, stride: Sequence[Any], padding: Sequence[Any],

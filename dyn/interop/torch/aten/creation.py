@@ -106,6 +106,14 @@ def ones_like(a: Tracer, dtype: Any = None, **options: Any) -> Tracer:
     return full_like(a, 1, dtype)
 
 
+@converts("prims::iota.default")
+def iota(
+    length: Any, start: Any, step: Any, dtype: Any, device: Any = None, requires_grad: bool = False
+) -> Tracer:  # fmt: skip
+    """``length`` numbers from ``start`` on, by ``step``."""
+    return (dnp.arange(length, dtype="int64") * step + start).astype(numpy_dtype(dtype))
+
+
 @converts("fill.Scalar", "fill.Tensor", order=kept_order)
 def fill(a: Tracer, value: Any) -> Tracer:
     return dnp.broadcast_to(dnp.asarray(value).astype(a.dtype), a.shape)

@@ -54,6 +54,12 @@ def baddbmm(c: Tracer, a: Tracer, b: Tracer, beta: Any = 1, alpha: Any = 1) -> T
     return _added(c, _times(alpha, dnp.matmul(a, b)), beta)
 
 
+@converts("_int_mm.default")
+def int_matmul(a: Tracer, b: Tracer) -> Tracer:
+    """The product of matrices of int8, in int32."""
+    return dnp.matmul(a.astype("int32"), b.astype("int32"))
+
+
 @converts("linear.default")
 def linear(x: Tracer, weight: Tracer, bias: Tracer | None = None) -> Tracer:
     product = dnp.matmul(x, dnp.transpose(weight))

@@ -153,6 +153,8 @@ for _name, _function in {
     "bitwise_and": dnp.bitwise_and, "bitwise_or": dnp.bitwise_or, "bitwise_xor": dnp.bitwise_xor,
 }.items():  # fmt: skip
     pointwise(f"{_name}.Tensor", f"{_name}.Scalar", operands=2)(_function)
+for _name, _function in {"__lshift__": dnp.left_shift, "__rshift__": dnp.right_shift}.items():
+    pointwise(f"{_name}.Tensor", f"{_name}.Scalar", operands=2)(_function)
 for _name, _function in {
     "acos": dnp.arccos, "acosh": dnp.arccosh, "asin": dnp.arcsin, "asinh": dnp.arcsinh, "atan": dnp.arctan,
     "atanh": dnp.arctanh, "cos": dnp.cos, "cosh": dnp.cosh, "sin": dnp.sin, "sinh": dnp.sinh, "tan": dnp.tan,

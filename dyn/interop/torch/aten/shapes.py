@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -81,7 +82,10 @@ def _without(record: TensorRecord, axes: Sequence[int]) -> Order | None:
     return _rows_first([left.index(axis) for axis in record.order if axis not in axes])
 
 
-@view("alias.default", "detach.default", "lift_fresh.default", write=lambda whole, new: new, order=_kept, is_dense=True)
+@view(
+    "alias.default", "detach.default", "lift_fresh.default", "prims::view_of.default",
+    write=lambda whole, new: new, order=_kept, is_dense=True,
+)  # fmt: skip
 def alias(a: Tracer) -> Tracer:
     return a
 
@@ -120,8 +124,8 @@ def _ones(a: Tracer, axes: Any) -> list[int]:
 
 
 @view(
-    "squeeze.default", "squeeze.dim", "squeeze.dims", write=_reshaped_back, is_dense=True, in_rows=True,
-    order=lambda record, axes=None: _without(record, _ones(record.value, axes)),
+    "squeeze.default", "squeeze.dim", "squeeze.dims", "prims::squeeze.default", write=_reshaped_back, is_dense=True,
+    in_rows=True, order=lambda record, axes=None: _without(record, _ones(record.value, axes)),
 )  # fmt: skip
 def squeeze(a: Tracer, axes: Any = None) -> Tracer:
     return dnp.squeeze(a, axis=tuple(_ones(a, axes)))
@@ -360,6 +364,19 @@ def constant_pad(a: Tracer, widths: Sequence[Any], value: Any = 0) -> Tracer:
     from dyn import lax
 
     return lax.pad(a, dnp.asarray(value, dtype=a.dtype), [(low, high, 0) for low, high in pairs])
+
+
+@view("prims::split_dim.default", write=_reshaped_back, in_rows=True)
+def split_dim(a: Tracer, axis: int, outer: Any) -> Tracer:
+    """An axis as two, of which the outer one has a size."""
+    size = a.shape[axis]
+    return dnp.reshape(a, (*a.shape[:axis], outer, size // outer, *a.shape[axis + 1 :]))
+
+
+@converts("prims::collapse.default")
+def collapse(a: Tracer, first: int, last: int) -> Tracer:
+    """Several axes, from one to another, as one."""
+    return dnp.reshape(a, (*a.shape[:first], math.prod(a.shape[first : last + 1]), *a.shape[last + 1 :]))
 
 
 @converts("prims::broadcast_in_dim.default")
