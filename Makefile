@@ -14,7 +14,7 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train jax torch tensorflow test test-gpu gpu-check gpu-wheels tensorflow-operations tensorflow-applications test-gpu-grid docs docs-links wheel random harnesses test-opinfo bench golden clean
+.PHONY: help demo train jax torch tensorflow test test-gpu gpu-check gpu-wheels tensorflow-operations tensorflow-applications test-gpu-grid docs docs-links wheel random harnesses test-opinfo test-torch-mlir bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
@@ -31,6 +31,7 @@ help:
 	@echo 'make random   look for programs that are compiled wrongly, for some hours; goes on where it was ended'
 	@echo 'make harnesses run all examples that JAX has of its primitives, and write docs/harnesses.md'
 	@echo 'make test-opinfo run all samples that PyTorch has of its operators, and write docs/torch.md; goes on where it was ended'
+	@echo 'make test-torch-mlir TORCH_MLIR=PATH  run the end-to-end cases of a checkout of torch-mlir, and write docs/torch.md'
 	@echo 'make tensorflow-operations  each operation of TensorFlow that has a converter, in a program of its own'
 	@echo 'make tensorflow-applications  four applications of Keras, whole, by inference and by fit, beside TensorFlow'
 	@echo 'make bench    check and time dyn against PyTorch, JAX and ONNX Runtime on a stream of shapes'
@@ -122,6 +123,11 @@ harnesses:
 test-opinfo:
 	$(SETUP) test
 	$(BIN)/python -m tests.interop.torch.opinfo --write $(ARGS)
+
+# A checkout of github.com/llvm/torch-mlir, of which nothing is built; TorchVision, where it is installed, for six cases.
+test-torch-mlir:
+	$(SETUP) test
+	$(BIN)/python -m tests.interop.torch.torch_mlir --checkout "$(TORCH_MLIR)" --write $(ARGS)
 
 bench:
 	$(SETUP) bench

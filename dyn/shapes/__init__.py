@@ -19,7 +19,6 @@ from dyn.shapes.expr import (
     Opaque,
     SymExpr,
     as_dim,
-    dim_sum,
     floordiv,
     keeping_recent,
     mod,
@@ -39,6 +38,7 @@ from dyn.shapes.relation import (
     format_shape,
     value_conditions,
 )
+from dyn.shapes.sums import dim_sum
 from dyn.shapes.symbols import OpaqueKind, Symbol, SymbolSequence, symbol
 from dyn.shapes.text import exact_text, format_dim
 from dyn.shapes.walk import evaluate, free_symbols, last_data_dependent, linear_in, substitute

@@ -583,20 +583,6 @@ def as_dim(x: Symbol | Dim) -> Dim:
     return atom_dim(x) if isinstance(x, Symbol) else x
 
 
-def dim_sum(dims: Iterable[Dim]) -> Dim:
-    """The sum; 0 for none. Of many, no sum on the way is made."""
-    constant = 0
-    terms: dict[Monomial, int] = {}
-    for dim in dims:
-        if isinstance(dim, SymExpr):
-            constant += dim.constant
-            for mono, coefficient in dim.terms:
-                terms[mono] = terms.get(mono, 0) + coefficient
-        else:
-            constant += dim
-    return polynomial(terms, constant)
-
-
 def product(dims: Iterable[Dim]) -> Dim:
     """The product; 1 for none."""
     # Single terms, as nearly all dims are, are gathered into one: shapes are multiplied out all the time, and no

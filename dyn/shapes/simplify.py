@@ -23,6 +23,7 @@ from dyn.shapes.joins import broadcast, has_part, joined_from
 from dyn.shapes.poly import common_factor, divide, over, quotient, reduce_scaled, remove_factor, single
 from dyn.shapes.relation import Why
 from dyn.shapes.state import State, Work
+from dyn.shapes.sums import without_complements
 from dyn.shapes.walk import map_atoms, rebuild, split_linear
 
 _ROUNDS = 8
@@ -295,7 +296,11 @@ class Simplifier:
         return dim
 
     def _fold(self, dim: SymExpr) -> Dim:
-        """``n - min(n, k)`` is ``max(n - k, 0)``: what a slice leaves out and what another takes become one text."""
+        """``n - min(n, k)`` is ``max(n - k, 0)``: what a slice leaves out and what another takes become one text, and
+        the sum of both is ``n``."""
+        shorter = without_complements(dim)
+        if shorter is not dim:
+            return shorter
         extrema = [
             (mono, c) for mono, c in dim.terms for atom, _ in mono.factors
             if isinstance(atom, Opaque) and atom.kind in _OPPOSITE

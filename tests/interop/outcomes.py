@@ -5,10 +5,15 @@ from __future__ import annotations
 import collections
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,8 @@ def judged(outcome: Outcome) -> tuple[str, str]:
     return outcome.kind, outcome.reason
 
 
-def append(path: Path, outcome: Outcome) -> None:
-    """One more line of a file of outcomes; of two lines about an example the later one counts."""
+def append(path: Path, outcome: DataclassInstance) -> None:
+    """Write one more line of a file of outcomes; of two lines about an example the later one counts."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(outcome)) + "\n")
@@ -50,9 +55,14 @@ def append(path: Path, outcome: Outcome) -> None:
 
 def read_outcomes(path: Path) -> list[Outcome]:
     """The outcomes in a file; none, if there is no such file."""
+    return read_records(path, Outcome)
+
+
+def read_records(path: Path, of: Callable[..., Record]) -> list[Record]:
+    """The records of a class in a file of outcomes; none, if there is no such file."""
     if not path.exists():
         return []
-    return [Outcome(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    return [of(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
 def table(outcomes: Sequence[Outcome]) -> str:

@@ -1,13 +1,15 @@
 """Numbers that a program finds out while it runs, in Python's hands: ``tensor.item()`` and its kin.
 
-An integer is a size (``torch.SymInt``), of any sign: the difference of two that are measured. A float is a scalar of
-the program. A truth value may be demanded (``torch._check``), and not branched on.
+What each call finds alike, as an item of ``torch.ones(1)``, is Python's number. Another integer is a size
+(``torch.SymInt``), of any sign: the difference of two that are measured. A float is a scalar of the program. A truth
+value may be demanded (``torch._check``), and not branched on.
 """
 
 from __future__ import annotations
 
 from typing import Any, cast
 
+import numpy as np
 import torch
 
 import dyn.numpy as dnp
@@ -15,6 +17,9 @@ from dyn.errors import NotYetError
 from dyn.interop.torch.float_sizes import FloatNode, integer
 from dyn.interop.torch.sizes import IntNode, ValueNode, size_from_value
 from dyn.interop.torch.sym_nodes import Environment
+from dyn.ir.core import Value
+from dyn.ir.opdef import OpKind
+from dyn.ops.elementwise import convert
 from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace
@@ -22,8 +27,11 @@ from dyn.trace.tracer import Tracer
 
 
 def number_of(env: Environment, value: Tracer) -> Any:
-    """The one element of a value as PyTorch holds a number."""
+    """The one element of a value as PyTorch holds a number; Python's own number where each call has the same."""
     scalar = dnp.reshape(value, ())
+    known = _known(env.trace, scalar._value)
+    if known is not None:
+        return known
     match scalar.dtype.kind:
         case "b":
             return torch.SymBool(cast(Any, ValueNode(env, scalar)))
@@ -35,6 +43,22 @@ def number_of(env: Environment, value: Tracer) -> Any:
             )
         case _:
             return torch.SymFloat(cast(Any, FloatNode(env, scalar.astype("float64"))))
+
+
+def _known(trace: Trace, value: Value) -> bool | int | float | None:
+    """The number that each call finds in a value, through views and conversions that keep it; None where none is."""
+    dtype, builder = value.dtype, trace.builder
+    element = builder.uniform(value)
+    while element is None:
+        op = builder.producer(value)
+        if op is None or len(op.operands) != 1 or (op.opdef.kind is not OpKind.VIEW and op.opdef is not convert):
+            return None
+        value = op.operands[0]
+        element = builder.uniform(value)
+    with np.errstate(all="ignore"):
+        number = np.asarray(element).astype(dtype.np)
+    is_kept = dtype.np.kind != "c" and bool(number == element)
+    return number.item() if is_kept else None
 
 
 def demand(trace: Trace, condition: Any, text: str) -> None:

@@ -34,6 +34,11 @@ def _of_two(input: Any, other: Any) -> Any:
     return input.shape == other.shape and (input == other).all().item()
 
 
+def _numel(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The number of elements, by the way of PyTorch's that takes symbolic sizes."""
+    return torch.numel(*args, **kwargs)
+
+
 def _all_close(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return torch.isclose(*args, **kwargs).all().item()
 
@@ -156,6 +161,8 @@ _OTHERWISE: dict[Any, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     torch.asarray: _tensor,
     torch.Tensor.new_tensor: _new_tensor,
     torch.equal: _equal,
+    torch.ops.aten.numel: _numel,
+    torch.ops.aten.numel.default: _numel,
     torch.Tensor.equal: _equal,
     torch.allclose: _all_close,
     torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,

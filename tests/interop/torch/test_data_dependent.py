@@ -98,6 +98,12 @@ ROWS = [(torch.tensor([[1, 2], [1, 2], [0, 5]]),), (torch.tensor([[1, 2]]),)]
 PARTS = [(floats(5, 2), ints(n)) for n in (3, 0, 5, 6, -2, -7)]
 ITEMS = [(ints(3),), (ints(0),), (ints(1),), (ints(-1),)]
 
+
+def items_of_constants(x: Any) -> Any:
+    numbers = torch.ones(1).item(), torch.full((1, 1), 2.5).item(), torch.zeros((), dtype=torch.bool).item()
+    return *numbers, x * numbers[1]
+
+
 CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "nonzero": (lambda x: (x > 0).nonzero(), [*VECTORS, *MATRICES]),
     "nonzero as a tuple": (lambda x: torch.nonzero(x > 0, as_tuple=True), [*VECTORS, *MATRICES]),
@@ -114,6 +120,15 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "integer": (lambda n: (n.item(), n.item() + 1, -n.item()), [*ITEMS, (torch.tensor(7, dtype=torch.uint8),)]),
     "float": (lambda x: (x[0].item() * 2, x.shape[0] / 3, -x.double()[0].item()), VECTORS),
     "truth value": (lambda x: (x > 0).any().item(), VECTORS),
+    "axis that is an item of a constant": (
+        lambda x: (x.cumsum(torch.ones([1], dtype=torch.int32).item()), x.sum(torch.zeros(1, 1).long().item() - 1)),
+        MATRICES,
+    ),
+    "items of constants": (items_of_constants, VECTORS),
+    "branch on an item of a constant": (lambda x: x * 2 if torch.ones(()).item() > 0.5 else x, VECTORS),
+    "number of elements, asked of ATen": (
+        lambda x: (torch.ops.aten.numel(x), x.reshape(torch.ops.aten.numel.default(x))), MATRICES,
+    ),
     "equal": (
         lambda x, y: (torch.equal(x, y), x.equal(x), torch.allclose(x, y, atol=99), x[:1].allclose(x[:1] + 9)),
         [(floats(5), floats(5)), (floats(1), floats(1) + 1), (floats(0), floats(0))],
