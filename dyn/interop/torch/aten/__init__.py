@@ -33,6 +33,7 @@ from dyn.interop.torch.aten import (
     shapes,
     special,
     strided,
+    waiting,
 )
 
 __all__ = [
@@ -64,4 +65,5 @@ __all__ = [
     "shapes",
     "special",
     "strided",
+    "waiting",
 ]
