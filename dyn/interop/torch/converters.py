@@ -78,6 +78,14 @@ def unconverted(func: Any) -> NotYetError:
 
 
 @functools.cache
+def is_composite(func: Any) -> bool:
+    """Whether PyTorch takes an operation apart where autograd is."""
+    if not isinstance(func, OpOverload) or not torch._C._dispatch_has_kernel(func.name()):  # TorchScript's own
+        return False
+    return func._can_decompose()
+
+
+@functools.cache
 def gives_what_it_writes(func: Any) -> bool:
     """Whether an operation writes to its first argument and gives that: autograd records it then."""
     returns = func._schema.returns

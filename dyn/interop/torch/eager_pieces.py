@@ -30,6 +30,7 @@ from dyn import dtypes
 from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.frozen import record
 from dyn.hosts import TORCH
+from dyn.interop.torch.collectives import check_collective, is_collective, wait_for
 from dyn.interop.torch.converters import View
 from dyn.interop.torch.devices import CPU
 from dyn.interop.torch.layouts import Order, order_by_size
@@ -70,6 +71,7 @@ def cut(tracing: TorchTracing, func: Any, args: tuple[Any, ...], kwargs: dict[st
     It writes to copies, and the tensors are written once it is done. Raises NotYetError where no fake kernel says the
     sizes of the results before it runs, and for what copies cannot stand for.
     """
+    check_collective(func)
     if any(isinstance(one, torch.Generator) for one in (*args, *kwargs.values())):
         raise NotYetError(reason, loc=user_loc())  # it may be one that stands for an argument
     if any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns):
@@ -332,7 +334,7 @@ class _OperationCall:
 
 def has_effects(func: Any) -> bool:
     """Whether an operation does something beside giving its results: writes, draws random numbers, or is said to."""
-    if torch.Tag.nondeterministic_seeded in func.tags or not func._schema.returns:
+    if torch.Tag.nondeterministic_seeded in func.tags or not func._schema.returns or is_collective(func):
         return True
     return func._schema.is_mutable or _get_effect(func) is not None
 
@@ -374,6 +376,8 @@ class EagerOperation:
         args, kwargs = tree_unflatten(leaves, self.tree)
         with torch.no_grad(), _behind_autocast() if self.has_autocast_behind else nullcontext():
             returned = _by_return(self.func, self.func(*args, **kwargs))
+            if is_collective(self.func):  # what it gives is still being filled
+                wait_for([*tree_leaves(returned), *[tensors[one.number] for one in self.written]])
         own = [part for part, is_own in zip(returned, self.is_own, strict=True) if is_own]
         results = [leaf for leaf in tree_leaves(own) if leaf is not None]
         results += [tensors[one.number] for one in self.written]

@@ -20,12 +20,19 @@ ASKS_FOR_OTHERS = True
 #: Python's functions of floats by the names of dyn's.
 _IN_PYTHON: dict[str, Callable[..., float]] = {
     "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "true_divide": operator.truediv,
-    "power": math.pow, "sqrt": math.sqrt, "log2": math.log2,
+    "power": math.pow, "sqrt": math.sqrt, "cos": math.cos, "cosh": math.cosh, "sin": math.sin, "sinh": math.sinh,
+    "tan": math.tan, "tanh": math.tanh, "arcsin": math.asin, "arccos": math.acos, "arctan": math.atan,
+    "log2": math.log2,
 }  # fmt: skip
 #: Larger denominators are those of numbers such as 0.1, whose products with a size PyTorch rounds.
 _MOST_EXACT = 1 << 20
 #: The greatest denominator of ratios that floats stand for, and the greatest numerator of what is proved of them.
 _MOST_DENOMINATOR, _MOST_ROUNDED = 1000, 1 << 51
+
+
+def _of_one(name: str) -> Callable[[FloatNode], FloatNode]:
+    """A node's method that computes dyn's function of that name, at each call."""
+    return lambda node: node.computed(name)
 
 
 class FloatNode(SymNode):
@@ -99,7 +106,7 @@ class FloatNode(SymNode):
         size = evaluate(self.value, self.trace.sizes)
         return (self.value,), size / self.denominator if self.factor is None else size * self.factor
 
-    def _computed(self, name: str, *others: FloatNode) -> FloatNode:
+    def computed(self, name: str, *others: FloatNode) -> FloatNode:
         """The result of dyn's function of that name, at each call."""
         function, operands = getattr(self.trace.namespace, name), (self, *others)
         made = FloatNode(self.shape_env, function(*[operand.scalar() for operand in operands]))
@@ -113,7 +120,7 @@ class FloatNode(SymNode):
     def _of_two(self, other: FloatNode, name: str, rounded: Callable[..., tuple[Dim, int] | None]) -> FloatNode:
         own, its = self._exact(), other._exact()
         found = None if own is None or its is None else rounded(own, its)
-        return self._computed(name, other) if found is None else FloatNode(self.shape_env, *found)
+        return self.computed(name, other) if found is None else FloatNode(self.shape_env, *found)
 
     def add(self, other: FloatNode) -> FloatNode:
         return self._of_two(other, "add", lambda a, b: (a[0] * b[1] + b[0] * a[1], a[1] * b[1]))
@@ -144,7 +151,7 @@ class FloatNode(SymNode):
         return self._of_two(other, "true_divide", rounded)
 
     def float_pow(self, other: FloatNode) -> FloatNode:
-        return self._computed("power", other)
+        return self.computed("power", other)
 
     # As C++ names them.
     pow, truediv = float_pow, float_truediv
@@ -236,11 +243,12 @@ class FloatNode(SymNode):
             raise NotImplementedError(f"whether {self!r} is an integer")
         return IntNode(self.shape_env, mod(*ratio)).eq(self.wrap_int(0))
 
-    def sym_sqrt(self) -> FloatNode:
-        return self._computed("sqrt")
+    # Python's functions of floats, as PyTorch names them: ``math.sqrt`` in a graph of Dynamo's, and in a trace.
 
-    def sym_log2(self) -> FloatNode:
-        return self._computed("log2")
+    sym_sqrt, sym_log2 = _of_one("sqrt"), _of_one("log2")
+    sym_cos, sym_sin, sym_tan = _of_one("cos"), _of_one("sin"), _of_one("tan")
+    sym_cosh, sym_sinh, sym_tanh = _of_one("cosh"), _of_one("sinh"), _of_one("tanh")
+    sym_acos, sym_asin, sym_atan = _of_one("arccos"), _of_one("arcsin"), _of_one("arctan")
 
     # As Python's functions name them.
     _sym_sqrt, _sym_log2 = sym_sqrt, sym_log2

@@ -41,6 +41,7 @@ from dyn.interop.torch.converters import (
     converter_of,
     functional,
     gives_what_it_writes,
+    is_composite,
     is_written,
     unconverted,
 )
@@ -49,10 +50,11 @@ from dyn.interop.torch.dynamo import leave_dynamo, without_dynamo
 from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.float_sizes import NODE_TYPES
 from dyn.interop.torch.functions import Functions
-from dyn.interop.torch.inference import ordinary_tensors
+from dyn.interop.torch.inference import called_again, ordinary_tensors
 from dyn.interop.torch.iteration import decide_axis, open_sizes
 from dyn.interop.torch.layouts import ROWS, Order, TensorLayout, layout_of, order_by_size
 from dyn.interop.torch.randomness import GeneratorError, Keys
+from dyn.interop.torch.saved_tensors import without_callers_hooks
 from dyn.interop.torch.scopes import RegionScope
 from dyn.interop.torch.sizes import DIVISIONS, REFLECTED_DIVISIONS, as_dim, as_dyn, as_torch
 from dyn.interop.torch.subclasses import check_wrapper, wrappers_in
@@ -140,7 +142,7 @@ class TorchTracing(TorchDispatchMode):
         with (
             disable_autocast_cache(), enable_python_dispatcher(), COMPILING, without_dynamo(), self.keys.active(),
             DIVISIONS.active(True), REFLECTED_DIVISIONS.active(True),
-            torch.autograd.set_multithreading_enabled(False),
+            torch.autograd.set_multithreading_enabled(False), without_callers_hooks(),
             self, Functions(HIGHER_ORDER, self.env, self.note_wrappers),
         ):  # fmt: skip
             yield
@@ -234,6 +236,9 @@ class TorchTracing(TorchDispatchMode):
         if wrappers:
             self.note_wrappers(wrappers)
             return NotImplemented  # their class says what this is, by operations on what is inside
+        if torch.is_inference_mode_enabled() and is_composite(func):
+            with called_again(), self:
+                return func(*args, **(kwargs or {}))
         with ordinary_tensors():
             return self._dispatched(func, args, kwargs)
 

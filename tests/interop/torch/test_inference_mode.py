@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ torch: Any = pytest.importorskip("torch")
 import dyn.interop.torch as dyn_torch  # noqa: E402  # needs PyTorch
 from dyn.errors import NotYetError  # noqa: E402
 from tests.interop.torch.comparing import same  # noqa: E402
+from tests.interop.torch.whole import nothing_fell_back  # noqa: E402
 
 SIZES = (2, 1, 5, 0)
 
@@ -116,6 +118,50 @@ def test_torch_compile_under_inference_mode() -> None:
         with torch.inference_mode():
             same(model(x), compiled(x))
         same([*model.buffers()], [*again.buffers()])
+
+
+class Scaled(torch.nn.Module):
+    """Floats that are attributes, of which Dynamo makes tensors whose items the graph asks for; one under a root."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.linear = torch.nn.LayerNorm(4), torch.nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.linear(self.norm(x)) * math.sqrt(2.0 / math.pi) + math.atan(x.shape[0] / 3)
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad, torch.enable_grad])
+def test_torch_compile_with_floats(mode: Callable[[], Any]) -> None:
+    torch._dynamo.reset()
+    model = Scaled()
+    compiled = torch.compile(model, backend="dyn", dynamic=True, fullgraph=True)
+    with mode():
+        for n in (2, 5):
+            x = torch.randn(n, 4)
+            same(model(x).detach(), compiled(x).detach())
+    nothing_fell_back(compiled)
+    torch._dynamo.reset()
+
+
+def test_composite_operations_are_taken_apart_as_without_the_mode() -> None:
+    """They come to a trace whole in inference mode; what is computed, and in which dtype, is that of ``no_grad``."""
+    weight = torch.nn.Parameter(torch.randn(3, 3))
+
+    def function(x: Any) -> Any:
+        product = torch.nn.functional.linear(x, weight)
+        return product, torch.einsum("bij,jk->bik", x, weight), x[:, None].sum().item() * x, product.reshape(-1)
+
+    for is_autocast in (False, True):
+        texts: list[str] = []
+        for mode in (torch.no_grad, torch.inference_mode):
+            compiled = dyn_torch.jit(function)
+            with mode(), torch.autocast("cpu", enabled=is_autocast):
+                x = torch.randn(2, 3, 3)
+                same(function(x), compiled(x))
+            nothing_fell_back(compiled)
+            texts.append(compiled.explain().partition("  compiled\n")[0])
+        assert texts[0] == texts[1]
 
 
 FIRST_CALL = """

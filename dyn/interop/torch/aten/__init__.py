@@ -34,6 +34,7 @@ from dyn.interop.torch.aten import (
     special,
     strided,
     upsampling,
+    waiting,
 )
 
 __all__ = [
@@ -66,4 +67,5 @@ __all__ = [
     "special",
     "strided",
     "upsampling",
+    "waiting",
 ]

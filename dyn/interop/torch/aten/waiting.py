@@ -1,0 +1,27 @@
+"""Waiting for collectives, in whose pieces it has been done (:mod:`dyn.interop.torch.collectives`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dyn.interop.torch.collectives import WAIT, check_collective
+from dyn.interop.torch.converters import IN_PLACE
+from dyn.interop.torch.tensors import record_of
+from dyn.interop.torch.tracing import TorchTracing
+
+
+def _wait(tracing: TorchTracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The tensor itself. Raises NotYetError for one from outside, which another call may be filling."""
+    (tensor,) = (*args, *kwargs.values())
+    record = record_of(tensor)
+    if record.storage.origin is not None:
+        check_collective(torch.ops._c10d_functional.wait_tensor.default)
+    geometry = tensor.shape, tensor.stride()
+    return tracing.maker.made(record, *geometry, tensor.dtype, tensor.fake_device)
+
+
+if torch.distributed.is_available():
+    _name, _overload = WAIT.partition("::")[2], "default"
+    IN_PLACE[getattr(getattr(torch.ops._c10d_functional, _name), _overload)] = _wait
