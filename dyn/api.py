@@ -19,7 +19,6 @@ import numpy as np
 
 from dyn import config, dtypes
 from dyn.array import adapter_of, from_device, from_numpy, result_host
-from dyn.backends.loading import load_modules
 from dyn.config import Config
 from dyn.errors import (
     ArgumentError,
@@ -29,6 +28,7 @@ from dyn.hosts import keeps_order
 from dyn.late_imports import import_whole
 from dyn.native_callable import NativeCallable
 from dyn.runtime.device_memory import parse_device
+from dyn.runtime.loading import load_modules
 from dyn.shapes import NamedDim, keeping_recent
 from dyn.shutdown import enter_call, leave_call
 from dyn.specialize.arguments import ArgumentLeaf, ShapeDtypeStruct, prepared_calls

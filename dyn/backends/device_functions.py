@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from dyn.backends.base import Effort, Source
 from dyn.backends.families import host_backend
-from dyn.backends.loading import load_modules
 from dyn.backends.programs import build_own
 from dyn.fork_safety import lock
+from dyn.runtime.loading import load_modules
 
 _lock = lock()
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from dyn.backends.base import Backend, Compiler, ObjectBackend, RenderedKernel
 from dyn.backends.cuda import CudaBackend
-from dyn.backends.loading import load_modules
 from dyn.backends.rocm import RocmBackend
 from dyn.backends.x86 import X86Backend, target_for
 from dyn.backends.x86 import host_target as x86_host_target
@@ -21,6 +20,7 @@ from dyn.frozen import record
 from dyn.late_imports import import_whole
 from dyn.runtime.device_memory import parse_device
 from dyn.runtime.driver import context_of
+from dyn.runtime.loading import load_modules
 from dyn.schedule.target import Target
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import Any
 
 from dyn.backends.base import Effort, Source
 from dyn.backends.families import host_backend
-from dyn.backends.loading import load_modules
 from dyn.backends.programs import build_own
 from dyn.fork_safety import lock
 from dyn.lower.abi import TABLE_WORDS
+from dyn.runtime.loading import load_modules
 
 #: ``METH_FASTCALL | METH_KEYWORDS``
 _FLAGS = 0x80 | 0x02

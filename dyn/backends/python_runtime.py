@@ -20,13 +20,13 @@ from dyn.backends.base import Effort, Source
 from dyn.backends.call_frames import FRAMES
 from dyn.backends.families import host_backend
 from dyn.backends.library import call_library
-from dyn.backends.loading import load_modules
 from dyn.backends.programs import build_own
 from dyn.backends.runtime import native_runtime, thread_count
 from dyn.backends.runtime_checks import CallChecks, CallSite
 from dyn.backends.runtime_tables import CTYPES, RuntimeTable, recorder_begin
 from dyn.fork_safety import lock
 from dyn.frozen import record
+from dyn.runtime.loading import load_modules
 from dyn.runtime.stand_ins import CALLS, STAND_INS, STATE_WORDS, SYMBOLS
 
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64

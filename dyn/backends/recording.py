@@ -15,12 +15,12 @@ from dyn.backends.base import Effort, Source
 from dyn.backends.device_events import DEVICE_EVENTS
 from dyn.backends.families import host_backend
 from dyn.backends.loaded_programs import Known, forget, remember, remembered
-from dyn.backends.loading import load_modules
 from dyn.backends.programs import build_own
 from dyn.backends.runtime import NativeFunctions
 from dyn.backends.runtime_tables import record_calls
 from dyn.errors import DynError
 from dyn.fork_safety import lock
+from dyn.runtime.loading import load_modules
 from dyn.runtime.recorder import NEXT_FRAME, SYMBOLS, Chunk, Thread
 
 

@@ -12,11 +12,11 @@ from functools import lru_cache
 from dyn import config
 from dyn.backends.base import Effort, Source
 from dyn.backends.families import host_backend
-from dyn.backends.loading import load_modules
 from dyn.backends.programs import build_own
 from dyn.fork_safety import lock
 from dyn.frozen import record
 from dyn.runtime.limits import MOST_THREADS
+from dyn.runtime.loading import load_modules
 
 _SYMBOLS = (
     "dyn_alloc", "dyn_free", "dyn_launch", "dyn_launch_configure", "dyn_parallel_for",

@@ -8,13 +8,13 @@ import secrets
 from dyn.backends.base import Effort, Source
 from dyn.backends.families import host_backend
 from dyn.backends.host_programs import LoadedProgram
-from dyn.backends.loading import load_modules
 from dyn.backends.programs import build_own
 from dyn.fork_safety import lock
 from dyn.ir.core import Op
 from dyn.ir.data_dependent import data_dependent_dims
 from dyn.late_imports import import_whole
 from dyn.lower.abi import TABLE_WORDS, TensorOffsets
+from dyn.runtime.loading import load_modules
 
 #: Tells the programs of this process from those of others: a program that XLA has kept in a file, or that somebody
 #: wrote, must not have an address taken from it. The handler looks.

@@ -21,7 +21,6 @@ from dyn.backends.binaries import Built, Origin
 from dyn.backends.deferred import NOTHING_DEFERRED, DeferredKernels, DeferredState
 from dyn.backends.families import Placement, family_of
 from dyn.backends.host_programs import Interface, LoadedProgram, addresses_of
-from dyn.backends.loading import load_modules
 from dyn.backends.programs import Deferred, Found, Programs, parts_of
 from dyn.compilation_record import CompilationRecord
 from dyn.errors import ArgumentError, IRError
@@ -34,6 +33,7 @@ from dyn.lazy_property import lazy_property
 from dyn.ops import OWN_OPS
 from dyn.runtime.device_memory import DeviceArray
 from dyn.runtime.driver import context_of
+from dyn.runtime.loading import load_modules
 from dyn.schedule.target import Target
 from dyn.shapes import keeping_recent
 from dyn.specialize.shared_code import CODES, Code

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dyn.array import captured_on
-from dyn.backends.loading import load_modules
 from dyn.errors import BackendUnavailableError, NotYetError, is_short_of_memory
 from dyn.late_imports import import_whole
 from dyn.runtime.device_memory import DeviceArray
 from dyn.runtime.driver import context_of
+from dyn.runtime.loading import load_modules
 from dyn.source import user_loc
 from dyn.trace.function import TracedFunction
 from dyn.trace.pytree import unflatten

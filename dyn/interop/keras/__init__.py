@@ -68,7 +68,7 @@ def _install(model: Any, step: str, make: Callable[[], Callable[..., Any]]) -> N
 
 
 def _by_tensorflow(model: Any) -> dict[str, Callable[[], Any]]:
-    import_whole("dyn.interop.tf")
+    import_whole("dyn.interop.tf", "dyn.interop.keras.replicas")
     from dyn.interop import tf as front
     from dyn.interop.keras.replicas import batches_of, is_replicated, replicated
 
