@@ -27,10 +27,6 @@ def _scaled(x: Tracer, factor: float) -> Tracer:
     return emit("multiply", x, filled(x, factor))
 
 
-def _plus(x: Tracer, y: float) -> Tracer:
-    return emit("add", x, filled(x, y))
-
-
 sin = one_op(
     __name__, "sin", "sine", "Sine of angles in radians, element by element: NaN of infinities.",
     example=">>> dnp.sin(np.array([0.0, 1.0]))\narray([0.        , 0.84147098])",

@@ -268,7 +268,8 @@ def test_the_bodies_of_reductions_are_part_of_a_program() -> None:
 PASSES = {"inline_calls", "refine_shapes", "simplify", "stitch"}
 
 
-@pytest.mark.parametrize("target", ["x86:x86-64-v3", "cuda:sm_90a"])
+# Not x86-64-v3, which may be this machine.
+@pytest.mark.parametrize("target", ["x86:x86-64-v2", "cuda:sm_90a"])
 def test_passes_run_once_whatever_the_targets(target: str, require_module: Callable[[str], ModuleType]) -> None:
     if target.startswith("cuda"):
         require_module("cuda.bindings.nvrtc")

@@ -119,7 +119,7 @@ def test_eager_arrays_do_not_change(name: str, remedy: str) -> None:
 
 def test_numpy_does_not_change_eager_arrays() -> None:
     """NumPy's functions that change an array: each an error, and the array as it was."""
-    x = dyn.asarray(np.array([[3.0, 1.0], [2.0, 0.0]]))
+    x: Any = dyn.asarray(np.array([[3.0, 1.0], [2.0, 0.0]]))
     for call in (
         lambda: np.put(x, [0], [9]), lambda: np.copyto(x, 1), lambda: np.place(x, [True], [1]),
         lambda: np.putmask(x, [True], [1]), lambda: np.fill_diagonal(x, 1), lambda: np.add.at(x, (0, 0), 1),

@@ -13,13 +13,13 @@ import torch
 from dyn.errors import NotYetError
 from dyn.interop import conditions
 from dyn.interop.conditions import Condition
-from dyn.interop.torch.patched_names import Replacement
 from dyn.interop.torch.sym_nodes import Environment, SymNode
 from dyn.shapes import Dim, RelKind, dim_max, dim_min, evaluate, floordiv, format_dim, mod, product
 from dyn.source import is_user_frame, user_loc
 from dyn.trace.context import Trace
 from dyn.trace.data_dependent import dim_from_value
 from dyn.trace.dims import SymbolicDim, unwrap_dim, wrap_dim
+from dyn.trace.patched_names import Replacement
 
 if TYPE_CHECKING:
     from dyn.interop.torch.float_sizes import FloatNode
