@@ -12,7 +12,6 @@ import pytest
 from dyn import config, dtypes
 from dyn.backends import runtime_tables
 from dyn.backends.call_frames import CallFrame
-from dyn.backends.call_frames import CallFrame
 from dyn.backends.host_programs import LoadedProgram
 from dyn.backends.reference import run_reference
 from dyn.backends.x86 import X86Backend, host_target
