@@ -162,7 +162,7 @@ class DType:
 
     @property
     def accumulator(self) -> DType:
-        """Dtype of long sums and products: float64 for narrower floats; the dtype itself for others."""
+        """Dtype of long sums and products, which is float64 for narrower floats and the dtype itself for others."""
         return float64 if self.kind is Kind.FLOAT and self.bits < 64 else self
 
     @property

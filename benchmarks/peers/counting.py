@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from dyn.requirements import DISTRIBUTION
+
 
 class Counting:
     """Calls a jitted function on parameters and arrays, and finds out what its compiles took."""
@@ -39,4 +41,4 @@ class Counting:
         return self.compiles, self.seconds
 
     def versions(self) -> str:
-        return f"dyn {importlib.metadata.version('dyn')} on jax {jax.__version__}"
+        return f"dyn {importlib.metadata.version(DISTRIBUTION)} on jax {jax.__version__}"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import dyn
+from dyn.requirements import DISTRIBUTION
 from examples.bert import BertConfig, encode
 
 
@@ -46,4 +47,4 @@ class Peer:
         return self.compiles, self.seconds
 
     def versions(self) -> str:
-        return f"dyn {importlib.metadata.version('dyn')}"
+        return f"dyn {importlib.metadata.version(DISTRIBUTION)}"

@@ -13,6 +13,7 @@ from torch import Tensor
 from benchmarks.peers import torch_hfbert
 from benchmarks.samples import Samples
 from dyn.interop import torch as dyn_torch
+from dyn.requirements import DISTRIBUTION
 
 
 class Peer(torch_hfbert.Peer):
@@ -41,4 +42,4 @@ class Peer(torch_hfbert.Peer):
         return self.captured_seconds
 
     def versions(self) -> str:
-        return f"dyn {importlib.metadata.version('dyn')} on torch {torch.__version__}"
+        return f"dyn {importlib.metadata.version(DISTRIBUTION)} on torch {torch.__version__}"

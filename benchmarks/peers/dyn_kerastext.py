@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from benchmarks.peers import tffunction_kerastext
 from dyn.interop import tf as dyn_tf
+from dyn.requirements import DISTRIBUTION
 
 
 class Peer(tffunction_kerastext.Peer):
@@ -19,4 +20,4 @@ class Peer(tffunction_kerastext.Peer):
         return self.run.cache_info().compiles
 
     def versions(self) -> str:
-        return f"dyn {importlib.metadata.version('dyn')} on TensorFlow {tf.__version__}"
+        return f"dyn {importlib.metadata.version(DISTRIBUTION)} on TensorFlow {tf.__version__}"
