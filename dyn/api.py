@@ -27,6 +27,7 @@ from dyn.errors import (
 from dyn.hosts import keeps_order
 from dyn.late_imports import import_whole
 from dyn.native_callable import NativeCallable
+from dyn.runtime.address_space import fits
 from dyn.runtime.device_memory import parse_device
 from dyn.runtime.loading import load_modules
 from dyn.shapes import NamedDim, keeping_recent
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
+#: Address space for Python's own calls while it traces and lowers, which come in each other: CPython 3.11 goes astray
+#: where there is none for a frame.
+_TRACE_BYTES = 4 << 20
 #: So many of the latest programs of a function's relatives are looked at for one whose code serves.
 _MOST_RELATED = 2
 
@@ -276,6 +280,8 @@ class Jitted(NativeCallable):
 
         def make() -> Version:
             load_compiler()
+            if not fits(_TRACE_BYTES):
+                raise MemoryError("no memory to compile")
             if lost := self._versions.forget(key, lambda version: version.traced.is_gone()):
                 compiles, _, seconds = _counts(lost)
                 self._forgotten = (self._forgotten[0] + compiles, self._forgotten[1] + seconds)

@@ -179,7 +179,14 @@ def test_a_simpler_form_computes_the_same(name: str) -> None:
         assert [v.type for v in values] == [v.type for v in op.results]
         infos = tuple(ParamInfo("x") for _ in params)
         simpler = Function("simpler", tuple(params), tuple(builder.ops), values, builder.facts, infos)
-        assert_same(run_reference(simpler, sample.operands), expected(opdef, sample))
+        found, wanted = run_reference(simpler, sample.operands), expected(opdef, sample)
+        if isinstance(opdef.loops, Composite):  # of several ops, each of which rounds; the whole rounds once
+            for one, other in zip(found, wanted, strict=True):
+                assert (one.dtype, one.shape) == (other.dtype, other.shape)
+                units = 8 * np.finfo(np.float32).eps
+                np.testing.assert_allclose(one, other, rtol=units, atol=units * np.abs(other).max(initial=0))
+        else:
+            assert_same(found, wanted)
 
 
 # ---- loops -----------------------------------------------------------------------------------------------------------
