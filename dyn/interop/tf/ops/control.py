@@ -320,7 +320,7 @@ def while_(call: NodeCall) -> Any:
         def step(leaves: Sequence[Tracer]) -> list[Tracer]:
             arguments, state = given(leaves)
             inner = evaluation.within(state)
-            results = inner.run(body, arguments)
+            results = [_as_carried(value) for value in inner.run(body, arguments)]
             carried.note_lists(trace, arguments, results)
             carried.note(state)
             made = [value for value, is_same in zip(results, same, strict=True) if not is_same]
@@ -336,6 +336,11 @@ def while_(call: NodeCall) -> Any:
         return [value if is_same else next(changed) for value, is_same in zip(call.inputs, same, strict=True)]
 
     return _retried(loop)
+
+
+def _as_carried(value: Any) -> Any:
+    """A value of a step as the next step has it: a list that a known place of was written to, as one array."""
+    return value.stacked() if isinstance(value, TensorList) and value.rows is not None else value
 
 
 def _check_sizes_stay(trace: Trace, around: Trace, before: Tracer, after: Tracer) -> None:
