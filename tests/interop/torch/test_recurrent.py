@@ -137,6 +137,17 @@ def test_derivatives(name: str) -> None:
     assert compiled.cache_info().compiles == 1
 
 
+def called(function: Any, x: torch.Tensor) -> Any:
+    """A call; of PyTorch without oneDNN where that has no such layer for this machine's processor."""
+    try:
+        return function(x)
+    except RuntimeError as error:
+        if "could not create a primitive descriptor" not in str(error):
+            raise
+        with torch.backends.mkldnn.flags(enabled=False):
+            return function(x)
+
+
 @pytest.mark.filterwarnings("ignore:LSTM with projections")
 @pytest.mark.parametrize("name", [name for name in MODULES if "layers" not in name])
 @pytest.mark.parametrize("has_gradients", [False, True])
@@ -151,7 +162,7 @@ def test_autocast(name: str, has_gradients: bool) -> None:
         found: list[Any] = []
         for function in (module, compiled):
             with torch.autocast("cpu", torch.bfloat16), torch.set_grad_enabled(has_gradients):
-                made = torch.utils._pytree.tree_leaves(function(x))
+                made = torch.utils._pytree.tree_leaves(called(function, x))
             if has_gradients:
                 loss = sum([one.float().square().sum() for one in made])
                 made += torch.autograd.grad(loss, [*module.parameters()])

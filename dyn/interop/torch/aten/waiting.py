@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -12,9 +13,8 @@ from dyn.interop.torch.tensors import record_of
 from dyn.interop.torch.tracing import TorchTracing
 
 
-def _wait(tracing: TorchTracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _wait(tracing: TorchTracing, tensor: torch.Tensor) -> Any:
     """The tensor itself. Raises NotYetError for one from outside, which another call may be filling."""
-    (tensor,) = (*args, *kwargs.values())
     record = record_of(tensor)
     if record.storage.origin is not None:
         check_collective(torch.ops._c10d_functional.wait_tensor.default)
@@ -22,6 +22,11 @@ def _wait(tracing: TorchTracing, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return tracing.maker.made(record, *geometry, tensor.dtype, tensor.fake_device)
 
 
+@functools.wraps(_wait)
+def _run(tracing: TorchTracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _wait(tracing, *args, **kwargs)
+
+
 if torch.distributed.is_available():
     _name, _overload = WAIT.partition("::")[2], "default"
-    IN_PLACE[getattr(getattr(torch.ops._c10d_functional, _name), _overload)] = _wait
+    IN_PLACE[getattr(getattr(torch.ops._c10d_functional, _name), _overload)] = _run
