@@ -78,6 +78,11 @@ def unconverted(func: Any) -> NotYetError:
 
 
 @functools.cache
+def gives_views(func: Any) -> bool:
+    """Return True if results of an operation may share memory with its arguments, by its schema."""
+    return any(result.alias_info is not None for result in func._schema.returns)
+
+
 def is_composite(func: Any) -> bool:
     """Whether PyTorch takes an operation apart where autograd is."""
     if not isinstance(func, OpOverload) or not torch._C._dispatch_has_kernel(func.name()):  # TorchScript's own

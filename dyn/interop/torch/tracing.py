@@ -40,6 +40,7 @@ from dyn.interop.torch.converters import (
     View,
     converter_of,
     functional,
+    gives_views,
     gives_what_it_writes,
     is_composite,
     is_written,
@@ -236,7 +237,8 @@ class TorchTracing(TorchDispatchMode):
         if wrappers:
             self.note_wrappers(wrappers)
             return NotImplemented  # their class says what this is, by operations on what is inside
-        if torch.is_inference_mode_enabled() and is_composite(func):
+        # Views come back as they are: PyTorch refuses to make one of a result of a call inside of a handler.
+        if torch.is_inference_mode_enabled() and is_composite(func) and not gives_views(func):
             with called_again(), self:
                 return func(*args, **(kwargs or {}))
         with ordinary_tensors():
