@@ -221,25 +221,38 @@ def loss_of(outputs: Any) -> Any:
     return outputs[name].square().mean()
 
 
+#: Models whose training is compared with PyTorch's in float64.
+UNSTEADY = ("resnet",)
+
+
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "gpt2 without mask"])
 def test_training(name: str) -> None:
     """Steps over several shapes leave the parameters, the buffers and the gradients that PyTorch leaves."""
     case = MODELS[name]
     model = trained(made(case.make))
     again = copy.deepcopy(model)
+    # To normalize two numbers takes PyTorch's float32 to another loss than its float64: by 3 % in the last step.
+    model = model.double() if name in UNSTEADY else model
     compiled = dyn_torch.jit(again, strict=True)
     optimizers = [torch.optim.AdamW(one.parameters(), 0.01, eps=1e-3) for one in (model, again)]
     for shape in (case.shapes * 2)[:5]:
         arguments = case.draw(*shape)
-        wanted, found = loss_of(model(**arguments)), loss_of(compiled(**arguments))
-        same(wanted.detach(), found.detach(), 1e-4)
+        given = {key: one.double() for key, one in arguments.items()} if name in UNSTEADY else arguments
+        wanted, found = loss_of(model(**given)), loss_of(compiled(**arguments))
+        same(wanted.detach().to(found.dtype), found.detach(), 1e-4)
         for loss, optimizer in zip((wanted, found), optimizers, strict=True):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
         for (label, p), q in zip(model.named_parameters(), again.parameters(), strict=True):
             assert (p.grad is None) == (q.grad is None), label
-    same([*model.parameters(), *model.buffers()], [*again.parameters(), *again.buffers()], 1e-4, in_strides=False)
+    expected = [
+        one.to(other.dtype)
+        for one, other in zip(
+            (*model.parameters(), *model.buffers()), (*again.parameters(), *again.buffers()), strict=True
+        )
+    ]
+    same(expected, [*again.parameters(), *again.buffers()], 1e-4, in_strides=False)
     assert compiled.cache_info().compiles == case.programs
 
 

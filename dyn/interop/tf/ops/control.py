@@ -293,7 +293,9 @@ def while_(call: NodeCall) -> Any:
     same = [body.source(body.outputs[n]) == (name, 0) for n, name in enumerate(body.arguments)]
     same = [one or isinstance(value, Resource) for one, value in zip(same, call.inputs, strict=True)]
     carried = _Carried()
-    given_lists = list(call.inputs)
+    # What no step changes is one array in all of them, where it can be: rows would be joined wherever one is read.
+    inputs = [_as_one_array(value) if is_same else value for value, is_same in zip(call.inputs, same, strict=True)]
+    given_lists = list(inputs)
     for number, value in enumerate(given_lists):
         if isinstance(value, TensorList):
             value = value if value.rows is None or same[number] else value.stacked()
@@ -307,7 +309,7 @@ def while_(call: NodeCall) -> Any:
 
         def given(leaves: Sequence[Tracer]) -> tuple[list[Any], EffectState]:
             changing = iter(_rebuilt(starts, leaves[:count]))
-            arguments = [value if is_same else next(changing) for value, is_same in zip(call.inputs, same, strict=True)]
+            arguments = [value if is_same else next(changing) for value, is_same in zip(inputs, same, strict=True)]
             state = EffectState(dict(zip(carried.keys, leaves[count:], strict=True)), outer=evaluation.state)
             return arguments, state
 
@@ -336,6 +338,12 @@ def while_(call: NodeCall) -> Any:
         return [value if is_same else next(changed) for value, is_same in zip(call.inputs, same, strict=True)]
 
     return _retried(loop)
+
+
+def _as_one_array(value: Any) -> Any:
+    """A list as one array, where its rows are proved to have one shape; anything else as it is."""
+    is_even = isinstance(value, TensorList) and bool(value.leaves()) and value.rows is not None and value.is_even
+    return value.stacked() if is_even else value
 
 
 def _as_carried(value: Any) -> Any:
