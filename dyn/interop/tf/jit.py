@@ -300,8 +300,11 @@ class TfJitted:
             warn_of_pieces(self._name, pieces)
 
     def build_by(self, specs: Any) -> None:
-        """Have Keras's layers built for a tree of tensors like that of a call, but with sizes that are open: those that
-        a data set has. For others than such it does nothing."""
+        """Have Keras's layers built by open sizes, such as a data set has, in place of the first call's.
+
+        Args:
+            specs: tree of ``tf.TensorSpec`` like that of a call; for any other nothing is done.
+        """
         leaves = flatten(specs)[0]
         if all(isinstance(leaf, tf.TensorSpec) and leaf.shape.rank is not None for leaf in leaves):
             self._built_by = tuple(leaves)

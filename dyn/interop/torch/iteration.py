@@ -63,6 +63,13 @@ def decide_axis(trace: Trace, sizes: Sequence[Dim]) -> frozenset[Dim]:
     whole: Dim = sizes[0]
     wholes = [whole]
     for size in sizes[1:]:
+        # One that is 1 beside another is repeated also where the other is 1: no question whether they are equal.
+        here, other = _here(trace, size), _here(trace, whole)
+        if here == 1 and other not in (1, None) and conditions.decide(conditions.equal(size, 1), trace):
+            continue
+        if other == 1 and here not in (1, None) and conditions.decide(conditions.equal(whole, 1), trace):
+            whole, wholes = size, [size]
+            continue
         if conditions.decide(conditions.equal(size, whole), trace):
             wholes.append(size)
         elif conditions.decide(conditions.equal(whole, 1), trace):
@@ -70,6 +77,14 @@ def decide_axis(trace: Trace, sizes: Sequence[Dim]) -> frozenset[Dim]:
         else:
             trace.demand(RelKind.EQ, size, 1, "operands are broadcast together")
     return frozenset(wholes)
+
+
+def _here(trace: Trace, dim: Dim) -> int | None:
+    """A size in this call; None where nobody knows."""
+    try:
+        return evaluate(dim, trace.program.sizes)
+    except (KeyError, ShapeError):
+        return None
 
 
 def open_sizes(trace: Trace, sizes: Iterable[Dim]) -> list[Dim]:
