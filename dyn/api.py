@@ -92,7 +92,7 @@ def _is_readable(bound: BoundArguments) -> bool:
 
 
 def _counts(versions: Iterable[Version]) -> tuple[int, int, float]:
-    """How many of the versions were compiled, how many guards they have, and how many seconds they took."""
+    """Counts of versions: compiled ones, their guards, and the seconds that they took."""
     known = list(versions)
     seconds = sum(sum(v.record.seconds.values()) for v in known)
     return sum(v.code_of is None for v in known), sum(len(v.guards) for v in known), seconds
@@ -497,8 +497,7 @@ class Jitted(NativeCallable):
         Returns:
             A report: text when printed, and HTML in Jupyter.
         """
-        _import_explain()
-        import_whole("dyn.explain.explanation", "dyn.explain.report")
+        load_modules("dyn.explain.explanation", "dyn.explain.report")
         from dyn.explain.explanation import Explanation
         from dyn.explain.report import make_report
 
@@ -512,12 +511,6 @@ class Jitted(NativeCallable):
         info = self.cache_info()
         counts = {"compile": info.compiles, "hit": info.hits, "guard": info.guards}
         return Explanation(self._signature.name, tuple(parts), counts)
-
-
-@functools.lru_cache(maxsize=1)
-def _import_explain() -> None:
-
-    load_modules("dyn.explain.explanation", "dyn.explain.report")
 
 
 def jit(

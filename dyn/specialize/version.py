@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 import warnings
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dyn.array import captured_on
-from dyn.errors import BackendUnavailableError, NotYetError, is_short_of_memory
+from dyn.errors import BackendUnavailableError, NotYetError
 from dyn.late_imports import import_whole
 from dyn.runtime.device_memory import DeviceArray
 from dyn.runtime.driver import context_of
@@ -188,16 +187,6 @@ def load_compiler() -> None:
     """Import what every compilation needs; ``Program`` imports the rest where it lowers."""
     if sys.is_finalizing():
         raise no_more_compiling()
-    _import_compiler()
-
-
-@functools.lru_cache(maxsize=1)
-def _import_compiler() -> None:
-    try:
-        load_modules(
-            "dyn.call", "dyn.explain.log", "dyn.explain.versions", "dyn.specialize.program", "dyn.specialize.widening"
-        )
-    except (ImportError, OSError) as error:
-        if is_short_of_memory(error):
-            raise MemoryError("no memory to load the compiler") from error
-        raise
+    load_modules(
+        "dyn.call", "dyn.explain.log", "dyn.explain.versions", "dyn.specialize.program", "dyn.specialize.widening"
+    )

@@ -90,7 +90,7 @@ class AttributeReads:
         self._adopted += held
 
     def held(self) -> tuple[Held, ...]:
-        """What was read, as conditions."""
+        """Conditions for what was read to be as it was."""
         found: list[Held] = []
         for one in self._watched.values():
             names = [n for n in sorted(one.read) if one.names.get(n, ABSENT) is one.before.get(n, ABSENT)]

@@ -236,8 +236,8 @@ def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: DimScop
 
 
 def _with_hints(trace: Trace, scope: DimScope) -> Facts:
-    """What is known at the end of a trace, with the sizes that functions called there say are likely: behind those that
-    are declared here, as far as the declarations allow them."""
+    """Facts at the end of a trace, with the likely sizes of functions that were called there behind those that are
+    declared here, as far as the declarations allow them."""
     facts = trace.builder.facts
     own = {symbol for param in scope.params for dim in param.shape for symbol in free_symbols(dim)}
     declared = {one.symbol: one for one in facts.declarations}

@@ -9,7 +9,7 @@ from typing import Any
 from dyn.trace.static_keys import same_static
 
 #: Types of values that are as good as equal ones.
-_VALUES = (int, float, bool, str, bytes, complex, type(None), tuple)
+VALUES = (int, float, bool, str, bytes, complex, type(None), tuple)
 
 
 class _Absent:
@@ -37,17 +37,17 @@ class HeldDict:
             return False
         return not self.entries or all(names.get(name, ABSENT) is value for name, value in self.entries)
 
-    def is_alike(self) -> bool:
-        """Return True if it has these objects, or numbers, strings and tuples that are equal to them."""
+    def is_alike(self, values: tuple[type, ...] = VALUES) -> bool:
+        """Return True if it has these objects, or objects of types in ``values`` that are equal to them."""
         names = self.names
         if self.whole and [*names] != [name for name, _ in self.entries]:
             return False
-        return all(_is_alike(names.get(name, ABSENT), value) for name, value in self.entries)
+        return all(_is_alike(names.get(name, ABSENT), value, values) for name, value in self.entries)
 
     def is_gone(self) -> bool:
         """Return True if another object is there than one which is no plain value."""
         return any(
-            not isinstance(value, (*_VALUES, _Absent)) and self.names.get(name, ABSENT) is not value
+            not isinstance(value, (*VALUES, _Absent)) and self.names.get(name, ABSENT) is not value
             for name, value in self.entries
         )
 
@@ -71,12 +71,12 @@ class HeldList:
     def is_gone(self) -> bool:
         """Return True if an item is another object than one which is no plain value."""
         return len(self.items) != len(self.entries) or any(
-            not isinstance(then, _VALUES) and now is not then
+            not isinstance(then, VALUES) and now is not then
             for now, then in zip(self.items, self.entries, strict=False)
         )
 
     def changed(self) -> str:
-        """What has other items, in words."""
+        """The list, as having other items, in words."""
         return f"the items of {self.title}"
 
     def is_current(self) -> bool:
@@ -93,10 +93,10 @@ class HeldList:
 Held = HeldDict | HeldList
 
 
-def _is_alike(now: Any, then: Any) -> bool:
+def _is_alike(now: Any, then: Any, values: tuple[type, ...] = VALUES) -> bool:
     if now is then:
         return True
-    if not (isinstance(now, _VALUES) and isinstance(then, _VALUES)):
+    if not (isinstance(now, values) and isinstance(then, values)):
         return False
     try:
         return same_static(now, then)

@@ -21,8 +21,8 @@ from dyn.errors import NotYetError
 from dyn.interop.torch.distributed import check_module
 from dyn.interop.torch.subclasses import check_wrapper, parts_of
 from dyn.source import Loc, user_loc
+from dyn.trace.held import VALUES
 from dyn.trace.patched_names import Replacement
-from dyn.trace.static_keys import same_static
 
 #: Contents of these tables of a module are conditions of each program that calls it, whatever is read.
 TABLES = ("_parameters", "_buffers", "_modules")
@@ -31,7 +31,7 @@ FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 HOOKS = (*FORWARD_HOOKS, *BACKWARD_HOOKS)
 #: Types of attributes whose values are as good as equal ones.
-_VALUES = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, tuple)
+_VALUES = (*VALUES, torch.dtype, torch.device)
 
 
 @lru_cache(maxsize=1024)
@@ -228,22 +228,8 @@ _READER: Replacement[Reads] = Replacement(torch.nn.Module, "__getattribute__", _
 
 
 def same_values(held: HeldDict) -> bool:
-    """Whether a dict has what it had, or what is as good."""
-    names = held.names
-    if held.whole and [*names] != [name for name, _ in held.entries]:
-        return False
-    for name, value in held.entries:
-        own = names.get(name, ABSENT)
-        if own is not value and not (isinstance(own, _VALUES) and isinstance(value, _VALUES) and _equal(own, value)):
-            return False
-    return True
-
-
-def _equal(a: Any, b: Any) -> bool:
-    try:
-        return same_static(a, b)
-    except Exception:  # a tuple of anything may refuse to be compared
-        return False
+    """Return True if a dict has what it had, or what is as good."""
+    return held.is_alike(_VALUES)
 
 
 def settable(changes: Changes) -> list[tuple[Any, dict[str, Any]]]:

@@ -181,7 +181,7 @@ _VIEWS_OR_COPIES = frozenset({
 
 
 def _possible_view(func: Any, source: Any, made: Any, kwargs: dict[str, Any]) -> PossibleView:
-    """How a copy that PyTorch has made is a view where sizes allow it."""
+    """Conditions on sizes under which a copy that PyTorch has made is a view."""
     format = kwargs.get("memory_format", torch.contiguous_format) if func in _CONTIGUOUS | _RAVEL else None
     return PossibleView(record_of(source), format, None if func in _CONTIGUOUS else tuple(made.shape))
 

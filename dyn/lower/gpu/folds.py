@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dyn.lower.gpu.barriers import BarrierPoint
 from dyn.lower.gpu.memory import SHARED, aligned
 from dyn.lower.gpu.scalars import c_type, literal
-from dyn.schedule.kernel import Const, Fold, Loop, Ref, Role
+from dyn.schedule.kernel import Const, Expr, Fold, Loop, Ref, Role
 from dyn.schedule.kernel_walks import walk_exprs
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def state_of(em: Emitter, fold: Fold) -> list[str]:
 
 
 def folded(loop: Loop) -> tuple[Fold, ...]:
-    """What the iterations of a loop combine: the few of an UNROLL loop are a run, whose state is lifted after it."""
+    """Folds of the iterations of a loop: the few of an UNROLL loop are a run, whose state is lifted after it."""
     return tuple([fold.leaf for fold in loop.folds]) if loop.role is Role.UNROLL else loop.folds
 
 
@@ -30,14 +30,18 @@ def lifted(em: Emitter, fold: Fold, state: Sequence[str]) -> list[str]:
     block = fold.block
     if block is None:
         return list(state)
-    done = {id(ref): name for ref, name in zip(block.state, state, strict=True)}
-    for expr in walk_exprs(block.lifted):
+    return _evaluated(em, block.lifted, {id(ref): name for ref, name in zip(block.state, state, strict=True)})
+
+
+def _evaluated(em: Emitter, exprs: tuple[Expr, ...], done: dict[int, str]) -> list[str]:
+    """Write expressions as constants, and give their names; ``done`` has those of what is computed, by identity."""
+    for expr in walk_exprs(exprs):
         if isinstance(expr, Const):
             done[id(expr)] = literal(expr)
         elif id(expr) not in done:
             done[id(expr)] = em.fresh("m")
             em.line(f"const {c_type(expr.dtype)} {done[id(expr)]} = {em.function(expr, done)};")
-    return [done[id(expr)] for expr in block.lifted]
+    return [done[id(expr)] for expr in exprs]
 
 
 def combine(em: Emitter, fold: Fold, left: Sequence[str], right: Sequence[str]) -> None:
@@ -47,14 +51,8 @@ def combine(em: Emitter, fold: Fold, left: Sequence[str], right: Sequence[str]) 
     if monoid.scalar is not None:
         em.line(f"{names[0]} = {em.function(monoid.result[0], done)};")
         return
-    for expr in walk_exprs(monoid.result):
-        if isinstance(expr, Const):
-            done[id(expr)] = literal(expr)
-        elif id(expr) not in done:
-            done[id(expr)] = em.fresh("m")
-            em.line(f"const {c_type(expr.dtype)} {done[id(expr)]} = {em.function(expr, done)};")
-    for name, result in zip(names, monoid.result, strict=True):
-        em.line(f"{name} = {done[id(result)]};")
+    for name, result in zip(names, _evaluated(em, monoid.result, done), strict=True):
+        em.line(f"{name} = {result};")
 
 
 def join_lanes(em: Emitter, loop: Loop) -> None:

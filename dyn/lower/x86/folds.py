@@ -109,7 +109,7 @@ class Accumulator:
         return _evaluated(self.em, self.width, monoid.result, given)
 
     def lifted(self, state: State) -> State:
-        """What runs came to, as states of the fold."""
+        """States of the fold that states of runs become."""
         block = self.fold.block
         if block is None:
             return state

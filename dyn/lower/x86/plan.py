@@ -96,8 +96,8 @@ def _is_beyond(loop: Loop, lanes: int) -> bool:
 
 
 def _totals(loop: Loop) -> Iterator[Expr]:
-    """What folds and carries have come to, and what is added to that: it may be wider than the elements, and takes
-    several registers for a vector of these."""
+    """Totals of folds and carries, and the values added to them: wider than the elements where that is more exact, and
+    then of several registers for a vector of these."""
     for stmt in walk_stmts((loop,)):
         yield from (e for e in walk_exprs(stmt_exprs(stmt)) if isinstance(e, Ref))
         for carry in stmt.carries if isinstance(stmt, Loop) else ():

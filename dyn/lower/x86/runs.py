@@ -58,7 +58,7 @@ class Runs:
         return [list(acc.initial) for acc in self._levels(run, total)]
 
     def carried(self) -> list[tuple[VType, str]]:
-        """What a loop carries for the levels, and its initial values."""
+        """Types and initial values of the levels' states, which a loop carries."""
         return [
             pair
             for (run, total), kept in zip(self._folds(), self.kept, strict=True)

@@ -1,4 +1,4 @@
-"""What a version relies on beside a call's arguments: dicts, such as a module's, lists, and tensors.
+"""Tests of a version's conditions beside a call's arguments: dicts, such as a module's, lists, and tensors.
 
 ``i1 is_current(version)`` answers whether they are what they were when the version was made. Keys are strings, which
 are looked up without Python code, and tensors are read by PyTorch's own function. What was found to be so once need not

@@ -24,8 +24,8 @@ def _source(size: Any, made: Any, factor: Any) -> Tracer:
 
 
 def _kept_source(size: Any, made: Any, factor: Any) -> Tracer:
-    """The same, but for an axis that stays as long as it is, or is doubled: there the factor is not looked at
-    (``nearest_idx`` of PyTorch's)."""
+    """Source places of an axis as :func:`_source` has them, without its factor where the axis stays as long as it is or
+    is doubled (``nearest_idx`` of PyTorch's)."""
     found = _source(size, made, factor)
     if factor is None:
         return found
