@@ -86,7 +86,7 @@ def test_unsigned_and_boolean_counts_are_never_negative() -> None:
 
 def test_counts_that_are_no_integers() -> None:
     with pytest.raises(TypeError):
-        np.repeat(X, np.ones(3))
+        np.repeat(X, np.ones(3))  # pyright: ignore[reportArgumentType, reportCallIssue]
     assert text(dyn.jit(dnp.repeat), X, np.ones(3), error=UnsupportedOpError).startswith(
         "repeat takes integers, not float64.\n"
     )

@@ -183,7 +183,7 @@ def test_a_simpler_form_computes_the_same(name: str) -> None:
         if isinstance(opdef.loops, Composite):  # of several ops, each of which rounds; the whole rounds once
             for one, other in zip(found, wanted, strict=True):
                 assert (one.dtype, one.shape) == (other.dtype, other.shape)
-                units = 8 * np.finfo(np.float32).eps
+                units = 8 * float(np.finfo(np.float32).eps)
                 np.testing.assert_allclose(one, other, rtol=units, atol=units * np.abs(other).max(initial=0))
         else:
             assert_same(found, wanted)

@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from dyn.interop.torch.collectives import WAIT, check_collective
 from dyn.interop.torch.converters import IN_PLACE
@@ -13,7 +14,7 @@ from dyn.interop.torch.tensors import record_of
 from dyn.interop.torch.tracing import TorchTracing
 
 
-def _wait(tracing: TorchTracing, tensor: torch.Tensor) -> Any:
+def _wait(tracing: TorchTracing, tensor: FakeTensor) -> Any:
     """The tensor itself. Raises NotYetError for one from outside, which another call may be filling."""
     record = record_of(tensor)
     if record.storage.origin is not None:
