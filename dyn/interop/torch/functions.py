@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, cast
 
 import torch
 from torch._decomp.decompositions import upsample_compute_output_size
 from torch._dispatch.python import no_python_dispatcher
 from torch.utils._python_dispatch import _disable_current_modes
 
+from dyn.errors import NotYetError
 from dyn.interop.torch.function_modes import FunctionMode
 from dyn.interop.torch.sizes import as_dim
 from dyn.interop.torch.subclasses import wrappers_in
@@ -18,6 +20,7 @@ from dyn.interop.torch.subscripts import subscripted
 from dyn.interop.torch.sym_nodes import Environment, SizesNeeded
 from dyn.interop.torch.tensors import PossibleView, is_traced, record_of
 from dyn.shapes import evaluate, free_symbols
+from dyn.source import user_loc
 
 #: What is asked of sizes right below is asked by the function that is called here.
 CALLS_USERS = True
@@ -186,21 +189,72 @@ def _possible_view(func: Any, source: Any, made: Any, kwargs: dict[str, Any]) ->
     return PossibleView(record_of(source), format, None if func in _CONTIGUOUS else tuple(made.shape))
 
 
+def _check_sparse(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Raise NotYetError for tensors that are sparse, and for what has a sparse gradient."""
+    for one in args:
+        if isinstance(one, torch.Tensor) and one.layout is not torch.strided:
+            raise NotYetError(  # of binary operators PyTorch takes other errors for a TypeError
+                f"a tensor of the layout {one.layout}, which the function closes over or makes.",
+                loc=user_loc(),
+                remedy="compute with it outside of the function, or pass what is dense.",
+            )
+    if func in _EMBEDDINGS and torch.is_grad_enabled():
+        place, of_sparse = _EMBEDDINGS[func]
+        weight = args[place] if len(args) > place else kwargs.get("weight")
+        is_sparse = args[of_sparse] if len(args) > of_sparse else kwargs.get("sparse", False)
+        if is_sparse and isinstance(weight, torch.Tensor) and weight.requires_grad:
+            raise NotYetError("a sparse gradient.", loc=user_loc(), remedy="make the embedding with sparse=False.")
+
+
+#: Functions that may have a sparse gradient, with the places of their tables and of ``sparse``.
+_EMBEDDINGS: dict[Any, tuple[int, int]] = {
+    torch.nn.functional.embedding: (1, 6),
+    torch.embedding: (0, 4),
+    torch.nn.functional.embedding_bag: (1, 7),
+    torch.embedding_bag: (0, 5),
+}
+_GRADIENT_FUNCTION: Any = cast(Any, torch.Tensor.grad_fn).__get__
+#: Functions that register hooks of tensors, or give what hooks are registered of.
+_OF_HOOKS = frozenset({
+    torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook, _GRADIENT_FUNCTION,
+})  # fmt: skip
+_PULLS = frozenset({torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad})
+
+
+def _check_hooked(tensor: Any) -> None:
+    """Raise NotYetError where a hook is registered of a tensor from outside, which keeps it after the call."""
+    if isinstance(tensor, torch.Tensor) and not is_traced(tensor):
+        raise NotYetError(
+            "a hook that the function registers of a tensor which it closes over, once more at each call.",
+            loc=user_loc(),
+            remedy="register it outside of the function.",
+        )
+
+
 class Functions(FunctionMode):
-    """While it is active, some functions are called otherwise."""
+    """While it is active, some functions are called otherwise. It tells of wrappers, and of hooks of tensors."""
 
     def __init__(
-        self, operations: Container[Any], env: Environment, on_wrappers: Callable[[Sequence[torch.Tensor]], None]
-    ) -> None:
+        self, operations: Container[Any], env: Environment, on_wrappers: Callable[[Sequence[torch.Tensor]], None],
+        on_hooks: Callable[[], None], pulling: Callable[[Any], AbstractContextManager[None]],
+    ) -> None:  # fmt: skip
         super().__init__(operations)
-        self._env, self._on_wrappers = env, on_wrappers
+        self._env, self._on_wrappers, self._on_hooks, self._pulling = env, on_wrappers, on_hooks, pulling
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         wrappers = wrappers_in(types, args, kwargs)
         if wrappers:
             self._on_wrappers(wrappers)
+        _check_sparse(func, args, kwargs or {})
         if func in _VIEWS_OR_COPIES:
             return self._view_or_copy(func, args, kwargs or {})
+        if func in _OF_HOOKS:
+            if func is not _GRADIENT_FUNCTION:
+                _check_hooked(args[0])
+            self._on_hooks()
+        elif func in _PULLS:
+            with self._pulling(args[0] if args else kwargs):
+                return func(*args, **(kwargs or {}))
         otherwise = _OTHERWISE.get(func)
         return self.call(func, args, kwargs or {}) if otherwise is None else otherwise(func, args, kwargs or {})
 

@@ -10,6 +10,7 @@ keeps.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -20,17 +21,21 @@ from torch.utils.checkpoint import CheckpointFunction
 import dyn.numpy as dnp
 from dyn.backends.runtime import native_runtime
 from dyn.frozen import record
+from dyn.interop.torch.backward_writes import BackwardWrite, Writers, asked_for, writing
 from dyn.interop.torch.devices import NO_AUTOCASTS, autocast, common_device
+from dyn.interop.torch.hooks import is_users, left_out, reached_from
 from dyn.interop.torch.layouts import Order
+from dyn.interop.torch.python_effects import refused
+from dyn.interop.torch.regions import Needs, left_by, written_out
 from dyn.interop.torch.second_derivatives import EagerCall
-from dyn.interop.torch.tensors import Origin, inverse, record_of
+from dyn.interop.torch.tensors import Origin, Storage, inverse, record_of
 from dyn.interop.torch.threads import in_callers_context, limited
 from dyn.interop.torch.tracing import TorchTracing
 from dyn.source import anchored
 from dyn.trace.gradients import Leaves
 from dyn.trace.partition import Memory
 from dyn.trace.pytree import flatten
-from dyn.trace.split_linearization import second_half
+from dyn.trace.split_linearization import Half, second_half
 from dyn.trace.tracer import Tracer
 from dyn.transforms import SecondHalf
 
@@ -53,8 +58,10 @@ class BackwardProgram:
     There is no ``half`` where PyTorch gives none of them a cotangent, though results depend on them: ``norm(x, 0)``.
 
     ``sources`` has for each input which of ``results`` depend on it, by their place there: one of which none has a
-    cotangent gets none, as in PyTorch, where an optimizer leaves it alone. Results of the program from
-    ``first_residual`` on are residuals alone. ``places`` has the numbers of captured tensors among all captured arrays.
+    cotangent gets none, as in PyTorch, where an optimizer leaves it alone. Of inputs that have no sources the half
+    gives no cotangents. After those it gives what it leaves in the tensors that it ``writes``, of which it is given the
+    memory. Results of the program from ``first_residual`` on are residuals alone. ``places`` has the numbers of
+    captured tensors among all captured arrays.
     """
 
     half: SecondHalf | None
@@ -65,12 +72,13 @@ class BackwardProgram:
     memory: Memory
     first_residual: int
     places: tuple[int, ...]
+    writes: tuple[BackwardWrite, ...] = ()
 
     def with_half_of(self, other: BackwardProgram) -> BackwardProgram | None:
         """This derivative by the half and the residuals of another one; None where inputs or results have other places
         there."""
-        same = (self.results, self.inputs, self.memory, self.places)
-        if same != (other.results, other.inputs, other.memory, other.places):
+        same = (self.results, self.inputs, self.memory, self.places, self.writes)
+        if same != (other.results, other.inputs, other.memory, other.places, other.writes):
             return None
         return replace(self, half=other.half, residuals=other.residuals, first_residual=other.first_residual)
 
@@ -84,29 +92,43 @@ class BackwardProgram:
         sources = {"argument": arguments, "captured": captured, "result": results}
         residuals = [sources[kind][number] for kind, number in self.residuals]
         inputs = [sources[kind][number] for kind, number in self.inputs]
-        made = _CompiledCall.apply(self, call, [results[number] for number in self.results], residuals, *inputs)
+        written = [sources[kind][number] for kind, number in [one.origin for one in self.writes]]
+        own = [results[number] for number in self.results]
+        made = _CompiledCall.apply(self, call, own, residuals, written, *inputs)
         attached = list(results)
         for number, result in zip(self.results, made, strict=True):
             attached[number] = result
         return attached
 
     def pull(
-        self, residuals: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor | None]
-    ) -> Sequence[torch.Tensor | None]:
-        """The cotangents of the inputs. A program is made for which results have one: zeros are no arrays."""
+        self, residuals: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor | None],
+        written: Sequence[torch.Tensor], asked: frozenset[int],
+    ) -> Sequence[torch.Tensor | None]:  # fmt: skip
+        """The cotangents of the inputs, of which some are ``asked`` for. What the pass writes to ``written`` is then.
+
+        A program is made for which results have a cotangent: zeros are no arrays.
+        """
         given = {number for number, one in enumerate(cotangents) if one is not None}
         if self.half is None or not given:
             return [None] * len(self.inputs)
+        happening = [one.happens(given, asked) for one in self.writes]
         program = self.half.program_without(frozenset(range(len(cotangents))) - given)
-        own = [one for one in cotangents if one is not None]
+        memories = [write.memory(tensor) for write, tensor in zip(self.writes, written, strict=True)]
+        own = [*[one for one in cotangents if one is not None], *memories]
         where = common_device([tensor.device for tensor in (*residuals, *own)])
         with limited():  # numbers of the processor's go along
             pulled = program(tuple([tensor.detach().to(where) for tensor in residuals]), tuple(own))
         if self.memory == "low":
             native_runtime().trim()
+        left = pulled[len(pulled) - len(memories) :]
+        for memory, new, happens in zip(memories, left, happening, strict=True):
+            if happens:
+                memory.copy_(new)
+        values = iter(pulled)
+        found = [next(values) if own else None for own in self.sources]
         if len(given) == len(cotangents):
-            return pulled
-        return [None if given.isdisjoint(own) else one for one, own in zip(pulled, self.sources, strict=True)]
+            return found
+        return [None if given.isdisjoint(own) else one for one, own in zip(found, self.sources, strict=True)]
 
 
 class Given:
@@ -144,9 +166,10 @@ class _CompiledCall(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, derivative: BackwardProgram, call: EagerCall, results: list[Any], residuals: list[Any], *inputs: Any
-    ) -> Any:
-        ctx.derivative, ctx.call = derivative, call
+        ctx: Any, derivative: BackwardProgram, call: EagerCall, results: list[Any], residuals: list[Any],
+        written: list[Any], *inputs: Any,
+    ) -> Any:  # fmt: skip
+        ctx.derivative, ctx.call, ctx.written = derivative, call, written
         ctx.save_for_backward(*residuals)
         ctx.set_materialize_grads(False)
         return tuple(results)
@@ -155,8 +178,10 @@ class _CompiledCall(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Any) -> Any:
         if torch.is_grad_enabled():
             ctx.call.check()
-            return None, None, None, None, *in_callers_context(ctx.call.pulled, cotangents)
-        return None, None, None, None, *in_callers_context(ctx.derivative.pull, ctx.saved_tensors, cotangents)
+            return *[None] * 5, *in_callers_context(ctx.call.pulled, cotangents)
+        asked = asked_for(ctx) if ctx.written else frozenset[int]()
+        pull = ctx.derivative.pull
+        return *[None] * 5, *in_callers_context(pull, ctx.saved_tensors, cotangents, ctx.written, asked)
 
 
 class _Spent(torch.autograd.Function):
@@ -219,30 +244,54 @@ def differentiated(
             assert origin is not None, "it is from outside of the trace"
             origins.append(origin)
             leaves.append(tensor)
-    used: list[int] = []
-
-    def run(*cotangents: Tracer) -> Any:
-        given = [_cotangent(tracing, one, value) for one, value in zip(outputs.values(), cotangents, strict=True)]
-        with tracing.active(), autocast(NO_AUTOCASTS), anchored():
-            pulled = _pulled([one.tensor for one in outputs.values()], leaves, given)
-            used[:] = [number for number, one in enumerate(pulled) if one is not None]
-            return [record_of(tracing.taken(one)).value for one in pulled if one is not None]
-
     values = tuple([results[number].value_in(tracing.trace) for number in outputs])
-    given = Leaves(values, flatten([0] * len(values))[1], "results")
-    kept, half = second_half(tracing.trace, run, name, given, "cotangent", tracing.memory)
+    tensors = [one.tensor for one in outputs.values()]
+    reached = [_reached(tensor) for tensor in tensors]
+    nodes = set[Any]().union(*reached)
+    calls_back = tracing.calls_back or any(map(is_users, nodes))
+
+    def write(needs: Needs) -> tuple[list[Tracer], Half, list[int], Writers, Needs]:
+        used: list[int] = []
+        writers = Writers(needs.written)
+
+        def run(*given: Tracer) -> Any:
+            pairs = zip(outputs.values(), given, strict=False)
+            cotangents = [_cotangent(tracing, one, value) for one, value in pairs]
+            with (
+                refused() if calls_back else nullcontext(), tracing.active(), autocast(NO_AUTOCASTS), anchored(),
+                writing(tracing, needs, given[len(outputs) :]), writers.found_among(nodes), left_out(leaves),
+            ):  # fmt: skip
+                pulled = _pulled(tensors, leaves, cotangents)
+                used[:] = [number for number, one in enumerate(pulled) if one is not None]
+                return [record_of(tracing.taken(one)).value for one in pulled if one is not None] + left_by(needs)
+
+        memory = tuple([storage.value.value_in(tracing.trace) for storage in needs.written])
+        given = Leaves((*values, *memory), flatten([0] * (len(values) + len(memory)))[1], "results")
+        kept, half = second_half(tracing.trace, run, name, given, "cotangent", tracing.memory)
+        return kept, half, used, writers, needs
+
+    kept, half, used, writers, needs = written_out(tracing, write)
     own, places = len(results), _places(tracing)
-    if not used:
+    if not used and not needs.written:
         empty = BackwardProgram(None, (), tuple(outputs), tuple(origins), (), tracing.memory, own, places)
         return empty if origins else None
-    residuals = _sources(tracing, arguments, results, kept)
-    reached = [_reached(one.tensor) for one in outputs.values()]
-    edges = [get_gradient_edge(leaves[number]).node for number in used]
-    sources = [frozenset([at for at, nodes in enumerate(reached) if edge in nodes]) for edge in edges]
-    inputs = [origins[number] for number in used]
+    residuals = _sources(tracing, arguments, results, kept, needs.written)
+    ends = [get_gradient_edge(leaf).node for leaf in leaves]
+    leading = {node: reached_from(node) for node in writers.nodes}
+    numbers = [
+        number
+        for number, node in enumerate(ends)
+        if number in used or any(node in own for own in leading.values())
+    ]  # fmt: skip
+    edges = [ends[number] for number in numbers]
+    sources = [
+        frozenset([at for at, own in enumerate(reached) if ends[number] in own]) if number in used else frozenset[int]()
+        for number in numbers
+    ]
     return BackwardProgram(
-        SecondHalf(half), tuple(residuals), tuple(outputs), tuple(inputs), tuple(sources), tracing.memory, own, places
-    )
+        SecondHalf(half), tuple(residuals), tuple(outputs), tuple([origins[number] for number in numbers]),
+        tuple(sources), tracing.memory, own, places, writers.writes(reached, leading.__getitem__, edges),
+    )  # fmt: skip
 
 
 def _pulled(tensors: list[Any], leaves: list[Any], given: list[Any]) -> Sequence[Any]:
@@ -253,8 +302,8 @@ def _pulled(tensors: list[Any], leaves: list[Any], given: list[Any]) -> Sequence
     """
     nodes = set[Any]().union(*map(_reached, tensors))
     if not any(getattr(node, "_forward_cls", None) is CheckpointFunction for node in nodes):
-        return torch.autograd.grad(tensors, leaves, given, allow_unused=True)
-    torch.autograd.backward(tensors, given)
+        return torch.autograd.grad(tensors, leaves, given, retain_graph=True, allow_unused=True)
+    torch.autograd.backward(tensors, given, retain_graph=True)
     pulled = [leaf.grad for leaf in leaves]
     for leaf in leaves:
         leaf.grad = None
@@ -263,14 +312,7 @@ def _pulled(tensors: list[Any], leaves: list[Any], given: list[Any]) -> Sequence
 
 def _reached(tensor: Any) -> set[Any]:
     """The nodes of autograd's graph that a cotangent of a tensor comes to."""
-    found: set[Any] = set()
-    left = [get_gradient_edge(tensor).node]
-    while left:
-        node = left.pop()
-        if node not in found:
-            found.add(node)
-            left += [one for one, _ in node.next_functions if one is not None]
-    return found
+    return reached_from(get_gradient_edge(tensor).node)
 
 
 def _is_leaf_input(given: Any, number: int) -> bool:
@@ -292,17 +334,25 @@ def _places(tracing: TorchTracing) -> tuple[int, ...]:
 
 
 def _sources(
-    tracing: TorchTracing, arguments: Sequence[Any], results: list[Tracer], kept: Sequence[Tracer]
-) -> list[Source]:
-    """Where each residual is found after a call. What is neither given nor a result yet becomes one."""
+    tracing: TorchTracing, arguments: Sequence[Any], results: list[Tracer], kept: Sequence[Tracer],
+    written: Sequence[Storage],
+) -> list[Source]:  # fmt: skip
+    """Where each residual is found after a call. What is neither given nor a result yet becomes one.
+
+    What is written, now or by a backward pass, is kept as it was: the caller's tensor will have other elements.
+    """
     trace = tracing.trace
     found: dict[Any, Source] = {}
     for number, result in enumerate(results):
         found.setdefault(result.value_in(trace), ("result", number))
     given = [record_of(one).storage for one in (*arguments, *[made for _, made in tracing.captured.values()])]
     for storage in given:
-        # What is written is kept as it was: the caller's tensor will have other elements by then.
-        if storage.origin is not None and storage.outside is not None and not storage.version:
+        if (
+            storage.origin is not None
+            and storage.outside is not None
+            and not storage.version
+            and storage not in written
+        ):
             found[storage.outside.value_in(trace)] = storage.origin
     sources: list[Source] = []
     for residual in kept:

@@ -51,9 +51,11 @@ from dyn.interop.torch.dynamo import leave_dynamo, without_dynamo
 from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.float_sizes import NODE_TYPES
 from dyn.interop.torch.functions import Functions
+from dyn.interop.torch.hooks import call_users
 from dyn.interop.torch.inference import called_again, ordinary_tensors
 from dyn.interop.torch.iteration import decide_axis, open_sizes
 from dyn.interop.torch.layouts import ROWS, Order, TensorLayout, layout_of, order_by_size
+from dyn.interop.torch.python_effects import refused
 from dyn.interop.torch.randomness import GeneratorError, Keys
 from dyn.interop.torch.saved_tensors import without_callers_hooks
 from dyn.interop.torch.scopes import RegionScope
@@ -115,6 +117,8 @@ class TorchTracing(TorchDispatchMode):
         self.has_starts = has_starts
         #: The number of the op at which autograd began to pull cotangents inside of the function.
         self.pulls_from: int | None = None
+        #: Whether Python code may be called back as cotangents are pulled, by hooks.
+        self.calls_back = False
         self.keys = Keys(trace)
         self.otherwise = otherwise
         #: What ``otherwise`` has taken.
@@ -144,7 +148,7 @@ class TorchTracing(TorchDispatchMode):
             disable_autocast_cache(), enable_python_dispatcher(), COMPILING, without_dynamo(), self.keys.active(),
             DIVISIONS.active(True), REFLECTED_DIVISIONS.active(True),
             torch.autograd.set_multithreading_enabled(False), without_callers_hooks(),
-            self, Functions(HIGHER_ORDER, self.env, self.note_wrappers),
+            self, Functions(HIGHER_ORDER, self.env, self.note_wrappers, self._note_hooks, self._pulling),
         ):  # fmt: skip
             yield
 
@@ -275,6 +279,19 @@ class TorchTracing(TorchDispatchMode):
                 raise
             reason = problem_of(error)
         return self.otherwise(self, func, args, kwargs, reason)
+
+    def _note_hooks(self) -> None:
+        """Note that the function may register hooks, which are called as cotangents are pulled."""
+        self.calls_back = True
+
+    def _pulling(self, outputs: Any) -> contextlib.AbstractContextManager[None]:
+        """The context in which the function itself pulls cotangents through ``outputs``."""
+        captured = [tensor for tensor, _ in (*self.stand_ins.values(), *self.captured.values())]
+        return (
+            refused(with_modules=False)
+            if self.calls_back or call_users(outputs, captured)
+            else contextlib.nullcontext()
+        )
 
     def note_wrappers(self, wrappers: Sequence[torch.Tensor]) -> None:
         """Note tensors that wrap others, of which an operation is, or a function of PyTorch's."""

@@ -1,0 +1,254 @@
+"""Python's part of a backward pass: hooks and backward functions that change lists, attributes or variables, or print.
+
+A backward pass is traced once, and what its Python code does beside computing would be done then, and by no pass. Code
+of the user's that a traced pass comes to is watched: the objects that it reaches before the pass (arguments, variables
+of closures and globals) are compared once it has run, and are put back.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import gc
+import io
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from types import BuiltinFunctionType, BuiltinMethodType, CellType, CodeType, FrameType, FunctionType, MethodType
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from dyn.errors import NotYetError
+from dyn.interop.torch.attributes import is_plain, own_names
+from dyn.interop.torch.objects import MOST, SIMPLE, holds
+from dyn.source import Loc, is_user_frame, loc_at
+from dyn.trace.patched_names import Replacement
+
+#: Containers whose contents Python tells, and that can be filled again.
+_FILLED = (list, dict, set, deque, bytearray)
+_OUTPUT = (open, io.open)
+_LOGGING = "logging/__init__.py"
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A call of the user's code, and the variables of closures and globals that it may set, as they were."""
+
+    frame: FrameType
+    closed: dict[str, Any]
+    globals: dict[str, Any]
+
+
+@dataclass(eq=False)
+class _Watch:
+    """The objects that the user's code of a backward pass reaches, with what they had before."""
+
+    #: Whether attributes of modules count: inside of a function each call sets those.
+    with_modules: bool
+    before: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    frames: list[_Frame] = field(default_factory=list)
+    #: The first effect that is none of an object's: what it does, and the line.
+    effect: tuple[str, Loc] | None = None
+    #: The line of the code that was come to first.
+    loc: Loc | None = None
+    #: Variables of closures that were set: the code that did, the name, the value and the one before.
+    variables: list[tuple[CodeType, str, Any, Any]] = field(default_factory=list)
+
+    def note(self, frame: FrameType, event: str, argument: Any) -> None:
+        """Take an event of the interpreter's (``sys.setprofile``)."""
+        if event == "c_call":
+            self._note_output(frame, argument)
+        elif event == "call" and is_user_frame(frame.f_code.co_filename):
+            self._note_call(frame)
+        elif event == "return" and self.frames and self.frames[-1].frame is frame:
+            self._note_return(self.frames.pop())
+
+    def _note_output(self, frame: FrameType, function: Any) -> None:
+        if self.effect is not None or not isinstance(function, BuiltinFunctionType | BuiltinMethodType):
+            return
+        is_written = isinstance(getattr(function, "__self__", None), io.IOBase) and function.__name__ == "write"
+        name = frame.f_code.co_filename
+        if (is_written or function in _OUTPUT) and (is_user_frame(name) or name.endswith(_LOGGING)):
+            self.note_effect("prints or writes to a file", frame)
+
+    def note_effect(self, what: str, frame: FrameType) -> None:
+        """Note an effect of the code that a frame is of, or that has called it."""
+        caller: FrameType | None = frame
+        while caller is not None and not is_user_frame(caller.f_code.co_filename):
+            caller = caller.f_back
+        self.effect = self.effect or (what, _line(frame if caller is None else caller))
+
+    def _note_call(self, frame: FrameType) -> None:
+        code = frame.f_code
+        if self.loc is None:
+            self.loc = _line(frame)
+        names = frame.f_locals
+        closed = {name: names[name] for name in code.co_freevars if name in names}
+        known = {name: frame.f_globals[name] for name in code.co_names if name in frame.f_globals}
+        is_outermost = not self.frames
+        self.frames.append(_Frame(frame, closed, known))
+        self._keep((*closed.values(), *known.values(), *(names.values() if is_outermost else ())))
+
+    def _note_return(self, call: _Frame) -> None:
+        now = call.frame.f_locals
+        for name, value in call.closed.items():
+            if now.get(name) is not value:
+                self.effect = self.effect or (f"sets the variable {name}", _line(call.frame))
+                self.variables.append((call.frame.f_code, name, now.get(name), value))
+        for name, value in call.globals.items():
+            if call.frame.f_globals.get(name) is not value:
+                self.effect = self.effect or (f"sets the variable {name}", _line(call.frame))
+                call.frame.f_globals[name] = value
+
+    def _keep(self, roots: Iterable[Any]) -> None:
+        """Keep what objects, and those that they lead to, have now."""
+        left = list(roots)
+        while left and len(self.before) < MOST:
+            one = left.pop()
+            if id(one) in self.before or isinstance(one, SIMPLE):
+                continue
+            content = self._content(one)
+            if content is not None:
+                self.before[id(one)] = one, content
+                left += content.values() if isinstance(content, dict) else content
+            else:
+                left += _leading(one)
+
+    def _content(self, one: Any) -> Any:
+        """A copy of what an object has that may change; None of one that has nothing that is watched."""
+        if isinstance(one, _FILLED):
+            return _copied(one)
+        if isinstance(one, torch.nn.Module):
+            return dict(own_names(one)) if self.with_modules else None
+        if isinstance(one, torch.Tensor | type | FunctionType | MethodType | torch.optim.Optimizer):
+            return None
+        if is_plain(type(one)) or isinstance(one, torch.autograd.function.BackwardCFunction):
+            return dict(own_names(one))
+        return None
+
+    def changed(self) -> Iterator[tuple[Any, Any]]:
+        """The objects that have something else now, with what they had."""
+        for one, before in list(self.before.values()):
+            now = self._content(one)
+            if not _is_same(now, before):
+                yield one, before
+
+
+def _leading(one: Any) -> tuple[Any, ...]:
+    if isinstance(one, FunctionType):
+        cells = [cell.cell_contents for cell in one.__closure__ or () if _is_set(cell)]
+        return (*cells, *(one.__defaults__ or ()))
+    if isinstance(one, MethodType):
+        return one.__self__, one.__func__
+    if isinstance(one, functools.partial):
+        return one.func, *one.args, *one.keywords.values()
+    return tuple(one) if isinstance(one, tuple) else ()
+
+
+def _is_set(cell: CellType) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def _copied(one: Any) -> Any:
+    return dict(one) if isinstance(one, dict) else bytes(one) if isinstance(one, bytearray) else list(one)
+
+
+def _is_same(now: Any, before: Any) -> bool:
+    if isinstance(before, bytes):
+        return now == before
+    if len(now) != len(before):
+        return False
+    if isinstance(before, dict):
+        return all(name in now and now[name] is value for name, value in before.items())
+    return all(a is b for a, b in zip(now, before, strict=True))
+
+
+def _restore(one: Any, before: Any) -> None:
+    """Have an object hold what it held."""
+    own = one if isinstance(one, _FILLED) else own_names(one)
+    if isinstance(own, bytearray):
+        own[:] = before
+        return
+    own.clear()
+    own.extend(before) if isinstance(own, list | deque) else own.update(before)
+
+
+def _restore_variable(code: CodeType, name: str, now: Any, before: Any) -> None:
+    """Have a variable of the closures that functions of some code are of hold what it held."""
+    for function in gc.get_referrers(code):
+        if isinstance(function, FunctionType) and function.__code__ is code:
+            cell = (function.__closure__ or ())[code.co_freevars.index(name)]
+            if _is_set(cell) and cell.cell_contents is now:
+                cell.cell_contents = before
+
+
+def _line(frame: FrameType) -> Loc:
+    code = frame.f_code
+    return loc_at(code.co_filename, frame.f_lineno, code.co_name)
+
+
+@contextlib.contextmanager
+def refused(*, with_modules: bool = True) -> Iterator[None]:
+    """Refuse what Python code in a traced backward pass does beside computing, and have it undone.
+
+    Raises NotYetError where it changes what was there before, ``with_modules`` their attributes too, or prints.
+    """
+    watch, before = _Watch(with_modules), sys.getprofile()
+    if isinstance(getattr(before, "__self__", None), _Watch):  # somebody watches already
+        yield
+        return
+    sys.setprofile(watch.note)
+    try:
+        with _PRINT.active(watch):
+            yield
+    finally:
+        sys.setprofile(before)
+        watch.frames.clear()
+        changed = list(watch.changed())
+        keeps = any(holds(_copied(one), _is_traced) for one, _ in changed if isinstance(one, list | dict))
+        for one, content in changed:
+            _restore(one, content)
+        for variable in reversed(watch.variables):
+            _restore_variable(*variable)
+    effect = watch.effect
+    if effect is None and changed:
+        one = changed[0][0]
+        kind = type(one).__name__
+        if keeps:
+            raise NotYetError(
+                f"a tensor is kept in a {kind} that a backward pass changes.",
+                loc=watch.loc,
+                remedy="write it to a tensor or a buffer in place.",
+            )
+        effect = f"changes a {kind}" if isinstance(one, _FILLED) else f"sets an attribute of a {kind}", watch.loc
+    if effect is not None:
+        raise NotYetError(
+            f"a backward pass that {effect[0]}, which Python does, and no program.",
+            loc=effect[1],
+            remedy="write to a tensor in place, which each backward pass does.",
+        )
+
+
+def _printed(*args: Any, **kwargs: Any) -> None:
+    """Print, but in a backward pass that is traced."""
+    watch = _PRINT.current
+    if watch is None:
+        _PLAIN_PRINT(*args, **kwargs)
+    else:
+        watch.note_effect("prints or writes to a file", sys._getframe(1))
+
+
+_PLAIN_PRINT = builtins.print
+_PRINT: Replacement[_Watch] = Replacement(builtins, "print", _printed)
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, FakeTensor)

@@ -1,0 +1,344 @@
+"""Effects of backward passes: tensors that hooks and backward functions write, and what their Python code does."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+import dyn.interop.torch as dyn_torch  # noqa: E402
+from dyn.errors import NotYetError  # noqa: E402
+from tests.interop.torch.comparing import same  # noqa: E402
+from tests.interop.torch.whole import nothing_fell_back  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+
+Run = Callable[[Any], Any]
+
+
+def _by_dynamo(function: Any) -> Any:
+    torch._dynamo.reset()
+    return torch.compile(function, backend="dyn", dynamic=True)
+
+
+def _by_jit(function: Any) -> Any:
+    return dyn_torch.jit(function, strict=True)
+
+
+WAYS = [_by_jit, _by_dynamo]
+
+
+class Square(torch.autograd.Function):
+    """A square that adds the largest cotangent of each pass to a tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, largest: Any) -> Any:
+        ctx.save_for_backward(x)
+        ctx.largest = largest
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        (x,), (given,) = ctx.saved_tensors, cotangents
+        ctx.largest.mul_(2).add_(given.abs().amax())
+        return given * 2 * x, None
+
+
+class Once(Square):
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        return Square.backward(ctx, *cotangents)
+
+
+class Tripled(torch.autograd.Function):
+    """A function in place, with its context set up apart."""
+
+    @staticmethod
+    def forward(x: Any, seen: Any) -> Any:
+        return x.mul_(3)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_dirty(inputs[0])
+        ctx.seen = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        ctx.seen.copy_(cotangents[0].sum())
+        return cotangents[0] * 3, None
+
+
+def closed_over(kept: Any) -> Run:
+    return lambda x: Square.apply(x.sin(), kept).cos()
+
+
+def once_differentiable(kept: Any) -> Run:
+    return lambda x: Once.apply(x.sin(), kept).cos()
+
+
+def marked_dirty(kept: Any) -> Run:
+    return lambda x: Tripled.apply(x * 1, kept).sin()
+
+
+def read_by_the_forward(kept: Any) -> Run:
+    return lambda x: (Square.apply(x * (kept + 1), kept) * (kept.exp() + 1)).cos()
+
+
+def tensor_hook(kept: Any) -> Run:
+    def f(x: Any) -> Any:
+        y = x.sin()
+
+        def hook(cotangent: Any) -> None:
+            kept.add_(cotangent.sum())
+
+        if y.requires_grad:
+            y.register_hook(hook)
+        return y * y
+
+    return f
+
+
+def two_writes_in_order(kept: Any) -> Run:
+    def f(x: Any) -> Any:
+        return Square.apply(Square.apply(x, kept), kept)
+
+    return f
+
+
+def in_a_checkpoint(kept: Any) -> Run:
+    return lambda x: checkpoint(lambda y: Square.apply(y, kept).sin(), x, use_reentrant=False) * 2
+
+
+WRITES = [
+    closed_over, once_differentiable, marked_dirty, read_by_the_forward, tensor_hook, two_writes_in_order,
+    in_a_checkpoint,
+]  # fmt: skip
+
+
+def passes(function: Any, kept: Any) -> list[Any]:
+    """What each of several calls and backward passes leaves, with changes in between."""
+    torch.manual_seed(0)
+    left: list[Any] = []
+    for n in (3, 5, 1, 3):
+        with torch.no_grad():
+            left.append(function(torch.randn(n)))
+        x = torch.randn(n, requires_grad=True)
+        made = function(x)
+        left.append(kept.clone())
+        kept += 1
+        (made * n).sum().backward(retain_graph=True)
+        left.append(kept.clone())
+        kept *= 0.5
+        made.sum().backward()
+        left += [kept.clone(), x.grad]
+    return left
+
+
+@pytest.mark.parametrize("compile", WAYS)
+@pytest.mark.parametrize("make", WRITES, ids=lambda make: make.__name__)
+def test_each_pass_writes(make: Callable[[Any], Run], compile: Any) -> None:
+    if make is read_by_the_forward and compile is _by_dynamo:
+        pytest.skip("the graph is the same")
+    kept = torch.zeros(()), torch.zeros(())
+    compiled = compile(make(kept[1]))
+    same(passes(make(kept[0]), kept[0]), passes(compiled, kept[1]), 1e-4)
+    if compile is _by_jit:
+        nothing_fell_back(compiled)
+        assert compiled.cache_info().compiles == 2  # one under no_grad
+
+
+@pytest.mark.parametrize("compile", WAYS)
+def test_each_pass_writes_an_argument(compile: Any) -> None:
+    def f(x: Any, seen: Any) -> Any:
+        return Square.apply(x, seen).sin()
+
+    compiled = compile(f)
+    for n in (3, 5, 1):
+        left: list[Any] = []
+        for run in (f, compiled):
+            x, seen = torch.linspace(-1, 2, n).requires_grad_(), torch.ones(2, n).t()
+            made = run(x, seen)
+            seen += 1
+            made.sum().backward()
+            left.append((x.grad, seen))
+        same(left[0], left[1], 1e-4)
+
+
+def test_hooks_of_modules_write() -> None:
+    def start(compile: Any) -> Any:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+        model.register_buffer("seen", torch.zeros(()))
+
+        def hook(module: Any, given: Any, cotangents: Any) -> None:
+            model.seen.add_(cotangents[0].abs().amax())
+
+        model[1].register_full_backward_hook(hook)
+        return model, compile(model)
+
+    (plain, f), (model, compiled) = start(lambda model: model), start(_by_jit)
+    for n in (2, 1, 3):
+        x = torch.randn(n, 3)
+        for run in (f, compiled):
+            run(x).square().sum().backward()
+        same(plain.seen, model.seen, 1e-4)
+        same([one.grad for one in plain.parameters()], [one.grad for one in model.parameters()], 1e-4)
+    nothing_fell_back(compiled)
+    assert compiled.cache_info().compiles == 1
+
+
+def test_hooks_of_parameters_are_called_once() -> None:
+    """By PyTorch, with what a backward pass gives them: neither by the trace, nor twice."""
+    calls: list[type] = []
+
+    def triple(bias: Any) -> None:
+        bias.grad.mul_(3)
+
+    def start(compile: Any) -> Any:
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(3, 2)
+
+        def hook(cotangent: Any) -> Any:
+            calls.append(type(cotangent))
+            return cotangent * 5
+
+        layer.weight.register_hook(hook)
+        layer.bias.register_post_accumulate_grad_hook(triple)
+        return layer, compile(layer)
+
+    (plain, f), (layer, compiled) = start(lambda model: model), start(_by_jit)
+    for n in (2, 4):
+        x = torch.randn(n, 3)
+        for run in (f, compiled):
+            run(x).square().sum().backward()
+        same([one.grad for one in plain.parameters()], [one.grad for one in layer.parameters()], 1e-4)
+    assert calls == [torch.Tensor] * 4
+    nothing_fell_back(compiled)
+
+
+def test_a_pass_of_a_part_writes_what_it_comes_to() -> None:
+    kept = torch.zeros(2, 2)
+
+    def f(x: Any, w: Any, kept: Any) -> Any:
+        return Square.apply(x, kept[0]).sin() * w, x.cos()
+
+    compiled = dyn_torch.jit(f, strict=True)
+    for inputs in ((0,), (1,), (0, 1)):
+        for results in ((0,), (1,), (0, 1)):
+            for number, run in enumerate((f, compiled)):
+                given = torch.linspace(0, 1, 3).requires_grad_(), torch.ones(3).requires_grad_()
+                made = run(*given, kept[number : number + 1])
+                if results != (1,) or inputs != (1,):  # of which nothing depends on the other
+                    asked = [given[at] for at in inputs]
+                    torch.autograd.grad([made[at].sum() for at in results], asked, allow_unused=True)
+            same(kept[0], kept[1], 1e-4)
+
+
+# ---- what Python does ------------------------------------------------------------------------------------------------
+
+
+def appends(log: list[Any]) -> Callable[[], Any]:
+    return lambda: log.append("passed")
+
+
+def sets_a_variable(log: list[Any]) -> Callable[[], Any]:
+    count = 0
+
+    def effect() -> None:
+        nonlocal count
+        count += 1
+
+    log.append(lambda: count)
+    return effect
+
+
+class Counter:
+    count = 0
+
+
+def sets_an_attribute(log: list[Any]) -> Callable[[], Any]:
+    counter = Counter()
+
+    def effect() -> None:
+        counter.count += 1
+
+    log.append(lambda: counter.count)
+    return effect
+
+
+def prints(log: list[Any]) -> Callable[[], Any]:
+    return lambda: print("a pass")
+
+
+EFFECTS = [
+    (appends, "changes a list"),
+    (sets_a_variable, "sets the variable count"),
+    (sets_an_attribute, "sets an attribute of a Counter"),
+    (prints, "prints or writes to a file"),
+]
+
+
+def _seen(log: list[Any]) -> list[Any]:
+    return [one() if callable(one) else one for one in log]
+
+
+@pytest.mark.parametrize("compile", [dyn_torch.jit, _by_dynamo])
+@pytest.mark.parametrize("kind", ["function", "hook", "inside"])
+@pytest.mark.parametrize(("make", "reason"), EFFECTS, ids=lambda one: getattr(one, "__name__", ""))
+def test_what_python_does_in_a_pass(make: Any, reason: str, kind: str, compile: Any, capsys: Any) -> None:
+    def start() -> Any:
+        log: list[Any] = []
+        effect = make(log)
+
+        class Doubled(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                return x * 2
+
+            @staticmethod
+            def backward(ctx: Any, *cotangents: Any) -> Any:
+                effect()
+                return cotangents[0] * 2
+
+        def hooked(x: Any) -> Any:
+            y = x * 2
+            y.register_hook(lambda cotangent: effect() and None)
+            return y.sin()
+
+        def whole(x: Any) -> Any:
+            return torch.autograd.grad(Doubled.apply(x).sin().sum(), x)[0]
+
+        return {"function": lambda x: Doubled.apply(x).sin(), "hook": hooked, "inside": whole}[kind], log
+
+    found: list[Any] = []
+    (plain, its), (f, own) = start(), start()
+    if compile is dyn_torch.jit:
+        with pytest.raises(NotYetError, match=f"a backward pass that {reason}, which Python does, and no program"):
+            dyn_torch.jit(f, strict=True)(torch.ones(2, requires_grad=True))
+        assert _seen(own) == _seen(start()[1])  # undone
+        capsys.readouterr()
+    compiled = compile(f)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for run, log in ((plain, its), (compiled, own)):
+            left: list[Any] = []
+            for n in (3, 1, 3):
+                x = torch.ones(n, requires_grad=True)
+                made = run(x)
+                left.append(_seen(log))
+                if kind != "inside":
+                    made.sum().backward()
+                left += [_seen(log), x.grad]
+            found += [left, capsys.readouterr().out]
+    same(found[0], found[2], 1e-4)
+    if compile is dyn_torch.jit:
+        assert found[1] == found[3]
+        assert [reason in str(one.message) for one in said] == [True]
+        assert reason in compiled.explain()
