@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import traceback
 import warnings
@@ -24,7 +25,7 @@ def functions() -> dict[str, Callable[[Any], Any]]:
     import torch.distributed as dist
     from torch.distributed import _functional_collectives as fc
 
-    group = dist.group.WORLD
+    group: Any = dist.group.WORLD
 
     def in_place(x: Any) -> Any:
         y = x * 2
@@ -65,13 +66,11 @@ def functions() -> dict[str, Callable[[Any], Any]]:
         "all_to_all_single": lambda x: fc.all_to_all_single(x * 2, None, None, group).exp(),
         "permute_tensor": lambda x: fc.permute_tensor((x * 2).reshape(-1), [1, 0], group).exp(),
         "all_reduce_coalesced": lambda x: sum(fc.all_reduce_coalesced([x * 2, x.sin()], "sum", group)),
-        "all_gather_into_tensor_coalesced": lambda x: sum(
-            fc.all_gather_into_tensor_coalesced([x * 2, x.sin()], group)
-        ),
+        "all_gather_into_tensor_coalesced": lambda x: sum(fc.all_gather_into_tensor_coalesced([x * 2, x.sin()], group)),
         "reduce_scatter_tensor_coalesced": lambda x: sum(
             fc.reduce_scatter_tensor_coalesced([x * 2, x.sin()], "sum", [0, 0], group)
         ),
-        "all_reduce_autograd": lambda x: fc.all_reduce(x * 2, "avg", group).exp(),
+        "all_reduce of means": lambda x: fc.all_reduce(x * 2, "avg", group).exp(),
         "all_reduce": lambda x: fc.all_reduce(x * 2, "sum", group).exp(),
         "all_gather_tensor": lambda x: fc.all_gather_tensor(x * 2, 0, group).exp(),
         "reduce_scatter_tensor": lambda x: fc.reduce_scatter_tensor(x * 2, "sum", 0, group).exp(),
@@ -92,12 +91,7 @@ def checked(rank: int) -> list[str]:
     problems: list[str] = []
     for name, function in functions().items():
         for way in ("jit", "torch.compile"):
-            torch._dynamo.reset()
-            compiled: Any = (
-                dyn_torch.jit(function)
-                if way == "jit"
-                else torch.compile(function, backend="dyn", dynamic=True, fullgraph=name not in BREAK)
-            )
+            compiled = compiled_by(way, function, fullgraph=name not in BREAK)
             for rows in (4, 2, 4):
                 for has_gradient in (False, *([True] if name in DIFFERENTIABLE else [])):
                     torch.manual_seed(rank)
@@ -114,7 +108,92 @@ def checked(rank: int) -> list[str]:
             is_whole = way == "jit" and name.startswith("dist.")
             if ("calls in eager PyTorch" in text) != is_whole:
                 problems.append(f"{name} by {way}: {text}")
+    for way in ("jit", "torch.compile"):
+        for check in (checked_parallel, checked_sharded):
+            try:
+                check(way)
+            except Exception:
+                problems.append(f"{check.__name__} by {way}: {traceback.format_exc()}")
     return problems
+
+
+class Perceptron(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(4, 8), torch.nn.Linear(8, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.down(torch.relu(self.up(x)))
+
+
+def checked_parallel(way: str) -> None:
+    """Raise AssertionError where a module whose layers lie in two processes is not as one that lies in each."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    torch.manual_seed(0)
+    whole = Perceptron()
+    plan: Any = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+    parts = parallelize_module(copy.deepcopy(whole), init_device_mesh("cpu", (2,)), plan)
+    compiled = compiled_by(way, parts)
+    for rows in (3, 5, 2):
+        for has_gradient in (False, True):
+            torch.manual_seed(rows)
+            x = torch.randn(rows, 4, requires_grad=has_gradient)
+            with torch.set_grad_enabled(has_gradient):
+                wanted, found = whole(x), compiled(x)
+            torch.testing.assert_close(found, wanted)
+            if has_gradient:
+                for (name, _), one, other in zip(
+                    [("x", x), *whole.named_parameters()],
+                    torch.autograd.grad(wanted.square().sum(), [x, *whole.parameters()]),
+                    torch.autograd.grad(found.square().sum(), [x, *parts.parameters()]),
+                    strict=True,
+                ):
+                    gathered = other.full_tensor() if hasattr(other, "full_tensor") else other
+                    torch.testing.assert_close(gathered, one, msg=f"gradient of {name}, {rows} rows")
+    check_way(way, compiled)
+
+
+def checked_sharded(way: str) -> None:
+    """Raise AssertionError where a function of tensors that lie in two processes is not as in eager PyTorch."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    mesh = init_device_mesh("cpu", (2,))
+
+    def function(x: Any, weight: Any) -> Any:
+        return (x @ weight).sin().redistribute(mesh, [Replicate()]).to_local()
+
+    compiled = compiled_by(way, function)
+    for rows in (4, 6, 2):
+        for has_gradient in (False, True):
+            torch.manual_seed(rows)
+            given = [
+                distribute_tensor(one, mesh, [placement]).requires_grad_(has_gradient)
+                for one, placement in ((torch.randn(rows, 4), Shard(0)), (torch.randn(4, 6), Replicate()))
+            ]
+            wanted, found = function(*given), compiled(*given)
+            torch.testing.assert_close(found, wanted)
+            if has_gradient:
+                gradients = [torch.autograd.grad(one.square().sum(), given) for one in (wanted, found)]
+                for one, other in zip(*gradients, strict=True):
+                    assert one.placements == other.placements
+                    torch.testing.assert_close(other.full_tensor(), one.full_tensor())
+    check_way(way, compiled)
+
+
+def compiled_by(way: str, function: Any, *, fullgraph: bool = True) -> Any:
+    torch._dynamo.reset()
+    if way == "jit":
+        return dyn_torch.jit(function)
+    return torch.compile(function, backend="dyn", dynamic=True, fullgraph=fullgraph)
+
+
+def check_way(way: str, compiled: Any) -> None:
+    """``jit`` leaves tensors of several processes to eager PyTorch; AOTAutograd takes them apart for dyn."""
+    text = dyn_torch.explain(compiled)
+    assert ("calls in eager PyTorch" in text) == (way == "jit"), text
 
 
 def process(rank: int, path: str, answers: Any) -> None:
