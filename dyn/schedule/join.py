@@ -32,7 +32,10 @@ Forms = Callable[[Loops, Schedule], Sequence[SpecializedKernel]]
 def join_launches(
     plan: Plan, group: Group, copied: Schedule, computed: Schedule, forms: Forms, copied_forms: Forms
 ) -> tuple[Launch, ...]:
-    """The launches of a group: one for each piece that has elements, and at least one. ``forms`` are those of computed pieces."""
+    """The launches of a group: one for each piece that has elements, and at least one.
+
+    ``forms`` are those of computed pieces.
+    """
     return _Join(plan, group, copied, computed, forms, copied_forms).launches()
 
 

@@ -51,7 +51,7 @@ def sort_into(out: Array, x: Array, axis: int, descending: bool) -> None:
 
 
 def _zeros(ordered: Array, x: Array) -> slice | None:
-    """Places where zeros of both signs may stand in ordered elements of ``x``: a vector's zeros, else anywhere; or None.
+    """Places where zeros of both signs may stand in ordered elements of ``x``: a vector's zeros, or anywhere; or None.
 
     They are looked for in ``x``: where processors take the least and the greatest of two zeros, both may be the second
     one, and a sign is lost.
