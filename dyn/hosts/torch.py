@@ -27,6 +27,15 @@ def _bits(dtype: DType) -> Any:
     return torch.int16 if dtype.bits == 16 else torch.int8
 
 
+def _in_rows(array: NumpyArray) -> tuple[int, ...]:
+    """The strides, in bytes, that PyTorch gives to an array without elements: a size of 0 counts as 1."""
+    strides, step = [0] * array.ndim, array.itemsize
+    for axis in reversed(range(array.ndim)):
+        strides[axis] = step
+        step *= max(array.shape[axis], 1)
+    return tuple(strides)
+
+
 def current_stream(device: Any) -> Callable[[], int]:
     """A function of the current stream of PyTorch's on a device."""
     torch = sys.modules["torch"]
@@ -128,6 +137,8 @@ class TorchHost:
         if isinstance(array, DeviceArray):
             return torch.from_dlpack(array)
         own = array.dtype.name
+        if array.size == 0:  # NumPy has other strides where there are no elements
+            array = np.lib.stride_tricks.as_strided(array, strides=_in_rows(array))
         if own not in _OWN:
             return torch.from_numpy(array)
         if not hasattr(torch, own):

@@ -204,6 +204,12 @@ class RunningLoops:
     combine: Callable[[Any], Any]
 
 
+@record()
+class CompactionLoops:
+    """``loops`` of an op that gives the elements of its second operand where the first one, a mask, is true, one behind
+    the other along the attribute ``dimension``: the first ``size`` of them, and zeros where there are fewer."""
+
+
 class Control(Enum):
     """``loops`` of an op that runs its regions, from the host program: how."""
 
@@ -307,6 +313,7 @@ Loops = (
     | Convolution
     | Scatter
     | RunningLoops
+    | CompactionLoops
     | Control
     | Inline
     | LibraryRoutine

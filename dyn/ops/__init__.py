@@ -7,6 +7,7 @@ from dyn.ops import (
     bitcasts,
     bits,
     checkpoint,
+    compaction,
     complex,
     composite,
     contract,
@@ -39,10 +40,10 @@ from dyn.ops.windows import convolution, reduce_window, select_and_scatter, vari
 OWN_OPS = frozenset(REGISTRY.values())
 
 __all__ = [
-    "OWN_OPS", "Scalar", "barrier", "batch_norm", "bitcasts", "bits", "checkpoint", "complex", "composite",
-    "contract", "control", "convolution", "csr_matmul", "cumulative", "custom_call", "custom_derivatives",
-    "data_dependent", "dynamic_slices", "elementwise", "erf_inverse", "factorizations", "fft", "gather", "map",
-    "reduce", "reduce_precision", "reduce_window", "rejection", "rng_bit_generator", "scatter", "select_and_scatter",
-    "shape", "solving", "sort", "sort_by", "special", "spectral", "threefry", "top_k", "triangular", "variadic_reduce",
-    "variadic_reduce_window", "variadic_scatter", "window_choice",
+    "OWN_OPS", "Scalar", "barrier", "batch_norm", "bitcasts", "bits", "checkpoint", "compaction", "complex",
+    "composite", "contract", "control", "convolution", "csr_matmul", "cumulative", "custom_call",
+    "custom_derivatives", "data_dependent", "dynamic_slices", "elementwise", "erf_inverse", "factorizations", "fft",
+    "gather", "map", "reduce", "reduce_precision", "reduce_window", "rejection", "rng_bit_generator", "scatter",
+    "select_and_scatter", "shape", "solving", "sort", "sort_by", "special", "spectral", "threefry", "top_k",
+    "triangular", "variadic_reduce", "variadic_reduce_window", "variadic_scatter", "window_choice",
 ]  # fmt: skip

@@ -53,6 +53,7 @@ from dyn.shapes import (
     OpaqueKind,
     RelKind,
     SymExpr,
+    dim_difference,
     dim_max,
     dim_min,
     dim_sum,
@@ -272,7 +273,7 @@ def _slice_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attr
         ctx.require(RelKind.GE, start, 0, f"a slice of axis {axis} starts inside")
         ctx.require(RelKind.GE, limit, start, f"a slice of axis {axis} does not end before it starts")
         ctx.require(RelKind.GE, x.shape[axis], limit, f"a slice of axis {axis} ends inside")
-        shape.append(floordiv(limit - start + stride - 1, stride))
+        shape.append(floordiv(dim_difference(limit, start) + stride - 1, stride))
     return (TensorType(x.dtype, tuple(shape), x.weak),)
 
 

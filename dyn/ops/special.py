@@ -19,6 +19,8 @@ from dyn.ir.core import Value
 from dyn.ir.opdef import NOT_CONTINUOUS, PIECEWISE_CONSTANT
 from dyn.ops.arithmetic import Arithmetic
 from dyn.ops.formula import Num, double, formula_op, unchanged
+from dyn.ops.log_gamma import lgamma as lgamma_in_double
+from dyn.ops.log_gamma import lgamma_rounded
 from dyn.ops.pointwise import draw
 from dyn.ops.rules import FLOAT, predicate, same_type
 from dyn.ops.scalar import Scalar as S
@@ -139,9 +141,7 @@ atanh = formula_op(
 
 #: From here on the series below are exact to the last bits of float64.
 _FAR = 8
-#: B(2k) / (2k * (2k - 1)): of log(gamma) in powers of 1 / x**2, after 1 / x.
-_LOG_GAMMA = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400, 43867 / 244188)
-#: B(2k) / 2k: of its derivative in powers of 1 / x**2, after 1 / x**2.
+#: B(2k) / 2k: of the derivative of log(gamma) in powers of 1 / x**2, after 1 / x**2.
 _DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12, -3617 / 8160, 43867 / 14364)
 #: B(2k): of the derivative of that in powers of 1 / x**2, after 1 / x**3.
 _TRIGAMMA = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
@@ -153,39 +153,9 @@ def _shifted(x: Num) -> tuple[Num, Num]:
     return near, near.where(x + float(_FAR), x)
 
 
-def _shifted_least(x: Num) -> tuple[Num, Num]:
-    """A positive number so many steps further that it is at least ``_FAR``; and the product of what was passed."""
-    near = x.is_(S.LT, float(_FAR))
-    far, product = near.where(x + (x.like(float(_FAR)) - x).f(S.CEIL), x), near.where(x, 1.0)
-    for i in range(1, _FAR):
-        step = x + float(i)
-        product = product * step.is_(S.LT, float(_FAR)).where(step, 1.0)
-    return far, product
-
-
 def _off_integer(x: Num) -> Num:
     """Distance of a number from the nearest integer, times pi."""
     return (x - x.f(S.ROUND_EVEN)) * _PI
-
-
-def _positive_lgamma(x: Num) -> Num:
-    far, product = _shifted_least(x)
-    inverse = far.like(1.0) / far
-    series = _polynomial(inverse * inverse, _LOG_GAMMA) * inverse
-    log = far.f(S.LOG)
-    # (x - 1/2) * log(x) - x, so that it does not overflow before its time.
-    whole = (far - 0.5) * (log - 1.0) + (series + (0.5 * math.log(2 * _PI) - 0.5))
-    return whole - product.f(S.LOG)
-
-
-def _lgamma(x: Num) -> Num:
-    size = x.f(S.ABS)
-    positive = _positive_lgamma(size)
-    sine = _off_integer(size).f(S.SIN).f(S.ABS)
-    negative = x.like(math.log(_PI)) - sine.f(S.LOG) - size.f(S.LOG) - positive
-    negative = sine.is_(S.EQ, 0.0).where(x.like(math.inf), negative)
-    result = x.is_(S.LT, 0.0).where(negative, positive)
-    return size.is_(S.EQ, math.inf).where(size, result)
 
 
 def _digamma(x: Num) -> Num:
@@ -195,11 +165,12 @@ def _digamma(x: Num) -> Num:
     square = inverse * inverse
     positive = far.f(S.LOG) - inverse * 0.5 - _polynomial(square, _DIGAMMA) * square
     steps = size.like(0.0)
-    for i in reversed(range(_FAR)):
+    for i in reversed(range(1, _FAR)):
         steps = steps + size.like(1.0) / (size + float(i))
-    positive = positive - near.where(steps, 0.0)
-    positive = size.is_(S.EQ, math.inf).where(size, positive)
-    negative = positive + size.like(1.0) / size + size.like(_PI) / _off_integer(size).f(S.TAN)
+    # Of a number near 0 that of the next one, so that below 0 no infinity is taken from another.
+    later, first = positive - near.where(steps, 0.0), size.like(1.0) / size
+    positive = size.is_(S.EQ, math.inf).where(size, later - near.where(first, 0.0))
+    negative = later + near.where(size.like(0.0), first) + size.like(_PI) / _off_integer(size).f(S.TAN)
     pole = x.is_(S.LE, 0.0) & x.is_(S.EQ, x.f(S.FLOOR))
     return pole.where(x.like(math.nan), x.is_(S.LT, 0.0).where(negative, positive))
 
@@ -211,13 +182,14 @@ def _trigamma(x: Num) -> Num:
     square = inverse * inverse
     positive = inverse + square * 0.5 + _polynomial(square, _TRIGAMMA) * square * inverse
     steps = size.like(0.0)
-    for i in reversed(range(_FAR)):
+    for i in reversed(range(1, _FAR)):
         step = size.like(1.0) / (size + float(i))
         steps = steps + step * step
-    positive = positive + near.where(steps, 0.0)
-    inverse = size.like(1.0) / size
+    later, first = positive + near.where(steps, 0.0), size.like(1.0) / size
+    square = first * first
+    positive = later + near.where(square, 0.0)
     sine = size.like(_PI) / _off_integer(size).f(S.SIN)
-    negative = sine * sine - positive + inverse * inverse
+    negative = sine * sine - later + near.where(size.like(0.0), square)
     pole = x.is_(S.LE, 0.0) & x.is_(S.EQ, x.f(S.FLOOR))
     return pole.where(x.like(math.inf), x.is_(S.LT, 0.0).where(negative, positive))
 
@@ -297,7 +269,7 @@ def _tetragamma(a: Arithmetic, x: Value) -> Value:
 _gamma = draw(1, low=-4.6, high=20.0)
 #: The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, …
 lgamma = formula_op(
-    "lgamma", _lgamma, _lgamma_array, _gamma, _FLOAT, wide=double,
+    "lgamma", lgamma_in_double, _lgamma_array, _gamma, _FLOAT, wide=double, rounded=lgamma_rounded,
     grad=lambda a, ct, y, x: (a.mul(ct, a.f("digamma", x)),),
 )  # fmt: skip
 #: The derivative of lgamma; NaN at 0, -1, -2, …

@@ -32,7 +32,10 @@ Forms = Callable[[Loops, Schedule], Sequence[SpecializedKernel]]
 def join_launches(
     plan: Plan, group: Group, copied: Schedule, computed: Schedule, forms: Forms, copied_forms: Forms
 ) -> tuple[Launch, ...]:
-    """The launches of a group: one for each piece that has elements. ``forms`` are those of computed pieces."""
+    """The launches of a group: one for each piece that has elements, and at least one.
+
+    ``forms`` are those of computed pieces.
+    """
     return _Join(plan, group, copied, computed, forms, copied_forms).launches()
 
 
@@ -60,7 +63,8 @@ class _Join:
         offset: Dim = 0
         for piece in self.op.operands:
             length = piece.shape[place] * inner
-            if length != 0:
+            is_last = piece is self.op.operands[-1]
+            if length != 0 or (is_last and not made):  # a result without elements is made somewhere all the same
                 made.append(self.launch(piece, {**same, self.length: length, self.offset: offset}))
             offset = offset + length
         return tuple(made)

@@ -7,7 +7,8 @@ from the sizes and the length of a part.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from dyn import dtypes
 from dyn.ir.core import Value
@@ -36,33 +37,52 @@ class RunningNests:
     products of floats of up to 32 bits are carried in float64, and rounded as they are stored.
     """
 
+    #: Whether parts give the bits that a single chain gives, whatever the order in which their elements combine.
+    exact = False
+
     def __init__(self, plan: Plan, group: Group, part: int = 0, order: Order | None = None) -> None:
         self.plan, self.group, self.part, self.order = plan, group, part, order
         (self.op,) = group.ops
-        loops = self.op.opdef.loops
-        assert isinstance(loops, RunningLoops)
         self.along: int = self.op.attrs["dimension"]
         self.length = group.space[self.along]
-        self.combine: Scalar = loops.combine(self.op.attrs)
-        self.wide = accumulator(self.combine, self.op.result.dtype)
-        # -0.0 changes no zero that is added to it.
-        adds = self.op.attrs["combine"] == "add" and self.wide.is_float
-        self.start = Const(self.wide, -0.0 if adds else identity(self.op.attrs["combine"], self.wide))
+        self.combine, self.start = self.monoid()
+        self.wide = self.start.dtype
+        self.reverse: bool = self.op.attrs.get("reverse", False)
         parts = floordiv(self.length + (part - 1), part) if part else 0
         rest = tuple(d for a, d in enumerate(group.space) if a != self.along)
         self.totals, self.before = (Value(TensorType(self.wide, (*rest, parts))) for _ in range(2))
         self.rest, self.parts = rest, parts
+        self.running = self.value()
+
+    def value(self) -> Value:
+        """The value of which each iteration has its own."""
+        return self.op.result
+
+    def monoid(self) -> tuple[Scalar, Const]:
+        """The function that elements are combined with, and its identity in the dtype that they are carried in."""
+        loops, name = self.op.opdef.loops, self.op.attrs["combine"]
+        assert isinstance(loops, RunningLoops)
+        combine: Scalar = loops.combine(self.op.attrs)
+        wide = accumulator(combine, self.op.result.dtype)
+        # -0.0 changes no zero that is added to it.
+        return combine, Const(wide, -0.0 if name == "add" and wide.is_float else identity(name, wide))
 
     def nest(self) -> Nest:
         """A stage that goes through the whole axis."""
         axes, step = self._axes(), axis(f"i{self.along}", self.length, AxisKind.SCAN)
-        return Nest(self.plan, self.group, present(axes), (self._elements(axes, step, as_dim(step.var)),), self.order)
+        stages = (*self.before_all(axes), self._elements(axes, step, as_dim(step.var)))
+        return Nest(self.plan, self.group, present(axes), stages, self.order)
+
+    def before_all(self, axes: Sequence[Axis | None]) -> tuple[Stage, ...]:
+        """The stages that prepare the memory of results, within the loops over the axes beside the running one, or
+        without these loops."""
+        return ()
 
     def total_of_parts(self) -> Nest:
         """A stage that goes through a part, and one that stores what it ends with."""
         axes, chunk, step = self._in_part()
         place = self._index(axes, self._step(chunk, step))
-        scan = Scan(self.op.result, self.combine, self.start, self._element(place), last=self.totals)
+        scan = Scan(self.running, self.combine, self.start, self._element(place), last=self.totals)
         total = self._write(self.totals, axes, as_dim(chunk.var))
         stages = Stage((step,), place, scans=(scan,)), Stage(writes=(total,))
         return Nest(self.plan, self.group, self._shared(axes, chunk), stages)
@@ -102,14 +122,15 @@ class RunningNests:
             return k.load(elements.temporary(self.before), before, later, k.const(self.wide, self.start.value))
 
         stage = self._elements(axes, step, self._step(chunk, step), first)
-        return Nest(self.plan, self.group, self._shared(axes, chunk), (stage,))
+        return Nest(self.plan, self.group, self._shared(axes, chunk), (stage,), in_place=bool(self.before_all(())))
 
     def launches(
-        self, note: str, when: Condition | None, totals: Nest, own: Schedule, side_by_side: Schedule, again: Schedule
-    ) -> tuple[Launch, ...]:
-        """The launches in parts: of the parts' ``totals``, of what is before each, and of the elements, by a schedule
-        each."""
-        launches: list[Launch] = []
+        self, note: str, when: Condition | None, totals: Nest, own: Schedule, side_by_side: Schedule, again: Schedule,
+        prepare: Schedule,
+    ) -> tuple[Launch, ...]:  # fmt: skip
+        """The launches in parts: of what is done ``before_all``, of the parts' ``totals``, of what is before each, and
+        of the elements, by a schedule each."""
+        launches = [self._prepared(stage, prepare).launch(f"{note}, zeros", when=when) for stage in self.before_all(())]
         for what, nest, schedule, made in (
             ("parts", totals, own, (self.totals,)),
             ("parts before", self.parts_before(), side_by_side, (self.before,)),
@@ -121,6 +142,12 @@ class RunningNests:
         return tuple(launches)
 
     # ----------------------------------------------------------------------------------------------------------
+
+    def _prepared(self, stage: Stage, schedule: Schedule) -> Loops:
+        """The loops of a stage of what is done before all, side by side."""
+        made = Loops(Nest(self.plan, self.group, stage.axes, (replace(stage, axes=()),)))
+        schedule(made)
+        return made
 
     def _axes(self) -> list[Axis | None]:
         return [None if a == self.along else loop(f"i{a}", d) for a, d in enumerate(self.group.space)]
@@ -139,7 +166,7 @@ class RunningNests:
 
     def _index(self, axes: list[Axis | None], step: Dim) -> Index:
         index = list(index_of(axes))
-        index[self.along] = self.length - 1 - step if self.op.attrs["reverse"] else step
+        index[self.along] = self.length - 1 - step if self.reverse else step
         return tuple(index)
 
     def _place(self, axes: list[Axis | None], part: Dim) -> Dim:
@@ -153,8 +180,12 @@ class RunningNests:
         self, axes: list[Axis | None], step: Axis, at: Dim, first: Callable[[ElementReader], Expr] | None = None
     ) -> Stage:
         place = self._index(axes, at)
-        scan = Scan(self.op.result, self.combine, self.start, self._element(place), first=first)
-        return Stage((step,), place, (write_at(self.op.result, place),), scans=(scan,))
+        scan = Scan(self.running, self.combine, self.start, self._element(place), first=first)
+        return Stage((step,), place, (self.write(place),), scans=(scan,))
+
+    def write(self, place: Index) -> Write:
+        """The element of the result that an iteration at a place of the operand gives."""
+        return write_at(self.op.result, place)
 
     def _write(self, value: Value, axes: list[Axis | None], part: Dim) -> Write:
         place = self._place(axes, part)

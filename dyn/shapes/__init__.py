@@ -38,7 +38,7 @@ from dyn.shapes.relation import (
     format_shape,
     value_conditions,
 )
-from dyn.shapes.sums import dim_sum
+from dyn.shapes.sums import dim_difference, dim_sum
 from dyn.shapes.symbols import OpaqueKind, Symbol, SymbolSequence, symbol
 from dyn.shapes.text import exact_text, format_dim
 from dyn.shapes.walk import evaluate, free_symbols, last_data_dependent, linear_in, substitute
@@ -69,6 +69,7 @@ __all__ = [
     "broadcast",
     "dim_max",
     "dim_min",
+    "dim_difference",
     "dim_sum",
     "evaluate",
     "exact_text",

@@ -190,7 +190,7 @@ class Facts(DimQuestions):
             if relation.lhs_shape is None:
                 self._settled.add((relation.kind, relation.lhs, relation.rhs))
         elif hit is None and self._kept is not None:
-            self._memo["assume", relation] = new, ()
+            self._memo["assume", relation] = new, {}
             self._kept.entries += len(self._memo) + len(self._decided) + len(self._assumed)
         return new
 
@@ -279,7 +279,7 @@ class Facts(DimQuestions):
             for known in (older, self._parts.get(relations)):
                 if known is not None:
                     facts._know(known)
-            hit = self._memo[key] = facts, ()
+            hit = self._memo[key] = facts, {}
             self._parts[relations] = facts
         return hit[0]
 
@@ -291,7 +291,7 @@ class Facts(DimQuestions):
     def keep_within(self, relations: tuple[Relation, ...], facts: Facts) -> None:
         """Keep what :meth:`within` gives for the relations, where they were assumed one by one."""
         if self is not Facts.EMPTY:
-            self._memo["within", relations] = facts, ()
+            self._memo["within", relations] = facts, {}
             self._parts[relations] = facts
 
     def _learn(
@@ -331,7 +331,7 @@ class Facts(DimQuestions):
         if hit is None:
             hit = on_enough_stack(lambda: self._ask(relation))
             if hit.unknown:
-                self._memo["ask", key] = hit, ()
+                self._memo["ask", key] = hit, {}
             else:
                 self._decided[key] = hit
         return hit
@@ -351,7 +351,7 @@ class Facts(DimQuestions):
             try:
                 verdict = decide_relation(Simplifier(self._state, work), relation)
                 if verdict is not Verdict.UNKNOWN:
-                    return Answer(verdict, tuple(work.used))
+                    return Answer(verdict, work.why)
                 break
             except OutOfBudgetError:
                 if steps == budget:
@@ -388,7 +388,7 @@ class Facts(DimQuestions):
         key = "always", relation_key(relation)
         hit = root._memo.get(key)
         if hit is None:
-            hit = root._memo[key] = root._ask(relation, _ALWAYS_STEPS), ()
+            hit = root._memo[key] = root._ask(relation, _ALWAYS_STEPS), {}
         return hit[0] if hit[0].proved else UNKNOWN
 
     def implies(self, premise: Relation, claim: Relation) -> bool:
@@ -458,10 +458,12 @@ class Facts(DimQuestions):
         declaration = self._declarations.get(sym)
         if declaration is not None and declaration.likely:
             return declaration.likely
-        dim = self.simplify(as_dim(sym))
-        for other in self._declarations.values():
-            if other.likely and self.simplify(as_dim(other.symbol)) is dim:
-                return other.likely
+        hinted = [other for other in self._declarations.values() if other.likely]
+        if hinted:
+            dim = self.simplify(as_dim(sym))
+            for other in hinted:
+                if self.simplify(as_dim(other.symbol)) is dim:
+                    return other.likely
         return ()
 
     # --- telling -----------------------------------------------------------------------------------------------------

@@ -179,7 +179,7 @@ class _InequalitySearch:
         memo = self.ranges.work.memo
         hit = memo.get(("implied", atom))
         if hit is None:
-            hit = memo["implied", atom] = implied(self.ranges, atom), ()
+            hit = memo["implied", atom] = implied(self.ranges, atom), {}
         return hit[0]
 
     def _corners(self, mono: Monomial) -> Iterator[tuple[SymExpr, Why]]:

@@ -23,7 +23,7 @@ from dyn.shapes.joins import broadcast, has_part, joined_from
 from dyn.shapes.poly import common_factor, divide, over, quotient, reduce_scaled, remove_factor, single
 from dyn.shapes.relation import Why
 from dyn.shapes.state import State, Work
-from dyn.shapes.sums import without_complements
+from dyn.shapes.sums import remainder, without_complements
 from dyn.shapes.walk import map_atoms, rebuild, split_linear
 
 _ROUNDS = 8
@@ -31,7 +31,6 @@ _ROUNDS = 8
 _MOST_ASKED = 4
 #: Sums of so many terms are no element counts of broadcast arrays.
 _FEW = 8
-_OPPOSITE = {OpaqueKind.MIN: OpaqueKind.MAX, OpaqueKind.MAX: OpaqueKind.MIN}
 
 
 class Simplifier:
@@ -295,24 +294,12 @@ class Simplifier:
                     return shorter
         return dim
 
-    def _fold(self, dim: SymExpr) -> Dim:
+    @staticmethod
+    def _fold(dim: SymExpr) -> Dim:
         """``n - min(n, k)`` is ``max(n - k, 0)``: what a slice leaves out and what another takes become one text, and
         the sum of both is ``n``."""
         shorter = without_complements(dim)
-        if shorter is not dim:
-            return shorter
-        extrema = [
-            (mono, c) for mono, c in dim.terms for atom, _ in mono.factors
-            if isinstance(atom, Opaque) and atom.kind in _OPPOSITE
-        ]  # fmt: skip
-        if len(extrema) != 1 or extrema[0][1] != -1 or len(extrema[0][0].factors) != 1:
-            return dim
-        atom, power = extrema[0][0].factors[0]
-        assert isinstance(atom, Opaque)
-        rest = dim + atom_dim(atom)
-        if power != 1 or isinstance(rest, int) or not any(isinstance(rest - arg, int) for arg in atom.args):
-            return dim
-        return rebuild(_OPPOSITE[atom.kind], tuple([rest - arg for arg in atom.args]))
+        return shorter if shorter is not dim else remainder(dim)
 
     def _rewrite(self, dim: Dim) -> Dim:
         """Take out equations, by their greatest monomials, where their leading coefficients divide."""

@@ -6,13 +6,13 @@ A :class:`State` is changed only by the learner that is building it (:mod:`dyn.s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from dyn.shapes.expr import Atom, Dim, Monomial, Opaque, SymExpr
 from dyn.shapes.models import Models
-from dyn.shapes.relation import Why
+from dyn.shapes.relation import Reason, Why
 
 T = TypeVar("T")
 
@@ -104,7 +104,10 @@ class OutOfBudgetError(Exception):
 #: the tests ask, what is proved takes 370 at most.
 BUDGET = 500
 
-Memo = dict[tuple[str, Any], tuple[Any, Why]]
+#: Reasons by identity: a question takes the reasons of thousands of others, and hashing texts and lines took a third of
+#: its time.
+Used = dict[int, Reason]
+Memo = dict[tuple[str, Any], tuple[Any, Used]]
 
 
 class Work:
@@ -119,7 +122,7 @@ class Work:
         self.memo = memo
         self.models = models
         self.budget = self.steps = steps
-        self.used: dict[Any, None] = {}
+        self.used: Used = {}
 
     @property
     def taken(self) -> int:
@@ -140,9 +143,14 @@ class Work:
         finally:
             self.used = outer
 
-    def use(self, why: Iterable[Any]) -> None:
+    def use(self, why: Why) -> None:
         for reason in why:
-            self.used[reason] = None
+            self.used[id(reason)] = reason
+
+    @property
+    def why(self) -> Why:
+        """The reasons that were used, each once."""
+        return tuple(dict.fromkeys(self.used.values()))
 
     def remember(self, key: tuple[str, Any], compute: Callable[[Any], T]) -> T:
         """``compute(key[1])``, once for a state; what it uses is remembered with it."""
@@ -151,9 +159,9 @@ class Work:
             self.step()
             outer, self.used = self.used, {}
             try:
-                hit = compute(key[1]), tuple(self.used)
+                hit = compute(key[1]), self.used
             finally:
                 self.used = outer
             self.memo[key] = hit
-        self.use(hit[1])
+        self.used.update(hit[1])
         return hit[0]

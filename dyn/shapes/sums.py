@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dyn.shapes.expr import Atom, Dim, Monomial, Opaque, OpaqueKind, SymExpr, polynomial
+from dyn.shapes.expr import Atom, Dim, Monomial, Opaque, OpaqueKind, SymExpr, atom_dim, polynomial
+from dyn.shapes.joins import dim_max, dim_min
 from dyn.shapes.poly import single
+
+_OPPOSITE = {OpaqueKind.MIN: dim_max, OpaqueKind.MAX: dim_min}
 
 
 def dim_sum(dims: Iterable[Dim]) -> Dim:
@@ -20,6 +23,31 @@ def dim_sum(dims: Iterable[Dim]) -> Dim:
         else:
             constant += dim
     return without_complements(polynomial(terms, constant))
+
+
+def dim_difference(a: Dim, b: Dim) -> Dim:
+    """``a - b``, what is left of ``a``: of ``n`` without its first ``min(n, k)`` that is ``max(n - k, 0)``."""
+    return remainder(dim_sum([a, -b]))
+
+
+def remainder(dim: Dim) -> Dim:
+    """A sum with one minimum (or maximum) taken from one of its arguments, as one maximum (or minimum)."""
+    if isinstance(dim, int) or not dim.height:
+        return dim
+    extrema = [
+        (mono, c)
+        for mono, c in dim.terms
+        for atom, _ in mono.factors
+        if isinstance(atom, Opaque) and atom.kind in _OPPOSITE
+    ]
+    if len(extrema) != 1 or extrema[0][1] != -1 or len(extrema[0][0].factors) != 1:
+        return dim
+    atom, power = extrema[0][0].factors[0]
+    assert isinstance(atom, Opaque)
+    rest = dim + atom_dim(atom)
+    if power != 1 or isinstance(rest, int) or not any(isinstance(rest - arg, int) for arg in atom.args):
+        return dim
+    return _OPPOSITE[atom.kind](*[rest - arg for arg in atom.args])
 
 
 def without_complements(dim: Dim) -> Dim:

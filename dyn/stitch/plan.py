@@ -64,6 +64,8 @@ _ROOTS = {
     OpKind.SCATTER: GroupKind.SCATTER,
     OpKind.RUNNING: GroupKind.RUNNING,
 }
+#: The kinds of ops whose loops go over the elements of their first operand.
+_OVER_OPERANDS = (OpKind.REDUCE, OpKind.RUNNING)
 
 
 def _root_kind(op: Op) -> GroupKind | None:
@@ -106,7 +108,7 @@ def _stitch(drafts: Drafts, *, regions: bool = True) -> Plan:
 
 
 def _place(drafts: Drafts, op: Op) -> None:
-    space = op.operands[0].shape if op.opdef.kind is OpKind.REDUCE else op.results[0].shape
+    space = (op.operands if op.opdef.kind in _OVER_OPERANDS else op.results)[0].shape
     reduced = frozenset[int](op.attrs["axes"]) if op.opdef.kind is OpKind.REDUCE else None
     draft: Draft | None = None
     candidates, late = _candidates(drafts, op), drafts.waited(op)

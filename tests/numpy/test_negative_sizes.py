@@ -161,7 +161,7 @@ OF_A_DIM: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "iota": (lambda x, n: lax.iota(np.int32, n), "axis 0 of the shape (x_0 - 5,) has no negative size"),
     "full": (lambda x, n: lax.full((2, n), 1.0), "axis 1 of the shape (2, x_0 - 5) has no negative size"),
     "reshape": (lambda x, n: lax.reshape(x, (n, n)), "axis 0 of the shape (x_0 - 5, x_0 - 5) has no negative size"),
-    "nonzero": (lambda x, n: dnp.nonzero(x, size=n), "axis 0 of the shape (x_0 - 5,) has no negative size"),
+    "nonzero": (lambda x, n: dnp.nonzero(x, size=n), "there is no negative number of elements"),
     "one_hot": (lambda x, n: dyn.nn.one_hot(x.astype(int), n), "axis 0 of the shape (x_0 - 5,) has no negative size"),
     "fft": (dnp.fft.fft, "fft makes axis 0 with that many elements"),
 }

@@ -38,7 +38,7 @@ def spread(low: float, high: float, count: int = 1500) -> Array:
 GAMMA = np.concatenate([spread(1e-9, 3), spread(3, 40), 10.0 ** spread(-30, 30, 300), spread(-9.9, -0.01)])
 CASES: dict[str, tuple[Any, Array, float, dict[str, float]]] = {
     # The values nearest to 0 are bounded by their distance: 1 for lgamma and digamma, whose roots are no numbers.
-    "lgamma": (lambda x, mp: mp.log(abs(mp.gamma(x))), GAMMA, 1.0, {"float32": 1.0, "float64": 30.0}),
+    "lgamma": (lambda x, mp: mp.log(abs(mp.gamma(x))), GAMMA, 1.0, {"float32": 1.0, "float64": 3.0}),
     "digamma": (lambda x, mp: mp.digamma(x), GAMMA, 1.0, {"float32": 1.0, "float64": 40.0}),
     "erfc": (lambda x, mp: mp.erfc(x), spread(-6, 26.5), 0.0, {"float32": 1.0, "float64": 5.0}),
     "sinh": (lambda x, mp: mp.sinh(x), spread(-80, 80), 0.0, {"float32": 8.0, "float64": 8.0}),
@@ -49,6 +49,26 @@ CASES: dict[str, tuple[Any, Array, float, dict[str, float]]] = {
     "acosh": (lambda x, mp: mp.acosh(x), spread(1, 50), 0.0, {"float32": 8.0, "float64": 8.0}),
     "atanh": (lambda x, mp: mp.atanh(x), spread(-0.999, 0.999), 0.0, {"float32": 8.0, "float64": 8.0}),
 }
+
+
+#: Around the roots, 1 and 2; around each number at which another formula begins; of all sizes.
+ABOVE_0 = np.concatenate([
+    *[root + spread(-1, 1, 100) * 10.0 ** spread(-12, -1, 100) for root in (1.0, 2.0)],
+    *[spread(edge - 0.06, edge + 0.06, 100) for edge in (0.25, 0.5826, 0.7, 1.41, 2.5, 7.5, 8.0)],
+    10.0 ** spread(-300, 305, 1000), np.arange(1.0, 200.0),
+])  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lgamma_above_0_is_within_two_units_of_itself(dtype: str, require_module: Require) -> None:
+    mp = require_module("mpmath").mp
+    mp.dps = 40
+    limit = 1e305 if dtype == "float64" else 1e36
+    x = ABOVE_0[np.abs(np.log(ABOVE_0)) < np.log(limit)].astype(dtype)
+    wanted = [mp.loggamma(mp.mpf(float(v))) for v in x]
+    unit = np.abs(np.spacing(np.array([float(v) for v in wanted]).astype(dtype)).astype("f8"))
+    apart = [float(mp.mpf(float(a)) - b) for a, b in zip(dyn.jit(lax.lgamma)(x), wanted, strict=True)]
+    assert np.max(np.abs(apart) / unit) <= (2 if dtype == "float64" else 1)
 
 
 def test_the_derivative_of_trigamma(require_module: Require) -> None:
@@ -103,6 +123,13 @@ def test_floats_of_16_bits_are_rounded_once(name: str, dtype: str) -> None:
     wanted = np.where(np.isnan(found.astype("f8")), np.nan, wanted)
     near = {"float16": 2**-10, "bfloat16": 2**-7}[dtype]
     np.testing.assert_allclose(found.astype("f8"), wanted, rtol=near, atol=near / 8)
+
+
+def test_numbers_below_0_whose_inverses_are_infinite() -> None:
+    """No infinity is taken from another."""
+    x = np.array([-1e-300, 1e-300, -1e-310, 1e-310, -5e-324])
+    np.testing.assert_array_equal(lax.polygamma(1, x), [INF] * 5)
+    np.testing.assert_allclose(lax.digamma(x), [1e300, -1e300, INF, -INF, INF])
 
 
 def test_special_values() -> None:

@@ -98,6 +98,10 @@ CASES: dict[str, Case] = {
     "running back": Case(lambda x: dyn.lax.cummax(x, axis=0, reverse=True), "float16 n", edges("2049; 40000")),
     "running integers": Case(lambda x: dyn.lax.cumprod(x, axis=1), "int32 n m", both("2 3000; 1 40000")),
     "running down": Case(lambda x: dnp.cumulative_sum(x, axis=0), MATRIX, both("3000 2; 1025 70")),
+    "compacted": Case(lambda x: dnp.nonzero(x > 0, size=50)[0], "float32 n", edges("1025; 2049; 40000")),
+    "compacted rows": Case(
+        dyn.vmap(lambda row: dnp.unique(row, size=9)), MATRIX, at("1 1; 3 31; 40 33; 3 600; 2 2049"),
+    ),
     "rows of updates": Case(
         lambda x, i, u: x.at[i].add(u), "float32 n m, int32 k, float32 k m",
         at("1 1 1; 5 3 4; 7 33 90; 4 257 20; 3 8 0"),

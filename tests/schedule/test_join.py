@@ -47,6 +47,18 @@ def test_pieces_without_elements() -> None:
         np.testing.assert_array_equal(function(*xs), np.concatenate(xs))
 
 
+@pytest.mark.parametrize("pieces", [2, 65])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_result_without_elements_that_another_kernel_reads(pieces: int, axis: int) -> None:
+    """One of n rows without columns, of which nothing is copied."""
+
+    @dyn.jit(shapes={"x": ("n", 0)})
+    def rows(x: Any, at: Any) -> Any:
+        return dnp.concatenate([x] * pieces, axis)[at]
+
+    assert rows(np.ones((2, 0), np.float32), np.array([1, 0, 1])).shape == (3, 0)
+
+
 def test_arrays_in_memory_have_one_kernel() -> None:
     """However many they are, and whatever is known of their sizes; the host program has a launch for each."""
     texts: list[int] = []

@@ -81,7 +81,7 @@ def _own_steps(loops: Loops, phase: Phase, rng: Random) -> None:
 def _jam(loops: Loops, rng: Random) -> None:
     """Some folds carried, and iterations of what is around the lanes that go together."""
     for phase in loops.phases:
-        if rng.random() < 0.5 and all(fold.monoid.scalar is not None for fold in phase.folds):
+        if rng.random() < 0.5 and all(fold.monoid.scalar is not None and not fold.block for fold in phase.folds):
             loops.carry(phase)
     if len(loops.shared) > 1 and loops.is_serial() and rng.random() < 0.7:
         rows, lanes = loops.shared[-2:]

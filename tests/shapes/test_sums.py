@@ -6,7 +6,19 @@ import itertools
 
 import pytest
 
-from dyn.shapes import Dim, Facts, SymExpr, as_dim, dim_max, dim_min, dim_sum, evaluate, free_symbols, symbol
+from dyn.shapes import (
+    Dim,
+    Facts,
+    SymExpr,
+    as_dim,
+    dim_difference,
+    dim_max,
+    dim_min,
+    dim_sum,
+    evaluate,
+    free_symbols,
+    symbol,
+)
 from dyn.shapes.sums import without_complements
 
 _N, _K, _M = (as_dim(symbol(name)) for name in "nkm")
@@ -46,6 +58,20 @@ def test_others_stay(parts: tuple[Dim, ...]) -> None:
     total = parts[0] + parts[1]
     assert dim_sum(parts) is total
     assert without_complements(total) is total
+
+
+@pytest.mark.parametrize(
+    ("whole", "part", "left"),
+    [
+        (_N, dim_min(1, _N), dim_max(_N - 1, 0)),
+        (_N, dim_min(_N, _K), dim_max(_N - _K, 0)),
+        (_N, _K, _N - _K),
+        (_N, dim_max(_N - 1, 0), dim_min(1, _N)),
+        (dim_min(1, _N) + dim_max(_N - 1, 0), dim_min(1, _N), dim_max(_N - 1, 0)),
+    ],
+)
+def test_what_is_left(whole: Dim, part: Dim, left: Dim) -> None:
+    assert dim_difference(whole, part) is left
 
 
 def test_values_stay() -> None:

@@ -260,7 +260,7 @@ PROGRAMS = _GraphPrograms()
 
 def _is_tensor(kind: ArgumentKind) -> bool:
     """Whether an argument is a tensor when it gets to the compiled function."""
-    return kind is not ArgumentKind.STATIC
+    return kind not in (ArgumentKind.STATIC, ArgumentKind.OBJECT)
 
 
 def _declared(shape: Sequence[Any] | None) -> tuple[Axis, ...] | None:

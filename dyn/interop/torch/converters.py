@@ -61,6 +61,8 @@ CONVERTERS: dict[Any, Converter] = {}
 VIEWS: dict[Any, View] = {}
 #: Operations in place that are more than their functional sibling and a write.
 IN_PLACE: dict[Any, Callable[[TorchTracing, tuple[Any, ...], dict[str, Any]], Any]] = {}
+#: Operations of other libraries that are written by PyTorch's own, on traced tensors, by their names.
+WRITTEN: dict[str, Callable[..., Any]] = {}
 #: How an operation of functions is written, ``torch.ops.higher_order.cond``: it takes the call as PyTorch made it.
 HIGHER_ORDER: dict[Any, Callable[..., Any]] = {}
 

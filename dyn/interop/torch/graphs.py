@@ -38,6 +38,7 @@ class ArgumentKind(Enum):
     INT = "as the sizes of a tensor without elements"
     FLOAT = "as a tensor of it"
     STATIC = "as a part of the key"
+    OBJECT = "as a part of the key, and not by what is in it"
 
 
 @record(eq=False)
@@ -111,8 +112,17 @@ class _SizeArithmetic(PythonReferenceAnalysis):
         return math.ceil(x)
 
 
+@record()
+class _Whole:
+    """An object that a graph only hands on, such as the mesh of a ``DTensor``: its attributes are no arguments."""
+
+    value: Any
+
+
 def carrier(kind: ArgumentKind, argument: Any) -> Any:
     """An argument of a call as one of the compiled function. A tensor of n by 0 takes no memory, and n is its size."""
+    if kind is ArgumentKind.OBJECT:
+        return _Whole(argument)
     if kind is ArgumentKind.INT:
         return torch.empty((max(argument, 0), max(-argument, 0), 0))
     return torch.tensor(argument, dtype=torch.float64) if kind is ArgumentKind.FLOAT else argument
@@ -125,6 +135,8 @@ def _carried_int(given: Any) -> Any:
 def _argument(kind: ArgumentKind, given: Any) -> Any:
     if kind is ArgumentKind.INT:
         return _carried_int(given)
+    if kind is ArgumentKind.OBJECT:
+        return given.value
     return float_of(given) if kind is ArgumentKind.FLOAT else given
 
 
@@ -238,7 +250,9 @@ def _kind(value: Any) -> ArgumentKind:
         return ArgumentKind.TENSOR
     if isinstance(value, torch.SymInt):
         return ArgumentKind.INT
-    return ArgumentKind.FLOAT if isinstance(value, torch.SymFloat) else ArgumentKind.STATIC
+    if isinstance(value, torch.SymFloat):
+        return ArgumentKind.FLOAT
+    return ArgumentKind.STATIC if isinstance(value, int | float | str | None) else ArgumentKind.OBJECT
 
 
 # ---- comparison ------------------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from dyn.interop.torch.converters import (
     HIGHER_ORDER,
     IN_PLACE,
     VIEWS,
+    WRITTEN,
     Converter,
     View,
     converter_of,
@@ -333,6 +334,10 @@ class TorchTracing(TorchDispatchMode):
         converter = converter_of(func)
         if converter is not None:
             return self._converted(func, converter, args, kwargs)
+        written = WRITTEN.get(func.name())
+        if written is not None:
+            with self:
+                return written(*args, **kwargs)
         if func._schema.name.startswith("aten::_foreach_"):
             with self:  # an operation for each entry, in PyTorch's own loop
                 return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)

@@ -11,7 +11,7 @@ from typing import Any
 from dyn import dtypes
 from dyn.ir.core import Region
 from dyn.numpy._broadcast import expand
-from dyn.numpy._indexing.index import Selection, SliceRange, select
+from dyn.numpy._indexing.index import Selection, SliceRange, merged, select
 from dyn.numpy._manipulation import put_values, view
 from dyn.numpy._operands import cast, constant, emit, made, operand, shape_of, tracer
 from dyn.ops.indexing.gather import gather_attrs
@@ -22,7 +22,7 @@ from dyn.trace.tracer import Tracer
 
 def getitem(x: Any, index: Any) -> Tracer:
     """``x[index]``."""
-    value = operand("x[...]", x)
+    value, index = merged(operand("x[...]", x), index)
     chosen = select(value, index)
     return view(read(value, chosen), chosen.shape)
 
@@ -35,10 +35,11 @@ def scatter_update(x: Any, index: Any, updates: Any, combine: str = "replace") -
     Where index arrays name a place several times, its updates are taken in their order, and the last of those that
     replace stays; what they name outside of ``x`` is left out. Raises ShapeError where the shapes do not fit.
     """
-    value = operand("x.at[...]", x)
+    whole = operand("x.at[...]", x)
+    value, index = merged(whole, index)
     chosen = select(value, index)
     new = cast(tracer(value._trace, updates, "x.at[...]"), value.element_type)
-    return write(value, chosen, new, combine)
+    return view(write(value, chosen, new, combine), shape_of(whole))
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------

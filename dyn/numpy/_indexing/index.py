@@ -16,7 +16,7 @@ from dyn.errors import OutOfRangeError, ShapeError, UnsupportedOpError
 from dyn.frozen import record
 from dyn.numpy._axes import text_of
 from dyn.numpy._broadcast import expand, join_shapes
-from dyn.numpy._indexing.nonzero import mask_indices
+from dyn.numpy._indexing.nonzero import mask_indices, merged_by_mask
 from dyn.numpy._operands import (
     cast,
     constant,
@@ -157,6 +157,17 @@ def _expanded(x: Tracer, items: tuple[Any, ...]) -> list[Any]:
             found.append(item)
             axis += item is not None
     return found if dots else [*found, *fill]
+
+
+def merged(x: Tracer, index: Any) -> tuple[Tracer, Any]:
+    """An array and an index of it that take the same elements; where a mask stands for several axes in front, and the
+    rest are whole, with one axis for these, so that each element has one place and not one for each axis."""
+    first, *rest = index if isinstance(index, tuple) and index else (index,)
+    whole = all(item is Ellipsis or (isinstance(item, slice) and item == slice(None)) for item in rest)
+    mask = _as_mask(x, first) if whole and len(rest) < x.ndim else None
+    if mask is None or not 1 < mask.ndim <= x.ndim or len(rest) > x.ndim - mask.ndim:
+        return x, index
+    return merged_by_mask(x, mask)
 
 
 def _as_mask(x: Tracer, item: Any) -> Tracer | None:

@@ -1,7 +1,8 @@
 """Selections by masks: results with one element for each true one, as many as the values say.
 
-The number of true elements is counted and becomes a dim (``dyn.trace.data_dependent``); each true element then goes to
-the place that a running sum of the mask says. Of one mask there is one number: ``x[m] + y[m]`` have the same shape.
+The number of true elements is counted and becomes a dim (``dyn.trace.data_dependent``); the places of the true
+elements are then compacted into an array of that size. Of one mask there is one number: ``x[m] + y[m]`` have the same
+shape.
 """
 
 from __future__ import annotations
@@ -97,11 +98,11 @@ def _measured(x: Tracer) -> tuple[Any, Dim]:
 
 
 def _flat_mask(x: Tracer) -> Tracer:
-    return cast(view(truth(x), (x._value.type.size,)), dtypes.int64)
+    return view(truth(x), (x._value.type.size,))
 
 
 def _count(x: Tracer) -> Tracer:
-    return emit("reduce", _flat_mask(x), axes=(0,), combine="add", nonempty=False)
+    return emit("reduce", cast(_flat_mask(x), dtypes.int64), axes=(0,), combine="add", nonempty=False)
 
 
 def _below_count(x: Tracer, size: Dim) -> Tracer:
@@ -117,14 +118,8 @@ def _packed(x: Tracer, size: Dim) -> Tracer:
 
 
 def pack(values: Tracer, mask: Tracer, size: Dim) -> Tracer:
-    """Elements of a vector where ``mask``, of int64, is 1: an array of ``size``, with zeros where there are fewer."""
-    trace = values._trace
-    rank = emit("cumulative", mask, dimension=0, combine="add", reverse=False)
-    taken = emit("compare", mask, expand(constant(trace, 0, dtypes.int64), shape_of(mask)), direction="NE")
-    one, nowhere = (expand(constant(trace, n, dtypes.int64), shape_of(mask)) for n in (1, -1))
-    target = emit("select", taken, emit("subtract", rank, one), nowhere)
-    empty = expand(constant(trace, 0, values.element_type), (size,))
-    return scattered(empty, target, values, "replace")
+    """Elements of a vector where a mask is true: an array of ``size``, with zeros where there are fewer."""
+    return emit("compact", truth(mask), values, dimension=0, size=size)
 
 
 def scattered(x: Tracer, places: Tracer, values: Tracer, combine: str) -> Tracer:
@@ -139,14 +134,26 @@ def scattered(x: Tracer, places: Tracer, values: Tracer, combine: str) -> Tracer
 # ---- by mask ---------------------------------------------------------------------------------------------------------
 
 
+def merged_by_mask(x: Tracer, mask: Tracer) -> tuple[Tracer, Tracer]:
+    """``x`` with the axes that a mask of its first ones has as one axis, and the places that the mask takes of it."""
+    check_mask(x, 0, mask)
+    merged = view(x, (mask._value.type.size, *shape_of(x)[mask.ndim :]))
+    return merged, flat_places(mask)
+
+
 def mask_indices(x: Tracer, axis: int, mask: Tracer) -> tuple[Tracer, ...]:
     """The places that a mask takes of the axes of ``x`` from ``axis`` on; demands that it has their sizes."""
+    check_mask(x, axis, mask)
+    return places_of(mask)
+
+
+def check_mask(x: Tracer, axis: int, mask: Tracer) -> None:
+    """Demand that a mask has the sizes of the axes of ``x`` from ``axis`` on."""
     trace = x._trace
     for number, size in enumerate(shape_of(mask)):
         own = shape_of(x)[axis + number]
         text = f"axis {number} of a mask has the size of axis {axis + number} of {text_of(x)}"
         trace.require(Relation(RelKind.EQ, own, size, Reason(text, user_loc())))
-    return places_of(mask)
 
 
 @public

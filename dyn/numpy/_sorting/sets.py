@@ -112,8 +112,8 @@ class _Chosen:
     """The marked elements of two arrays: how many there are, measured or given, and what stands there."""
 
     def __init__(self, what: str, arrays: tuple[Tracer, Tracer], mask: Tracer, limit: Dim, size: Size | None) -> None:
-        self.mask, self.trace = cast(mask, dtypes.int64), mask._trace
-        self.count = emit("reduce", self.mask, axes=(0,), combine="add", nonempty=False)
+        self.mask, self.trace = mask, mask._trace
+        self.count = emit("reduce", cast(mask, dtypes.int64), axes=(0,), combine="add", nonempty=False)
         self.given = size is not None
         if size is not None:
             self.size = size_in(self.trace, size, what)

@@ -56,17 +56,18 @@ class _Distinct:
 
     _kind = "elements"
 
-    def __init__(self, what: str, x: Tracer, equal_nan: bool, size: Size | None) -> None:
+    def __init__(self, what: str, x: Tracer, equal_nan: bool, size: Size | None, *, places: bool = True) -> None:
+        """``places``: whether it will be asked where elements stand, for which sorting takes an integer for each."""
         if x.element_type.kind is Kind.COMPLEX:
             raise UnsupportedOpError(
                 f"{what} does not take {x.element_type.name}.", loc=user_loc(), remedy="take the parts of it."
             )
         self.x, trace = x, x._trace
         self.numbers = made(trace, "iota", shape=(self._most(),), dimension=0, dtype=dtypes.int64)
-        self.sorted, self.order = self._ordered()
-        self.first = cast(self._starts(equal_nan), dtypes.int64)
+        self.sorted, self.order = self._ordered() if places else (self._sorted(), self.numbers)
+        self.first = self._starts(equal_nan)
         self.given = size is not None
-        self.count = emit("reduce", self.first, axes=(0,), combine="add", nonempty=False)
+        self.count = emit("reduce", cast(self.first, dtypes.int64), axes=(0,), combine="add", nonempty=False)
         key = (type(self), x._value, equal_nan)
         self.size = size_in(trace, size, what) if self.given else memoized_dim(trace, key, self._measured)[1]
 
@@ -80,9 +81,18 @@ class _Distinct:
         sorted, order = emit_all("sort", flat, self.numbers, dimension=0, descending=False)
         return sorted, order
 
+    def _sorted(self) -> Tracer:
+        """The elements in order."""
+        return emit("sort", view(self.x, (self._most(),)), dimension=0, descending=False)
+
     def _differs(self, equal_nan: bool) -> Tracer:
-        """Mark where ordered elements differ from those one place, or one row, before."""
-        before = take(self.sorted, emit("subtract", self.numbers, self._filled(1)), axis=0, mode="clip")
+        """Mark where ordered elements, or rows, differ from those one place before; the first may be marked or not."""
+        rank = self.sorted.ndim
+        before = emit(
+            "pad", self.sorted, constant(self.x._trace, 0, self.sorted.element_type),
+            edge_padding_low=(1, *(0,) * (rank - 1)), edge_padding_high=(-1, *(0,) * (rank - 1)),
+            interior_padding=(0,) * rank,
+        )  # fmt: skip
         differs = emit("compare", self.sorted, before, direction="NE")
         if equal_nan and self.sorted.element_type.is_float:
             numbers = [emit("compare", v, v, direction="EQ") for v in (self.sorted, before)]
@@ -123,7 +133,7 @@ class _Distinct:
 
     def inverse(self) -> Tracer:
         """Number of the distinct element that each element of the array is."""
-        rank = emit("cumulative", self.first, dimension=0, combine="add", reverse=False)
+        rank = emit("cumulative", cast(self.first, dtypes.int64), dimension=0, combine="add", reverse=False)
         number = emit("subtract", rank, self._filled(1))
         return self._laid_out(scattered(self._filled(0), self.order, number, "replace"))
 
@@ -132,11 +142,21 @@ class _Distinct:
         return view(numbers, shape_of(self.x))
 
     def counts(self) -> Tracer:
-        """Counts of the distinct elements."""
-        rank = emit("cumulative", self.first, dimension=0, combine="add", reverse=False)
-        number = emit("subtract", rank, self._filled(1))
-        zeros = expand(constant(self.x._trace, 0, dtypes.int64), (self.size,))
-        return scattered(zeros, number, self._filled(1), "add")
+        """Counts of the distinct elements: how far it is from where each begins to where the next one does."""
+        trace, one = self.x._trace, constant(self.x._trace, 1, dtypes.int64)
+        starts = pack(self.numbers, self.first, self.size + 1)
+        here, after = (
+            emit("slice", starts, start=(first,), limit=(self.size + first,), strides=(1,)) for first in (0, 1)
+        )
+        number = made(trace, "iota", shape=(self.size,), dimension=0, dtype=dtypes.int64)
+
+        def before(count: Tracer) -> Tracer:
+            return emit("compare", number, expand(count, (self.size,)), direction="LT")
+
+        whole = expand(tracer(trace, wrap_dim(trace, self._most()), "unique"), (self.size,))
+        ends = emit("select", before(emit("subtract", self.count, one)), after, whole)
+        zeros = expand(constant(trace, 0, dtypes.int64), (self.size,))
+        return emit("select", before(self.count), emit("subtract", ends, here), zeros)
 
 
 class _DistinctRows(_Distinct):
@@ -221,7 +241,7 @@ def unique(
     """
     value = operand("unique", x, size)
     if axis is None:
-        found = _Distinct("unique", value, equal_nan, size)
+        found = _Distinct("unique", value, equal_nan, size, places=return_index or return_inverse)
         parts = [found.values(fill_value)]
     else:
         found, rest = _distinct_rows(value, axis, equal_nan, size)
@@ -233,8 +253,8 @@ def unique(
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
-def _standard(what: str, x: ArrayLike, size: Size | None) -> _Distinct:
-    return _Distinct(what, operand(what, x, size), False, size)
+def _standard(what: str, x: ArrayLike, size: Size | None, *, places: bool = True) -> _Distinct:
+    return _Distinct(what, operand(what, x, size), False, size, places=places)
 
 
 @public
@@ -278,7 +298,7 @@ def unique_counts(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any 
     Raises:
         UnsupportedOpError: if ``x`` is complex.
     """
-    found = _standard("unique_counts", x, size)
+    found = _standard("unique_counts", x, size, places=False)
     return UniqueCountsResult(found.values(fill_value), found.counts())
 
 
@@ -322,4 +342,4 @@ def unique_values(x: ArrayLike, /, *, size: Size | None = None, fill_value: Any 
         >>> dnp.unique_values(np.array([3, 1, 3]))
         array([1, 3])
     """
-    return _standard("unique_values", x, size).values(fill_value)
+    return _standard("unique_values", x, size, places=False).values(fill_value)

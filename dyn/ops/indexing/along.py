@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dyn.ir.builder import Builder
 from dyn.ir.core import Value
 from dyn.ir.differentiate import zeros
@@ -29,10 +31,15 @@ def add_along(b: Builder, ct: Value, places: Value, axis: int, size: Dim | None 
     There are as many zeros as elements, but ``size`` along the axis, where that is given.
     """
     shape = ct.shape if size is None else (*ct.shape[:axis], size, *ct.shape[axis + 1 :])
-    numbers = scatter_numbers(_along(len(shape), axis), "add")
+    numbers = along_numbers(len(shape), axis, "add")
     return b.op("scatter", zeros(b, TensorType(ct.dtype, shape)), places, ct, **numbers)
+
+
+def along_numbers(rank: int, axis: int, combine: str) -> dict[str, Any]:
+    """The attributes of a scatter of elements to places on an axis; those that lie outside of it are left out."""
+    return scatter_numbers(_along(rank, axis), combine)
 
 
 def put_along(b: Builder, x: Value, places: Value, axis: int) -> Value:
     """The elements of ``x`` put at places on an axis, a place each."""
-    return b.op("scatter", x, places, x, **scatter_numbers(_along(len(x.shape), axis), "replace"))
+    return b.op("scatter", x, places, x, **along_numbers(len(x.shape), axis, "replace"))

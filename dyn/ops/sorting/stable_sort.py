@@ -41,7 +41,7 @@ def sort_into(out: Array, x: Array, axis: int, descending: bool) -> None:
     work = out if own == out.dtype and not np.may_share_memory(out, x) else np.empty(x.shape, own)
     work[...] = x
     work.sort(axis=axis, kind=_kind(work))
-    zeros = _zeros(work, axis) if own.kind == "f" else None
+    zeros = _zeros(work, x) if own.kind == "f" else None
     if descending:
         work[...] = np.flip(work, axis)
     if zeros is not None:
@@ -50,14 +50,17 @@ def sort_into(out: Array, x: Array, axis: int, descending: bool) -> None:
         out[...] = work
 
 
-def _zeros(ordered: Array, axis: int) -> slice | None:
-    """Places where zeros of both signs may stand in an ordered array: a vector's zeros, else anywhere; or None."""
+def _zeros(ordered: Array, x: Array) -> slice | None:
+    """Places where zeros of both signs may stand in ordered elements of ``x``: a vector's zeros, or anywhere; or None.
+
+    They are looked for in ``x``: where processors take the least and the greatest of two zeros, both may be the second
+    one, and a sign is lost.
+    """
     if ordered.ndim == 1:
         zero = ordered.dtype.type(0)  # of another dtype it would have the whole array converted
         low, high = ordered.searchsorted(zero, "left"), ordered.searchsorted(zero, "right")
-        return slice(int(low), int(high)) if high > low + 1 else None
-    bits = np.dtype(f"i{ordered.itemsize}")
-    return slice(None) if (ordered.view(bits) == np.iinfo(bits).min).any() else None
+        return slice(int(low), int(high)) if high > low else None
+    return slice(None) if ((x == 0) & np.signbit(x)).any() else None
 
 
 def _put_zeros_back(work: Array, x: Array, axis: int, zeros: slice, descending: bool) -> None:

@@ -8,6 +8,7 @@ from dyn.ir.opdef import OrderedReductionLoops
 from dyn.ops.complex_parts import part_dtype
 from dyn.schedule.accesses import accesses_of, crossed_loads, neighbours_together, widest
 from dyn.schedule.axes import Axis, axis
+from dyn.schedule.compaction import running_nests, running_phase
 from dyn.schedule.join import join_launches
 from dyn.schedule.kernel import Role
 from dyn.schedule.launch import Condition, Launch
@@ -15,7 +16,6 @@ from dyn.schedule.loops import Loops
 from dyn.schedule.nests import loop_nest, stitch_nest
 from dyn.schedule.parts import InParts, in_parts
 from dyn.schedule.reduction_parts import ReductionParts
-from dyn.schedule.running import RunningNests
 from dyn.schedule.sizes import Limits, LoopSchedule
 from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel, launch_nest, unstretched_forms
 from dyn.schedule.sweeps import Sweeps
@@ -302,7 +302,7 @@ def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
     """
     along = group.ops[0].attrs["dimension"]
     by_rows = product(group.space[along + 1 :]) == 1
-    running = RunningNests(plan, group, PART_OF_RUN if by_rows else SIZES.part_rows)
+    running = running_nests(plan, group, PART_OF_RUN if by_rows else SIZES.part_rows)
     nest, length = running.nest(), running.length
     schedule, note = (in_chunks if by_rows else columns), f"running {group.name}"
     forms: list[SpecializedKernel] = []
@@ -317,7 +317,7 @@ def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
     many = Condition(dim_min(length - fewest, most - side_by_side), 0, None)
 
     def launches(when: Condition | None) -> tuple[Launch, ...]:
-        return running.launches(note, when, running.total_of_parts(), schedule, columns, schedule)
+        return running.launches(note, when, running.total_of_parts(), schedule, columns, schedule, elementwise(target))
 
     return in_parts(whole, InParts(many, launches, plan))
 
@@ -327,7 +327,7 @@ def chunks_of_warps(warp: int) -> Schedule:
 
     def schedule(loops: Loops) -> None:
         loops.fuse(loops.shared)
-        loops.scan(loops.phases[0], warp, EACH)
+        loops.scan(running_phase(loops), warp, EACH)
         loops.split(loops.flatten(loops.shared), THREADS // warp)
         loops.bind_last([Role.TEAM], warp)
 
@@ -337,4 +337,4 @@ def chunks_of_warps(warp: int) -> Schedule:
 def in_chunks(loops: Loops) -> None:
     """A block a row, or a part of one: its lanes scan chunks."""
     loops.fuse(loops.shared)
-    loops.scan(loops.phases[0], THREADS, EACH)
+    loops.scan(running_phase(loops), THREADS, EACH)

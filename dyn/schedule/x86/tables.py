@@ -5,6 +5,7 @@ from __future__ import annotations
 from dyn.ir.opdef import OpKind
 from dyn.schedule.accesses import accesses_of, invariant_loads, widest
 from dyn.schedule.axes import Axis, axis
+from dyn.schedule.compaction import running_nests, running_phase
 from dyn.schedule.join import join_launches
 from dyn.schedule.launch import Condition, Launch
 from dyn.schedule.loops import Loops
@@ -12,7 +13,6 @@ from dyn.schedule.nests import loop_nest, stitch_nest
 from dyn.schedule.order import Order
 from dyn.schedule.parts import InParts, cut_in_turn, in_parts
 from dyn.schedule.reduction_parts import ReductionParts
-from dyn.schedule.running import RunningNests
 from dyn.schedule.scatter import Scatters, scatter_launch
 from dyn.schedule.scatter_parts import ScatterParts
 from dyn.schedule.sizes import Limits, LoopSchedule
@@ -364,24 +364,30 @@ def lower_running(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...
     before its own, and what follows in it, one by one. So errors grow with a part's length and the number of parts,
     and bits are those of a single chain up to a part's length.
     """
-    running = RunningNests(plan, group, SIZES.part, SIZES.order([group.ops[0].result.dtype.wide], target))
+    running = running_nests(plan, group, SIZES.part, SIZES.order([group.ops[0].result.dtype.wide], target))
     nest, note = running.nest(), f"running {group.name}"
-    loops, (stage,) = Loops(nest), nest.stages
+    loops, (*_, stage) = Loops(nest), nest.stages
     behind = {symbol for place in stage.index[running.along + 1 :] for symbol in free_symbols(place)}
     inner = [a for a in loops.shared if a.var in behind]
     _side_by_side(loops, inner)
+    if not inner:
+        running_phase(loops)
     whole = loops.launch(note)
     if inner or sum(not isinstance(d, int) for d in running.rest) > 1:
         return (whole,)
     long = dim_min(running.length - SIZES.part - 1, SIZES.few_long_rows - product(running.rest))
+
+    def launches(when: Condition | None) -> tuple[Launch, ...]:
+        schedules = along_rows(), one_by_one, one_by_one, elementwise(SIZES)
+        return running.launches(note, when, running.sum_of_parts(), *schedules)
+
+    parts = InParts(Condition(long, 0, None), launches, plan)
+    if running.exact:
+        return in_parts(whole, parts, any_order=True)
     in_turn = Loops(nest)
     in_turn.fuse(in_turn.shared)
     in_turn.scan_parts(in_turn.phases[0], SIZES.part)
-
-    def launches(when: Condition | None) -> tuple[Launch, ...]:
-        return running.launches(note, when, running.sum_of_parts(), along_rows(), one_by_one, one_by_one)
-
-    return in_parts(whole, InParts(Condition(long, 0, None), launches, plan), in_turn.variant(f"{note}, in turn"))
+    return in_parts(whole, parts, in_turn.variant(f"{note}, in turn"))
 
 
 def _side_by_side(loops: Loops, inner: list[Axis]) -> None:

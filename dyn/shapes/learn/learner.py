@@ -118,4 +118,4 @@ def outer_atoms(e: SymExpr) -> list[Atom]:
 
 def join_why(why: Why, s: Simplifier) -> Why:
     """The reasons, and those of what a simplifier has used."""
-    return why + tuple([reason for reason in s.work.used if reason not in why])
+    return why + tuple([reason for reason in s.work.why if reason not in why])

@@ -82,7 +82,7 @@ def _settle(learner: Learner) -> None:
             s = learner.simplifier()
             new = s.simplify(atom_dim(opaque))
             if is_less(new, opaque):
-                solve(learner, s, opaque, new, tuple(s.work.used))
+                solve(learner, s, opaque, new, s.work.why)
         except OutOfBudgetError:
             continue
 

@@ -68,7 +68,10 @@ INPUTS: dict[str, Inputs] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """A call of operations: ``run`` of the ``inputs`` of that name, at ``sizes``, and whether it is differentiated."""
+    """A call of operations: ``run`` of the ``inputs`` of that name, at ``sizes``, and whether it is differentiated.
+
+    ``theirs`` is the same by operations whose gradients TensorFlow has on every processor.
+    """
 
     name: str
     inputs: str
@@ -76,6 +79,7 @@ class Sample:
     sizes: tuple[int, ...] = SIZES
     is_differentiated: bool = True
     tolerance: float = 5e-5
+    theirs: Callable[..., Any] | None = None
 
 
 SAMPLES: list[Sample] = []
@@ -352,10 +356,21 @@ add("Cholesky", "matrix", lambda a: (
 
 # ---- images ----------------------------------------------------------------------------------------------------------
 
+
+def _dilated(kernel: Any, dilation: int) -> Any:
+    """A kernel with zeros between its elements: without oneDNN TensorFlow has no gradients of dilated convolutions."""
+    height, width, *channels = kernel.shape
+    apart = tf.reshape(kernel, [height, 1, width, 1, *channels])
+    apart = tf.pad(apart, [[0, 0], [0, dilation - 1], [0, 0], [0, dilation - 1], [0, 0], [0, 0]])
+    whole = tf.reshape(apart, [height * dilation, width * dilation, *channels])
+    return whole[: (height - 1) * dilation + 1, : (width - 1) * dilation + 1]
+
+
 for _stride, _padding, _dilation in ((1, "SAME", 1), (2, "VALID", 1), (2, "SAME", 1), (1, "VALID", 2)):
     add(
         "Conv2D Conv2DBackpropInput Conv2DBackpropFilter", "image, kernel",
         lambda x, k, s=_stride, p=_padding, d=_dilation: tf.nn.conv2d(x, k, s, p, dilations=d), tolerance=2e-4, **SOME,
+        theirs=lambda x, k, s=_stride, p=_padding, d=_dilation: tf.nn.conv2d(x, _dilated(k, d), s, p),
     )  # fmt: skip
 add("Conv3D Conv3DBackpropInputV2 Conv3DBackpropFilterV2", "volume, kernel", lambda x, k: (
     raw.Conv3D(input=x, filter=k, strides=[1, 1, 2, 1, 1], padding="SAME")
@@ -588,7 +603,8 @@ _ELSEWHERE = """
     ResourceScatterNdAdd ResourceScatterNdUpdate ResourceScatterNdMax ResourceScatterNdMin
     ResourceStridedSliceAssign EmptyTensorList TensorListConcatV2 TensorListElementShape TensorListFromTensor
     TensorListGather TensorListGetItem TensorListLength TensorListPopBack TensorListPushBack TensorListReserve
-    TensorListResize TensorListScatterIntoExistingList TensorListScatterV2 TensorListSetItem TensorListStack
+    TensorListResize TensorListScatterIntoExistingList TensorListScatterV2 TensorListSetItem TensorListSplit
+    TensorListStack
     RandomUniform RandomStandardNormal RandomUniformInt RandomShuffle TruncatedNormal Multinomial
     StatelessRandomGetAlg
 """

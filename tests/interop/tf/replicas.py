@@ -46,9 +46,10 @@ def main() -> None:
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
         for one, other in zip(own.variables, theirs.variables, strict=True):
             np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-4, atol=1e-5)
-        for name in ("train", "test", "predict"):
+        # train_on_batch gives a weight that is None beside x and y, and fit none: tf.function traces both, too.
+        for name, count in (("train", 2), ("test", 1), ("predict", 1)):
             compiled = getattr(own, f"{name}_function").compiled
-            assert programs(compiled) == 1, name
+            assert programs(compiled) == count, name
     print("the same on two replicas")
 
 

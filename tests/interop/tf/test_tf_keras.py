@@ -52,8 +52,9 @@ for name in histories[0]:
 np.testing.assert_allclose(own.evaluate(x, y, verbose=0), theirs.evaluate(x, y, verbose=0), rtol=1e-4)
 np.testing.assert_allclose(own.predict(x, batch_size=4, verbose=0), theirs.predict(x, verbose=0), rtol=1e-4, atol=1e-5)
 if keras.backend.backend() == "tensorflow":  # on JAX's a fallback is an error
-    for step in (own.train_function, own.test_function, own.predict_function):
-        assert step.compiled.cache_info().compiles == 1, step.compiled.explain()
+    # train_on_batch gives a weight that is None beside x and y, and fit none: tf.function traces both, too.
+    for step, programs in ((own.train_function, 2), (own.test_function, 1), (own.predict_function, 1)):
+        assert step.compiled.cache_info().compiles == programs, step.compiled.explain()
         assert not step.compiled._said, step.compiled._said
 print("the same on", keras.backend.backend())
 """

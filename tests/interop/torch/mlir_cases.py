@@ -218,6 +218,8 @@ def _grown(value: Any, axes: frozenset[int], resize: Callable[[int], int]) -> An
         return value
     made, is_new = value.detach(), torch.zeros(value.shape, dtype=torch.bool)
     for axis in axes:
+        if axis >= value.ndim:  # some invokers pass a number where a list is annotated
+            continue
         size = value.shape[axis]
         at = torch.arange(resize(size)) % max(size, 1)
         if size == 0:

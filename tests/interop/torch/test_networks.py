@@ -13,6 +13,7 @@ F = nn.functional
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
 from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
+from tests.interop.torch.whole import nothing_fell_back  # noqa: E402
 
 
 def normalized(convolution: Any) -> Any:
@@ -213,11 +214,36 @@ def test_inference_is_one_program(name: str) -> None:
             module.running_var.uniform_(0.5, 2)
     network.eval()
     compiled = dyn_torch.jit(network)
-    with torch.no_grad():
-        for shape in shapes:
-            arguments = draw(*shape)
-            same(network(*arguments), compiled(*arguments))
+    for mode in (torch.inference_mode, torch.no_grad):
+        with mode():
+            for shape in shapes:
+                arguments = draw(*shape)
+                same(network(*arguments), compiled(*arguments))
     assert compiled.cache_info().compiles == 1
+    nothing_fell_back(compiled)
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.enable_grad])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_torch_compile(name: str, mode: Any) -> None:
+    torch._dynamo.reset()
+    make, draw, shapes = NETWORKS[name]
+    torch.manual_seed(0)
+    network = make().eval()
+    compiled = torch.compile(network, backend="dyn", dynamic=True, fullgraph=True)
+    with mode():
+        for shape in shapes[:2]:
+            arguments = draw(*shape)
+            wanted, found = network(*arguments), compiled(*arguments)
+            same(wanted, found, in_strides=False)
+            if mode is torch.enable_grad:
+                weights = [*network.parameters()]
+                losses = [
+                    sum(one.square().sum() for one in torch.utils._pytree.tree_leaves(y)) for y in (wanted, found)
+                ]
+                same(*(torch.autograd.grad(loss, weights) for loss in losses), in_strides=False)
+    nothing_fell_back(compiled)
+    torch._dynamo.reset()
 
 
 def test_channels_last() -> None:

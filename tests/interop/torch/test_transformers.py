@@ -19,6 +19,7 @@ hf: Any = pytest.importorskip("transformers")
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
 from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
+from tests.interop.torch.whole import nothing_fell_back  # noqa: E402
 
 WORDS = 99
 #: Batches and lengths.
@@ -193,17 +194,44 @@ def made(make: Callable[[], Any]) -> Any:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_inference(name: str) -> None:
+    """All of a model is compiled, and once, under ``inference_mode`` and ``no_grad`` alike."""
     case = MODELS[name]
     model = made(case.make)
     compiled = dyn_torch.jit(model)
-    with torch.inference_mode():
-        for shape in case.shapes:
-            arguments = case.draw(*shape)
-            same(model(**arguments), compiled(**arguments))
-        assert compiled.cache_info().compiles == case.programs
-        for shape in case.shapes:
-            compiled(**case.draw(*shape))
+    for mode, shapes in ((torch.inference_mode, case.shapes), (torch.no_grad, case.shapes[:1])):
+        with mode():
+            for shape in shapes:
+                arguments = case.draw(*shape)
+                same(model(**arguments), compiled(**arguments))
     assert compiled.cache_info().compiles == case.programs
+    nothing_fell_back(compiled)
+
+
+#: Each model as servers call it, and in training; some without gradients in the older way, which Dynamo traces alike.
+MODES = [
+    *((name, mode) for name in MODELS for mode in (torch.inference_mode, torch.enable_grad)),
+    *((name, torch.no_grad) for name in ("bert", "t5", "vit")),
+]
+
+
+@pytest.mark.parametrize(("name", "mode"), MODES)
+def test_torch_compile(name: str, mode: Callable[[], Any]) -> None:
+    """One graph has all of a model, whose numbers Dynamo makes tensors, and dyn runs all of the graph."""
+    torch._dynamo.reset()
+    case = MODELS[name]
+    model = made(case.make)
+    compiled = torch.compile(model, backend="dyn", dynamic=True, fullgraph=True)
+    with mode():
+        for shape in case.shapes[:2]:
+            arguments = case.draw(*shape)
+            wanted, found = model(**arguments), compiled(**arguments)
+            same(wanted, found, 1e-4, in_strides=False)
+            if mode is torch.enable_grad:
+                weights = [one for one in model.parameters() if one.requires_grad]
+                gradients = (torch.autograd.grad(loss_of(one), weights, allow_unused=True) for one in (wanted, found))
+                same(*gradients, 1e-4, in_strides=False)
+    nothing_fell_back(compiled)
+    torch._dynamo.reset()
 
 
 def trained(model: Any) -> Any:
@@ -254,6 +282,7 @@ def test_training(name: str) -> None:
     ]
     same(expected, [*again.parameters(), *again.buffers()], 1e-4, in_strides=False)
     assert compiled.cache_info().compiles == case.programs
+    nothing_fell_back(compiled)
 
 
 Past = list[tuple[Any, Any]]
@@ -279,6 +308,7 @@ def test_decoding_with_a_cache(make: Callable[[], Any]) -> None:
                 ids = logits[:, -1:].argmax(-1)
     # One for texts, whose cache is empty, and one for words that follow.
     assert compiled.cache_info().compiles == 2
+    nothing_fell_back(compiled)
 
 
 @pytest.mark.parametrize(("make", "programs"), [(gpt2, 2), (llama, 2), (t5, 4)])

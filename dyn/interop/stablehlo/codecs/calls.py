@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,10 @@ from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.interop.stablehlo.attributes import whole
 from dyn.interop.stablehlo.codecs.elementwise import decode_as
 from dyn.interop.stablehlo.hlo import Codec, HloInt, HloOp, HloRegion, HloType, HloValue
+from dyn.ir.builder import Builder
 from dyn.ir.core import Value
 from dyn.ir.external import External
+from dyn.ir.inline_regions import build_region
 from dyn.ir.types import TensorType
 
 
@@ -29,6 +31,18 @@ def _encode_region(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[
 def written_out(what: str) -> Codec:
     """The codec of a call that is the ops of its first region."""
     return Codec(f"decomposed: its region, {what}", _encode_region)
+
+
+def in_other_ops(what: str, expand: Callable[[Builder, Any, tuple[Value, ...]], Sequence[Value]]) -> Codec:
+    """The codec of an op that is written as other ops: ``expand(b, op, operands)`` makes them, of values that have the
+    types of its operands."""
+
+    def encode(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
+        types = [v.type for v in op.operands]
+        region = build_region(Builder(e.facts, op.loc), types, lambda b, params: expand(b, op, params))
+        return [e.cast(v, type) for v, type in zip(e.inlined(region, operands), _types(op), strict=True)]
+
+    return Codec(f"decomposed: {what}", encode)
 
 
 # --- optimization_barrier ---------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from dyn.interop.stablehlo.codecs import (
 )
 from dyn.interop.stablehlo.hlo import Codec
 from dyn.ir.opdef import OpDef
+from dyn.ops.compaction import by_scatter
 from dyn.ops.reduce import identity
 from dyn.ops.threefry import NAMES, cipher
 from dyn.ops.variadic_reduce import reduced
@@ -60,6 +61,7 @@ CODECS: dict[str, Codec] = {
     "scatter": indexing.scatter,
     "variadic_scatter": indexing.variadic_scatter,
     # Reductions, windows and running reductions.
+    "compact": calls.in_other_ops("a scatter to where a running sum says", by_scatter),
     "cumulative": folds.cumulative(identity),
     "reduce": folds.reduce(identity),
     "reduce_window": folds.reduce_window(identity),

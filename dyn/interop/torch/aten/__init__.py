@@ -7,6 +7,7 @@ decorators that register them.
 from dyn.interop.torch.aten import (
     attention,
     bags,
+    bit_views,
     complexes,
     convolutions,
     counting,
@@ -25,6 +26,8 @@ from dyn.interop.torch.aten import (
     pointwise,
     pools,
     profiling,
+    quantization,
+    quantized_decomposed,
     randomness,
     recurrent,
     reductions,
@@ -40,6 +43,7 @@ from dyn.interop.torch.aten import (
 __all__ = [
     "attention",
     "bags",
+    "bit_views",
     "complexes",
     "convolutions",
     "counting",
@@ -58,6 +62,8 @@ __all__ = [
     "pointwise",
     "pools",
     "profiling",
+    "quantization",
+    "quantized_decomposed",
     "randomness",
     "recurrent",
     "reductions",

@@ -65,6 +65,18 @@ def whole_convolution(
     return convolution(a, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 
+@converts("conv_tbc.default")
+def conv_tbc(a: Tracer, weight: Tracer, bias: Tracer, pad: Any = 0) -> Tracer:
+    """A convolution along the first axis, of times, with channels last: the weight has times, inputs, outputs."""
+    layout = ("WNC", "WIO", "WNC")
+    return dnp.add(nn.conv(a, weight, [1], [(pad, pad)], dimension_numbers=layout), bias)
+
+
+@converts("conv_tbc_backward.default")
+def conv_tbc_backward(cotangent: Tracer, a: Tracer, weight: Tracer, bias: Tracer, pad: Any) -> tuple[Tracer, ...]:
+    return vjp(lambda a, weight, bias: conv_tbc(a, weight, bias, pad), a, weight, bias)[1](cotangent)
+
+
 @converts("convolution_backward.default", numbers=(4, 6))
 def convolution_backward(
     cotangent: Tracer, a: Tracer, weight: Tracer, bias_sizes: Any, stride: Sequence[Any], padding: Sequence[Any],

@@ -120,7 +120,7 @@ def one_hot(a: Any, classes: Any = -1) -> Any:
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
-@in_place("_local_scalar_dense.default")
+@in_place("_local_scalar_dense.default", "prims::item.default")
 def item(tracing: TorchTracing, tensor: Any) -> Any:
     return number_of(tracing.env, record_of(tensor).value)
 

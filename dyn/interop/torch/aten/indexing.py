@@ -72,8 +72,11 @@ def index(a: Tracer, indices: Sequence[Any]) -> Tracer:
     return a[_places(a, indices)]
 
 
-@converts("index_put.default")
-def index_put(a: Tracer, indices: Sequence[Any], values: Tracer, accumulate: bool = False) -> Tracer:
+@converts("index_put.default", "_index_put_impl.default", "_unsafe_index_put.default")
+def index_put(
+    a: Tracer, indices: Sequence[Any], values: Tracer, accumulate: bool = False, unsafe: bool = False
+) -> Tracer:
+    """Elements written at places. ``unsafe`` is PyTorch's leave not to look whether these are in range."""
     target = a.at[_places(a, indices)]
     values = values.astype(a.dtype)
     return added(target, values) if accumulate else target.set(values)

@@ -242,6 +242,29 @@ def threshold_backward(cotangent: Any, a: Any, threshold: Any) -> Any:
     return dnp.where(a <= dnp.asarray(threshold, dtype=a.dtype), dnp.zeros_like(cotangent), cotangent)
 
 
+def _wide(a: Any) -> Any:
+    return a.astype("float32") if a.element_type.bits < 32 else a
+
+
+@converts("mish_backward.default", order=operands_order)
+def mish_backward(cotangent: Any, a: Any) -> Any:
+    """In the dtype of the number, not of the cotangent."""
+    x, one = _wide(a), dnp.asarray(1, dtype=_wide(a).dtype)
+    squashed = dnp.tanh(dnp.logaddexp(x, dnp.zeros_like(x)))
+    slope = squashed + x * (one / (one + dnp.exp(-x))) * (one - squashed * squashed)
+    return (_wide(cotangent) * slope).astype(a.dtype)
+
+
+@converts("huber_loss.default", order=lambda args, kwargs: operands_order(args[:2], {}))
+def huber_loss(a: Any, target: Any, reduction: int = 1, delta: Any = 1.0) -> Any:
+    """In the dtype of the input, not of the target. ``reduction`` is PyTorch's number: none, mean or sum."""
+    off = dnp.abs(_wide(a) - _wide(target))
+    loss = dnp.where(off <= delta, 0.5 * off * off, delta * (off - 0.5 * delta)).astype(a.dtype)
+    if not reduction:
+        return loss
+    return (dnp.mean if reduction == 1 else dnp.sum)(_wide(loss)).astype(a.dtype)
+
+
 @takes_call("where.self", "prims::where.default", order=operands_order)
 def where(tracing: TorchTracing, condition: Any, a: Any, b: Any) -> Any:
     tracing.decide_broadcast([condition, a, b])

@@ -11,7 +11,7 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dty
 from torch._subclasses.fake_tensor import FakeTensor
 
 import dyn.numpy as dnp
-from dyn.interop.torch.converters import CONVERTERS, IN_PLACE, VIEWS, Converter, View
+from dyn.interop.torch.converters import CONVERTERS, IN_PLACE, VIEWS, WRITTEN, Converter, View
 from dyn.interop.torch.iteration import iteration_order
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.tensors import known_dtype, record_of
@@ -179,6 +179,18 @@ def in_place(*names: str) -> Callable[[Function], Function]:
 
         for name in names:
             IN_PLACE[operation(name)] = run
+        return function
+
+    return register
+
+
+def writes_out(*names: str) -> Callable[[Function], Function]:
+    """Register a function of PyTorch's tensors as what operations of another library are, which need not be imported:
+    ``quantized_decomposed::quantize_per_tensor.tensor``."""
+
+    def register(function: Function) -> Function:
+        for name in names:
+            WRITTEN[name] = function
         return function
 
     return register

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torch._decomp.decompositions import upsample_compute_output_size
+from torch._dispatch.python import no_python_dispatcher
+
 import dyn.numpy as dnp
-from dyn.interop.torch.aten.tables import CHANNELS_LAST, converts, kept_order
+from dyn.interop.torch.aten.tables import CHANNELS_LAST, converts, kept_order, operation
+from dyn.interop.torch.composites import composite
 from dyn.interop.torch.layouts import Order
 from dyn.trace.tracer import Tracer
 from dyn.transforms import vjp
@@ -72,6 +76,23 @@ def _register(name: str, rank: int, source: Callable[..., Tracer], of_gradients:
 
     converts(f"{name}.default", order=_channels_last)(forward)
     converts(f"{name}_backward.default", order=_channels_last)(backward)
+    _keep_whole(name)
+
+
+def _keep_whole(name: str) -> None:
+    """Have an operation come to its converter: PyTorch writes it for traces by others, whose places are not those of
+    its own kernels, and may be one too far."""
+    whole = operation(f"{name}.default")
+
+    @composite(f"{name}.default")
+    def kept(*args: Any, **kwargs: Any) -> Any:
+        with no_python_dispatcher():  # which would write it by others before anybody sees it
+            return whole(*args, **kwargs)
+
+    @composite(f"{name}.vec")
+    def of_lists(a: Any, output_size: Any, scale_factors: Any) -> Any:
+        sizes = upsample_compute_output_size(a.size(), output_size, scale_factors)
+        return kept(a, sizes, *(scale_factors or ()))
 
 
 #: PyTorch's kernel for images of two axes looks at the sizes first, and so do those of all gradients.

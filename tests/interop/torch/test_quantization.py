@@ -1,0 +1,133 @@
+"""Quantization of the kinds that compilers see: fake quantization with its gradients, the library
+``quantized_decomposed``, and products of float8 matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from torch.ao.quantization.fx import _decomposed  # noqa: E402, F401  # defines the library
+
+import dyn.interop.torch as dyn_torch  # noqa: E402
+from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
+from tests.interop.torch.whole import nothing_fell_back  # noqa: E402
+
+OPS = torch.ops.quantized_decomposed
+INT8 = (-128, 127, torch.int8)
+
+
+def channels(n: int, seed: int = 1) -> Any:
+    return 0.05 + torch.arange(n) * 0.37 * seed % 1
+
+
+#: Of a tensor of (n, 4), without gradients; with it in integers first where the name says so.
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "quantize": lambda x: OPS.quantize_per_tensor(x, 0.1, 3, *INT8),
+    "quantize bfloat16": lambda x: OPS.quantize_per_tensor(x.bfloat16(), 0.1, 3, 0, 255, torch.uint8),
+    "quantize tensors": lambda x: OPS.quantize_per_tensor.tensor(x, x.abs().max() / 100, torch.tensor(3), *INT8),
+    "quantize limits": lambda x: OPS.quantize_per_tensor.tensor2(
+        x, torch.tensor(0.02), torch.tensor(3), torch.tensor(-100), torch.tensor(90), torch.int8
+    ),
+    "quantize channels": lambda x: OPS.quantize_per_channel(x, channels(4), torch.arange(4), 1, *INT8),
+    "quantize tokens": lambda x: OPS.quantize_per_token(x, x.abs().amax(1, True) / 9, x[:, :1].long(), *INT8),
+    "quantize groups": lambda x: OPS.quantize_per_channel_group(
+        x, x.abs()[:, ::2] + 0.1, x[:, ::2].int(), -8, 7, torch.int8, 2
+    ),
+    "dequantize": lambda x: OPS.dequantize_per_tensor((9 * x).to(torch.int8), 0.1, 3, *INT8),
+    "dequantize half": lambda x: OPS.dequantize_per_tensor(
+        (9 * x).to(torch.int8), 0.1, 3, *INT8, out_dtype=torch.float16
+    ),
+    "dequantize tensors": lambda x: OPS.dequantize_per_tensor.tensor(
+        (9 * x).to(torch.int8), torch.tensor(0.1), torch.tensor(3), *INT8
+    ),
+    "dequantize limits": lambda x: OPS.dequantize_per_tensor.tensor2(
+        (9 * x).to(torch.int8), torch.tensor(0.1), torch.tensor(3), torch.tensor(-9), torch.tensor(9), torch.int8
+    ),
+    "dequantize channels": lambda x: OPS.dequantize_per_channel(
+        (9 * x).to(torch.int8), channels(4), None, 1, *INT8
+    ),
+    "dequantize tokens": lambda x: OPS.dequantize_per_token(
+        (9 * x).to(torch.int8), x.abs().amax(1, True), x[:, :1].long(), *INT8, torch.float32
+    ),
+    "dequantize groups": lambda x: OPS.dequantize_per_channel_group(
+        (3 * x).to(torch.int8), x.abs()[:, ::2], None, -8, 7, torch.int8, 2, torch.float32
+    ),
+    "choose": lambda x: OPS.choose_qparams.tensor(x, -128, 127, 1e-5, torch.int8),
+    "choose symmetric": lambda x: OPS.choose_qparams_symmetric.tensor(x, 0, 255, 1e-5, torch.uint8),
+    "choose tokens": lambda x: OPS.choose_qparams_per_token(x, torch.int8),
+    "choose asymmetric": lambda x: OPS.choose_qparams_per_token_asymmetric(x, torch.int8),
+    "convert": lambda x: OPS.convert_element_type.no_fuse(x, torch.int8),
+    "fake mask": lambda x: torch.ops.aten.fake_quantize_per_tensor_affine_cachemask(x, 0.1, 3, -5, 5),
+    "fake half": lambda x: torch.fake_quantize_per_tensor_affine(x.half(), 0.1, 3, -5, 5),
+    "scaled": lambda x: torch._scaled_mm(
+        x.repeat(1, 4).to(torch.float8_e4m3fn), torch.ones(16, 16).to(torch.float8_e4m3fn).t(), torch.tensor(2.0),
+        torch.tensor(0.5), out_dtype=torch.float32,
+    ),
+    "scaled rows": lambda x: torch._scaled_mm(
+        x.repeat(1, 4).to(torch.float8_e4m3fn), torch.ones(16, 16).to(torch.float8_e4m3fn).t(),
+        x.abs().amax(1, True), channels(16)[None], out_dtype=torch.bfloat16,
+    ),
+}  # fmt: skip
+_OF_NONE_REFUSED = {"quantize tensors", "choose", "choose symmetric"}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_results_are_pytorchs_by_one_program(name: str) -> None:
+    function = FUNCTIONS[name]
+    compiled = dyn_torch.jit(function, strict=True)
+    for rows in (5, 1, 3, *(() if name in _OF_NONE_REFUSED else (0,))):
+        x = 2 * torch.randn(rows, 4)
+        same(function(x), compiled(x))
+    assert compiled.cache_info().compiles == 1
+
+
+@pytest.mark.parametrize("name", ["quantize", "dequantize channels", "choose"])
+def test_torch_compile_leaves_nothing_to_eager_pytorch(name: str) -> None:
+    function = FUNCTIONS[name]
+    compiled = torch.compile(function, backend="dyn", dynamic=True)
+    for rows in (5, 3):
+        x = 2 * torch.randn(rows, 4)
+        same(function(x), compiled(x))
+    nothing_fell_back(compiled)
+
+
+#: Of numbers, a scale and a zero point of each channel of the last axis.
+FAKE: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "per tensor": lambda x, s, z: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 7),
+    "of tensors": lambda x, s, z: torch.fake_quantize_per_tensor_affine(x, s[0], z[0].int(), -8, 7),
+    "decomposed": lambda x, s, z: OPS.fake_quant_per_channel(x, s, z, 1, -8, 7),
+}
+
+
+@pytest.mark.parametrize("name", FAKE)
+def test_fake_quantization_and_its_straight_through_gradients(name: str) -> None:
+    function = FAKE[name]
+    compiled = dyn_torch.jit(function, strict=True)
+    for rows in (6, 1, 0):
+        found: list[Any] = []
+        for one in (function, compiled):
+            torch.manual_seed(rows)
+            x = torch.randn(rows, 4).requires_grad_()
+            made = one(x, channels(4, 2), channels(4, 3) * 4)
+            made.backward(torch.linspace(-1, 2, made.numel()).reshape(made.shape))
+            found.append([made.detach(), x.grad])
+        same(found[0], found[1])
+
+
+def test_nan_is_fake_quantized_to_the_least_number() -> None:
+    x = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e30, -0.0, 0.05, 0.15])
+    function = lambda x: torch.ops.aten.fake_quantize_per_tensor_affine_cachemask(x, 0.1, 0, -5, 5)  # noqa: E731
+    same(function(x), dyn_torch.jit(function, strict=True)(x))
+
+
+def test_scales_of_blocks_are_left_to_pytorch() -> None:
+    reason = "_scaled_mm with a scale for each block"
+    a, b = torch.ones(16, 256).to(torch.float8_e4m3fn), torch.ones(16, 256).to(torch.float8_e4m3fn)
+    with pytest.raises(NotImplementedError, match=reason):
+        dyn_torch.jit(lambda a, b, s, t: torch._scaled_mm(a, b.t(), s, t, out_dtype=torch.float32), strict=True)(
+            a, b, torch.ones(16, 2), torch.ones(2, 16)
+        )
