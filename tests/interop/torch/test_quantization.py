@@ -10,7 +10,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from torch.ao.quantization.fx import _decomposed  # noqa: E402, F401  # defines the library
+pytest.importorskip("torch.ao.quantization.fx._decomposed")  # which defines the library
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
 from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch

@@ -228,8 +228,8 @@ def test_torch_compile(name: str, mode: Callable[[], Any]) -> None:
             same(wanted, found, 1e-4, in_strides=False)
             if mode is torch.enable_grad:
                 weights = [one for one in model.parameters() if one.requires_grad]
-                gradients = (torch.autograd.grad(loss_of(one), weights, allow_unused=True) for one in (wanted, found))
-                same(*gradients, 1e-4, in_strides=False)
+                pulled = [torch.autograd.grad(loss_of(one), weights, allow_unused=True) for one in (wanted, found)]
+                same(pulled[0], pulled[1], 1e-4, in_strides=False)
     nothing_fell_back(compiled)
     torch._dynamo.reset()
 
