@@ -284,10 +284,7 @@ def differentiated(
         if number in used or any(node in own for own in leading.values())
     ]  # fmt: skip
     edges = [ends[number] for number in numbers]
-    sources = [
-        frozenset([at for at, own in enumerate(reached) if ends[number] in own]) if number in used else frozenset[int]()
-        for number in numbers
-    ]
+    sources = [_sources_of(ends[number], reached) if number in used else frozenset[int]() for number in numbers]
     return BackwardProgram(
         SecondHalf(half), tuple(residuals), tuple(outputs), tuple([origins[number] for number in numbers]),
         tuple(sources), tracing.memory, own, places, writers.writes(reached, leading.__getitem__, edges),
@@ -324,6 +321,13 @@ def _cotangent(tracing: TorchTracing, one: Differentiable, value: Tracer) -> Any
     """The traced cotangent of a tensor, from that of its memory."""
     logical = value if one.order is None else dnp.transpose(value, inverse(one.order))
     return tracing.maker.fresh(logical, one.tensor.dtype, one.tensor.device, one.order)
+
+
+def _sources_of(end: Any, reached: Sequence[set[Any]]) -> frozenset[int]:
+    """The results that lead to an input: all of them where only a backward pass within the backward pass comes to it,
+    as that of a reentrant checkpoint does."""
+    found = frozenset([at for at, own in enumerate(reached) if end in own])
+    return found or frozenset(range(len(reached)))
 
 
 def _places(tracing: TorchTracing) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ def test_huber_loss_and_mish_are_of_the_dtype_of_the_number() -> None:
         same(function(*given), dyn_torch.jit(function, strict=True)(*given), 2e-3)
 
 
+@pytest.mark.filterwarnings("ignore::dyn.interop.torch.FallbackWarning")
 def test_results_without_elements_have_pytorchs_strides() -> None:
     for function in (lambda x: x * 2, torch.special.airy_ai):
         compiled = dyn_torch.jit(function)

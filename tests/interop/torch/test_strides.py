@@ -13,6 +13,7 @@ torch: Any = pytest.importorskip("torch")
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
 from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
+from tests.interop.torch.whole import nothing_fell_back  # noqa: E402
 
 #: Of one to three operands that are broadcast together.
 FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
@@ -99,3 +100,29 @@ def test_strides_by_torch_compile() -> None:
         for shape in ((6, 4), (3, 5), (2, 7)):
             given = torch.randn(shape), torch.randn(shape[::-1])
             same(function(*given), compiled(*given))
+
+
+def test_conjugated_and_negated_views_are_views() -> None:
+    """Of one memory: what is written to either is in both."""
+
+    def both(z: Any) -> Any:
+        conjugate = z.conj()
+        z.mul_(2)
+        conjugate.add_(1j)
+        return conjugate + 0, z + 0
+
+    def parts(x: Any) -> Any:
+        z = torch.complex(x, x + 1)
+        negated = z.conj().imag
+        negated.mul_(2)
+        return negated + 0, z
+
+    for n in (3, 1, 0, 4):
+        x = torch.arange(float(n))
+        given = [torch.complex(x, x + 1) for _ in range(2)]
+        same(both(given[0]), dyn_torch.jit(both)(given[1]))
+        same(given[0], given[1])
+        same(parts(x), dyn_torch.jit(parts)(x))
+        compiled = dyn_torch.jit(lambda z: z.conj())
+        assert compiled(given[1]).is_conj()
+        nothing_fell_back(compiled)

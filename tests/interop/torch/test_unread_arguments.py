@@ -153,6 +153,9 @@ WITHOUT_EFFECT: dict[tuple[str, str], Calls] = {
     **_of_pools(3),
     ("aten.max_unpool3d.default", "stride"): _two(lambda v: _unpooled(v, [0, 0, 0]), [1, 2, 2], [1, 3, 3]),
     ("aten.max_unpool3d.default", "padding"): _two(lambda v: _unpooled([1, 2, 2], v), [0, 0, 0], [0, 1, 1]),
+    ("aten._index_put_impl.default", "unsafe"): _two(
+        lambda v: ATEN._index_put_impl(ROWS, [AT[:2]], ROWS[0], False, v), False, True
+    ),
     ("aten.expand.default", "implicit"): _two(lambda v: ATEN.expand(ROWS[:1], [4, 3], implicit=v), False, True),
 }
 
@@ -167,6 +170,7 @@ ELSEWHERE = {
         "driver",
     ): "PyTorch refuses it on the CPU, and it chooses a library's routine elsewhere",
     ("aten.convolution_backward.default", "bias_sizes"): "the sizes of the cotangent's channels",
+    ("aten._scaled_mm.default", "use_fast_accum"): "sums are kept in float32 either way",
     ("aten._segment_reduce_backward.default", "output"): "the derivative finds the result again",
     **{
         (f"aten.max_pool{rank}d_with_indices_backward.default", name): "the places of the maxima follow from it"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -51,9 +51,20 @@ def view_as_complex(a: Tracer) -> Tracer:
     return _of_pairs(a)
 
 
-# PyTorch has views that are conjugated, or negated, when they are read; here they are tensors of their own.
-converts("_conj.default", "_conj_physical.default", "conj_physical.default", order=operands_order)(dnp.conj)
-converts("_neg_view.default", order=operands_order)(dnp.negative)
+converts("_conj_physical.default", "conj_physical.default", order=operands_order)(dnp.conj)
+
+
+def _order_of_whole(record: TensorRecord) -> Order | None:
+    return record.order
+
+
+def _is_its_own_inverse(name: str, function: Callable[[Any], Tracer]) -> None:
+    """Register a view whose elements are read by a function, and written by it, too."""
+    view(name, write=lambda whole, new: function(new), order=_order_of_whole, is_dense=True)(function)
+
+
+_is_its_own_inverse("_conj.default", dnp.conj)
+_is_its_own_inverse("_neg_view.default", dnp.negative)
 
 
 @converts("angle.default", order=operands_order)
