@@ -63,10 +63,11 @@ class _Join:
         offset: Dim = 0
         for piece in self.op.operands:
             length = piece.shape[place] * inner
-            is_last = piece is self.op.operands[-1]
-            if length != 0 or (is_last and not made):  # a result without elements is made somewhere all the same
+            if length != 0:
                 made.append(self.launch(piece, {**same, self.length: length, self.offset: offset}))
             offset = offset + length
+        if not made:  # a result without elements is made somewhere all the same
+            made.append(self.launch(self.op.operands[-1], {**same, self.length: 0, self.offset: offset}))
         return tuple(made)
 
     def launch(self, piece: Value, sizes: dict[Symbol, Dim]) -> Launch:

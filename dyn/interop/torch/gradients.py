@@ -341,7 +341,7 @@ def _sources(
     tracing: TorchTracing, arguments: Sequence[Any], results: list[Tracer], kept: Sequence[Tracer],
     written: Sequence[Storage],
 ) -> list[Source]:  # fmt: skip
-    """Where each residual is found after a call. What is neither given nor a result yet becomes one.
+    """The source of each residual after a call. What is neither given nor a result yet becomes one.
 
     What is written, now or by a backward pass, is kept as it was: the caller's tensor will have other elements.
     """

@@ -151,7 +151,7 @@ def reached(function: Any) -> Iterator[Any]:
         if isinstance(one, FunctionType):
             names = [one.__globals__.get(name) for name in one.__code__.co_names]
             left += [value for value in names if type(value) in (list, dict) or isinstance(value, torch.nn.Module)]
-            left += [cell.cell_contents for cell in one.__closure__ or () if _is_set(cell)]
+            left += [cell.cell_contents for cell in one.__closure__ or () if is_set(cell)]
             left += one.__defaults__ or ()
         elif isinstance(one, MethodType):
             left += (one.__self__, one.__func__)
@@ -163,7 +163,7 @@ def reached(function: Any) -> Iterator[Any]:
                     left += (own_names(module).get(name) or {}).values()
 
 
-def _is_set(cell: CellType) -> bool:
+def is_set(cell: CellType) -> bool:
     """Whether the variable of a closure has a value."""
     try:
         _ = cell.cell_contents

@@ -16,7 +16,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from types import BuiltinFunctionType, BuiltinMethodType, CellType, CodeType, FrameType, FunctionType, MethodType
+from types import BuiltinFunctionType, BuiltinMethodType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from dyn.errors import NotYetError
 from dyn.interop.torch.attributes import is_plain, own_names
-from dyn.interop.torch.objects import MOST, SIMPLE, holds
+from dyn.interop.torch.objects import MOST, SIMPLE, holds, is_set
 from dyn.source import Loc, is_user_frame, loc_at
 from dyn.trace.patched_names import Replacement
 
@@ -140,21 +140,13 @@ class _Watch:
 
 def _leading(one: Any) -> tuple[Any, ...]:
     if isinstance(one, FunctionType):
-        cells = [cell.cell_contents for cell in one.__closure__ or () if _is_set(cell)]
+        cells = [cell.cell_contents for cell in one.__closure__ or () if is_set(cell)]
         return (*cells, *(one.__defaults__ or ()))
     if isinstance(one, MethodType):
         return one.__self__, one.__func__
     if isinstance(one, functools.partial):
         return one.func, *one.args, *one.keywords.values()
     return tuple(one) if isinstance(one, tuple) else ()
-
-
-def _is_set(cell: CellType) -> bool:
-    try:
-        _ = cell.cell_contents
-    except ValueError:
-        return False
-    return True
 
 
 def _copied(one: Any) -> Any:
@@ -186,7 +178,7 @@ def _restore_variable(code: CodeType, name: str, now: Any, before: Any) -> None:
     for function in gc.get_referrers(code):
         if isinstance(function, FunctionType) and function.__code__ is code:
             cell = (function.__closure__ or ())[code.co_freevars.index(name)]
-            if _is_set(cell) and cell.cell_contents is now:
+            if is_set(cell) and cell.cell_contents is now:
                 cell.cell_contents = before
 
 

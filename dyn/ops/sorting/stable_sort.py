@@ -59,7 +59,7 @@ def _zeros(ordered: Array, x: Array) -> slice | None:
     if ordered.ndim == 1:
         zero = ordered.dtype.type(0)  # of another dtype it would have the whole array converted
         low, high = ordered.searchsorted(zero, "left"), ordered.searchsorted(zero, "right")
-        return slice(int(low), int(high)) if high > low else None
+        return slice(int(low), int(high)) if high > low + 1 else None
     return slice(None) if ((x == 0) & np.signbit(x)).any() else None
 
 
