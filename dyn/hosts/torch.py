@@ -27,13 +27,15 @@ def _bits(dtype: DType) -> Any:
     return torch.int16 if dtype.bits == 16 else torch.int8
 
 
-def _in_rows(array: NumpyArray) -> tuple[int, ...]:
-    """The strides, in bytes, that PyTorch gives to an array without elements: a size of 0 counts as 1."""
+def _with_rows(array: NumpyArray) -> NumpyArray:
+    """An array without elements with the strides that PyTorch gives it: a size of 0 counts as 1. Others as they are."""
+    if array.size:
+        return array
     strides, step = [0] * array.ndim, array.itemsize
     for axis in reversed(range(array.ndim)):
         strides[axis] = step
         step *= max(array.shape[axis], 1)
-    return tuple(strides)
+    return np.lib.stride_tricks.as_strided(array, strides=strides)
 
 
 def current_stream(device: Any) -> Callable[[], int]:
@@ -137,15 +139,13 @@ class TorchHost:
         if isinstance(array, DeviceArray):
             return torch.from_dlpack(array)
         own = array.dtype.name
-        if array.size == 0:  # NumPy has other strides where there are no elements
-            array = np.lib.stride_tricks.as_strided(array, strides=_in_rows(array))
         if own not in _OWN:
-            return torch.from_numpy(array)
+            return torch.from_numpy(_with_rows(array))
         if not hasattr(torch, own):
             raise UnsupportedOpError(
                 f"a result of dtype {own}, which torch {torch.__version__} does not have.",
                 loc=user_loc(),
                 remedy="convert it with .astype before it is returned.",
             )
-        bits = array.view(f"i{array.itemsize}")
+        bits = _with_rows(array.view(f"i{array.itemsize}"))
         return torch.from_numpy(bits).view(getattr(torch, own))

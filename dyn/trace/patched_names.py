@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import threading
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
 from dyn.fork_safety import lock
+from dyn.trace.garbage import is_collecting, surround_callbacks
 
 T = TypeVar("T")
-
-#: The threads in which the garbage collector runs.
-_COLLECTING: set[int] = set()
-
-
-def _note_collection(phase: str, _: object) -> None:
-    change = _COLLECTING.add if phase == "start" else _COLLECTING.discard
-    change(threading.get_ident())
-
-
-gc.callbacks.append(_note_collection)
 
 
 class Replacement(Generic[T]):
@@ -40,17 +29,13 @@ class Replacement(Generic[T]):
 
     @property
     def current(self) -> T | None:
-        """The value of this thread; None without one, and in finalizers that the garbage collector runs.
-
-        What those do in the midst of a trace is not the traced function's: Dynamo's take parameters out of a module
-        when an optimizer dies.
-        """
-        thread = threading.get_ident()
-        return None if thread in _COLLECTING else self._of_threads.get(thread)
+        """The value of this thread; None without one, and while the garbage collector runs."""
+        return None if is_collecting() else self._of_threads.get(threading.get_ident())
 
     @contextlib.contextmanager
     def active(self, mine: T) -> Iterator[None]:
         """Have this thread have ``mine``."""
+        surround_callbacks()
         thread = threading.get_ident()
         before = self._of_threads.get(thread)
         self._of_threads[thread] = mine

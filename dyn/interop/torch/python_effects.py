@@ -26,6 +26,7 @@ from dyn.errors import NotYetError
 from dyn.interop.torch.attributes import is_plain, own_names
 from dyn.interop.torch.objects import MOST, SIMPLE, holds, is_set
 from dyn.source import Loc, is_user_frame, loc_at
+from dyn.trace.garbage import is_collecting
 from dyn.trace.patched_names import Replacement
 
 #: Containers whose contents Python tells, and that can be filled again.
@@ -60,6 +61,8 @@ class _Watch:
 
     def note(self, frame: FrameType, event: str, argument: Any) -> None:
         """Take an event of the interpreter's (``sys.setprofile``)."""
+        if is_collecting():
+            return
         if event == "c_call":
             self._note_output(frame, argument)
         elif event == "call" and is_user_frame(frame.f_code.co_filename):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -292,6 +293,38 @@ EFFECTS = [
     (sets_an_attribute, "sets an attribute of a Counter"),
     (prints, "prints or writes to a file"),
 ]
+
+
+_COLLECTIONS = 0
+
+
+def _count_collections(phase: str, _: Any) -> None:
+    global _COLLECTIONS  # noqa: PLW0603 - what the test is about
+    _COLLECTIONS += 1
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_what_the_collector_calls_is_not_the_passs(is_last: bool) -> None:
+    """Callbacks of gc's run in the midst of any code, and set their variables at the start and at the end."""
+
+    class Collects(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, *cotangents: Any) -> Any:
+            gc.collect()
+            return cotangents[0] * 2
+
+    before, x = _COLLECTIONS, torch.ones(3, requires_grad=True)
+    gc.callbacks.insert(len(gc.callbacks) if is_last else 0, _count_collections)
+    try:
+        dyn_torch.jit(lambda x: Collects.apply(x).sin(), strict=True)(x).sum().backward()
+    finally:
+        gc.callbacks.remove(_count_collections)
+    assert before < _COLLECTIONS
+    same(x.grad, 2 * torch.cos(2 * torch.ones(3)))
 
 
 def _seen(log: list[Any]) -> list[Any]:
