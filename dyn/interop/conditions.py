@@ -213,7 +213,10 @@ def decide(condition: Condition | bool, trace: Trace) -> bool:
     assert not isinstance(condition, bool), "a bool is known"
     unknown = condition.symbols() - trace.sizes.keys()
     if unknown:
-        _raise_undecided(condition, trace, unknown)
+        follows = trace.here.by_emptiness(condition.proved, condition.symbols())
+        if follows is None:
+            _raise_undecided(condition, trace, unknown)
+        return follows
     answer = condition.holds(trace.sizes)
     (condition if answer else condition.negated()).assume(trace)
     return answer

@@ -12,7 +12,8 @@ from dyn.errors import ShapeError
 from dyn.numpy._axes import all_axes, one_axis
 from dyn.numpy._binary import add, maximum, multiply, subtract, true_divide
 from dyn.numpy._broadcast import align, expand
-from dyn.numpy._logic import truth
+from dyn.numpy._indexing.selection import where as select
+from dyn.numpy._logic import less_equal, truth
 from dyn.numpy._manipulation import view
 from dyn.numpy._operands import cast, dtype_of, operand, promote, shape_of, to_float
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, public
@@ -37,13 +38,19 @@ def _wide(dtype: DType) -> DType:
     return to_float(dtype).wide
 
 
-def _mean(x: Tracer, axes: tuple[int, ...], where: ArrayLike | None, keepdims: bool, less: Any = 0) -> Tracer:
-    """The sum over the number of elements less ``less``, in the dtype of ``x``."""
+def _mean(
+    x: Tracer, axes: tuple[int, ...], where: ArrayLike | None, keepdims: bool, less: Any = 0, is_told: bool = False
+) -> Tracer:
+    """The sum over the number of elements less ``less``, in the dtype of ``x``.
+
+    ``is_told``: the caller tells where nothing is left to divide by. What comes there is finite, and so is its slope.
+    """
     total = fold(masked(x, where, "add", "mean"), "add", axes, keepdims)
     if where is not None:
         mask = expand(truth(operand("mean", where, x)), shape_of(x))
         count: Any = fold(cast(mask, part_dtype(x.element_type)), "add", axes, keepdims)
-        return true_divide(total, maximum(subtract(count, less), 0))
+        left = subtract(count, less)
+        return true_divide(total, select(less_equal(left, 0), 1, left) if is_told else maximum(left, 0))
     size = _folded_size(x, axes)
     taken = unwrap_dim(less)
     if taken is not None:
@@ -153,25 +160,27 @@ def var(
     Raises:
         ShapeError: if an axis is not one of ``x``, or is named twice.
     """
-    return _variance("var", x, axis, dtype, ddof if correction is None else correction, keepdims, where)
+    return variance("var", x, axis, dtype, ddof if correction is None else correction, keepdims, where)
 
 
-def _variance(
-    what: str, x: ArrayLike, axis: Axis, dtype: DTypeLike, less: float, keepdims: bool, where: ArrayLike | None
-) -> Tracer:
+def variance(
+    what: str, x: ArrayLike, axis: Axis, dtype: DTypeLike, less: float, keepdims: bool, where: ArrayLike | None,
+    is_told: bool = False,
+) -> Tracer:  # fmt: skip
+    """See :func:`var`; ``is_told`` as in :func:`_mean`."""
     value = operand(what, x, where)
     target = to_float(value.element_type) if dtype is None else dtype_of(dtype)
     wide = cast(value, _wide(target))
     axes = all_axes(what, axis, value.ndim)
     # What is left out is 0 before it is squared: its own slope may be NaN, and NaN times a cotangent of 0 is NaN.
-    centred = masked(subtract(wide, _mean(wide, axes, where, True)), where, "add", what)
+    centred = masked(subtract(wide, _mean(wide, axes, where, True, is_told=is_told)), where, "add", what)
     if target.kind is Kind.COMPLEX:
         squares = add(square(real(centred)), square(imag(centred)))
     else:
         squares = multiply(centred, centred)
     if isinstance(less, float) and less.is_integer():
         less = int(less)
-    return cast(_mean(squares, axes, where, keepdims, less), part_dtype(target) if dtype is None else target)
+    return cast(_mean(squares, axes, where, keepdims, less, is_told), part_dtype(target) if dtype is None else target)
 
 
 @public
@@ -198,4 +207,4 @@ def std(
     Raises:
         ShapeError: if an axis is not one of ``x``, or is named twice.
     """
-    return sqrt(_variance("std", x, axis, dtype, ddof if correction is None else correction, keepdims, where))
+    return sqrt(variance("std", x, axis, dtype, ddof if correction is None else correction, keepdims, where))

@@ -6,7 +6,7 @@ from dyn import dtypes
 from dyn.numpy._axes import all_axes
 from dyn.numpy._indexing.selection import where
 from dyn.numpy._logic import isnan, less_equal, logical_not
-from dyn.numpy._moments import mean, var
+from dyn.numpy._moments import mean, var, variance
 from dyn.numpy._operands import cast, operand
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, public
 from dyn.numpy._reductions import all, argmax, argmin, max, min, prod, sum
@@ -215,7 +215,7 @@ def nanvar(
     if missing is None:
         return var(value, axis, dtype, ddof, keepdims)
     there = logical_not(missing)
-    found = var(value, axis, dtype, ddof, keepdims, where=there)
+    found = variance("nanvar", value, axis, dtype, ddof, keepdims, there, is_told=True)
     count = sum(cast(there, dtypes.int64), all_axes("nanvar", axis, value.ndim), None, keepdims)
     return where(less_equal(count, ddof), float("nan"), found)
 

@@ -283,9 +283,40 @@ class Trace:
         if here.builder.facts.ask(no).proved:
             return False
         self._check_asker(question)
+        if any(symbol.data_dependent for symbol in yes.symbols()):
+            follows = here.by_emptiness(
+                lambda facts: True if facts.ask(yes).proved else False if facts.ask(no).proved else None, yes.symbols()
+            )
+            if follows is not None:
+                return follows
         answer = here.answer(yes, no)
         here.take(yes if answer else no)
         return answer
+
+    def by_emptiness(self, known: Callable[[Facts], bool | None], symbols: frozenset[Symbol]) -> bool | None:
+        """The answer to a question of measured sizes that follows from which sizes of this call are 0, with a guard.
+
+        Whether ``n + count == 0``, of ``count`` elements that a mask takes, is known for n >= 1, and for n == 0 if the
+        mask has n elements. None where nothing follows; what is ``known`` from facts is asked of these facts and more.
+        """
+        program, facts = self.program, self.builder.facts
+        each: list[Relation] = []
+        for symbol in sorted(symbols & program.sizes.keys(), key=lambda one: one.uid):
+            dim, loc = as_dim(symbol), user_loc()
+            if program.sizes[symbol] == 0:
+                each.append(Relation(RelKind.EQ, dim, 0, Reason.about("the branch on {} == 0", (dim,), loc)))
+            else:
+                each.append(Relation(RelKind.GE, dim, 1, Reason.about("the branch on {} > 0", (dim,), loc)))
+        for relations in [*([one] for one in each), each]:
+            more = facts
+            for relation in relations:
+                more = more.assume(relation)
+            answer = known(more)
+            if answer is not None:
+                for relation in relations:
+                    self.take(relation)
+                return answer
+        return None
 
     def answer(self, yes: Relation, no: Relation | None = None) -> bool:
         """Whether a relation holds in this trace's calls, or its opposite ``no``; by sizes where there is no proof.

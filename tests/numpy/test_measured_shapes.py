@@ -243,6 +243,19 @@ def test_a_size_that_does_not_fit_later_shapes() -> None:
         f(np.array([1.0, -1, 2]), np.ones(3))
 
 
+def test_branches_on_emptiness() -> None:
+    """They are taken where the sizes of the call decide: n and some more are none only if n is 0."""
+
+    def f(x: Any) -> Any:
+        both = dnp.concatenate([x, x[x > 1]])
+        return dnp.sum(both) if both.shape[0] == 0 else dnp.max(both)
+
+    compiled = dyn.jit(f)
+    for number, (size, wanted, programs) in enumerate([(3, 3, 1), (1, 1, 1), (0, 0, 2), (5, 5, 2), (0, 0, 2)]):
+        assert compiled(np.arange(size) + 1.0) == wanted, number
+        assert compiled.cache_info().compiles == programs, number
+
+
 def test_branches_of_python() -> None:
     with pytest.raises(UndecidedDimError) as caught:
         dyn.jit(lambda x: x if x[x > 0].shape[0] > 3 else -x)(np.ones(3))

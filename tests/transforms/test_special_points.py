@@ -246,6 +246,10 @@ KNOTS, HEIGHTS = np.array([0.0, 1, 2]), np.array([0.0, 2, 3])
         (lambda x: dnp.var(x, where=x == x), HOLES, np.array([2 / 9, 0, 8 / 9, -10 / 9])),
         (dnp.nanstd, HOLES, np.array([2 / 9, 0, 8 / 9, -10 / 9]) / (2 * np.sqrt(14 / 9))),
         (lambda x: dnp.std(x, where=x == x), HOLES, np.array([2 / 9, 0, 8 / 9, -10 / 9]) / (2 * np.sqrt(14 / 9))),
+        (lambda x: dnp.nanvar(x, ddof=1), np.array([1, nan]), np.zeros(2)),
+        (lambda x: dnp.nanstd(x, ddof=1.5), np.array([1, nan]), np.zeros(2)),
+        (dnp.nanvar, np.array([nan, nan]), np.zeros(2)),
+        (dnp.nanmean, np.array([nan, nan]), np.zeros(2)),
         (dnp.nanmean, HOLES, np.array([1, 0, 1, 1]) / 3),
         (
             lambda x: dnp.interp(x, KNOTS, HEIGHTS),

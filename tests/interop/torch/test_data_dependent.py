@@ -219,6 +219,30 @@ def test_as_pytorch_gives_it(name: str) -> None:
     assert compiled.cache_info().compiles <= len(ranks) * most
 
 
+def test_a_branch_on_emptiness_is_one_of_the_inputs_sizes() -> None:
+    """A graph's edges with self-loops, as PyTorch Geometric's attention asks of them: there are some if it has nodes."""
+
+    def attention(x: Any, edges: Any) -> Any:
+        edges = edges[:, edges[0] != edges[1]]
+        edges = torch.cat([edges, torch.arange(x.shape[0]).expand(2, -1)], 1)
+        scores = x[edges[0]].sum(1) - x[edges[1]].mean(1)
+        if scores.numel() == 0:
+            return x
+        least = x.new_full((x.shape[0],), -torch.inf).scatter_reduce(0, edges[1], scores, "amax")
+        weights = torch.exp(scores - least[edges[1]])
+        total = torch.zeros(x.shape[0]).index_add(0, edges[1], weights)
+        return torch.zeros_like(x).index_add(0, edges[1], x[edges[0]] * (weights / total[edges[1]])[:, None])
+
+    compiled = dyn_torch.jit(attention, strict=True)
+    for nodes, edges in ((5, [[0, 1, 2, 2], [1, 1, 3, 2]]), (3, [[0], [0]]), (4, [[], []]), (0, [[], []])):
+        inputs = floats(nodes, 3).requires_grad_(), torch.tensor(edges, dtype=torch.int64)
+        found, wanted = compiled(*inputs), attention(*inputs)
+        torch.testing.assert_close(found, wanted)
+        (of_found, of_wanted) = (torch.autograd.grad(result.sum(), inputs[0])[0] for result in (found, wanted))
+        torch.testing.assert_close(of_found, of_wanted)
+    assert compiled.cache_info().compiles == 2
+
+
 def test_a_branch_on_a_value_names_its_line() -> None:
     def by_truth(x: Any) -> Any:
         if (x > 0).any():
