@@ -6,7 +6,9 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 from dyn.frozen import record
-from dyn.shapes import Dim, Facts, dim_max, free_symbols
+from dyn.shapes import Answer, Dim, Facts, Opaque, OpaqueKind, Symbol, dim_max, free_symbols
+from dyn.shapes.questions import UNKNOWN
+from dyn.shapes.walk import map_atoms
 
 #: Of so many free slots the best is looked for.
 _MOST_CANDIDATES = 8
@@ -29,6 +31,52 @@ class Life:
         return at < len(times) and times[at] <= self.end
 
 
+@record()
+class GatedSize:
+    """A size, where it has *gates*: factors that are 0 where a quicker variant is not the one that runs, and else 1.
+
+    ``most`` is the size where all ``gates`` are 1, which it is at no more than. It ``closes`` where it is 0 as soon as
+    one of them is. Sizes are compared by that: ``8 n >= 4 n`` is plain, and a proof about ``4 n * gate`` takes long.
+    """
+
+    most: Dim
+    gates: frozenset[Opaque] = frozenset()
+    closes: bool = False
+
+    @staticmethod
+    def of(size: Dim) -> GatedSize:
+        if isinstance(size, int):
+            return GatedSize(size)
+        inside: dict[Opaque, GatedSize] = {}
+        for atom in {atom for mono, _ in size.terms for atom, _ in mono.factors}:
+            if isinstance(atom, Symbol) or atom.kind is not OpaqueKind.MAX:
+                continue
+            if atom.natural == (0, 1):
+                inside[atom] = GatedSize(1, frozenset([atom]), closes=True)
+            else:
+                parts = [GatedSize.of(arg) for arg in atom.args]
+                gates = frozenset[Opaque]().union(*[part.gates for part in parts])
+                if gates:
+                    inside[atom] = GatedSize(dim_max(*[part.most for part in parts]), gates)
+        gates = frozenset[Opaque]().union(*[part.gates for part in inside.values()])
+        closing = frozenset([atom for atom, part in inside.items() if part.closes])
+        closes = size.constant == 0 and all(
+            closing == gates and closing <= {atom for atom, _ in mono.factors} for mono, _ in size.terms
+        )
+        grows = all(c > 0 for mono, c in size.terms if any(atom in inside for atom, _ in mono.factors))
+        if not gates or not (closes or grows):
+            return GatedSize(size)
+        opened = map_atoms(size, lambda atom: inside[atom].most if atom in inside else None)
+        return GatedSize(opened, gates, closes)
+
+    def holds(self, other: GatedSize, facts: Facts) -> Answer:
+        """Whether this is room for another, whatever the gates are."""
+        if self.gates and not (self.gates <= other.gates and other.closes):
+            return UNKNOWN
+        answer = facts.ge(self.most, other.most)
+        return answer if answer.proved or not (self.gates or other.gates) else UNKNOWN
+
+
 def chosen_slot(
     size: Dim, segment: int, slots: list[Dim], segments: list[int], free: list[int], facts: Facts, life: Life | None
 ) -> int:
@@ -41,20 +89,23 @@ def chosen_slot(
     if same is not None:  # most are, and then nothing needs to be proved
         free.remove(same)
         return same
+    wanted = GatedSize.of(size)
     best: tuple[int, int, Dim] | None = None
     for slot in free[:_MOST_CANDIDATES]:
         have = slots[slot]
         if len(free_symbols(have) | free_symbols(size)) > _MOST_SYMBOLS:
             continue
         # What is asked of the facts takes most of the time: no more is than what may find a better slot.
-        if facts.ge(have, size).proved:
+        room = GatedSize.of(have)
+        answer = room.holds(wanted, facts)
+        if answer.proved:
             if life is not None and life.is_wanted(have):
                 continue
             best = (1, slot, have)
             break
         if segment > segments[slot] or (best is not None and best[0] == 2):
             continue
-        if facts.ge(size, have).proved:
+        if answer.refuted or wanted.holds(room, facts).proved:
             best = (2, slot, size)
         elif best is None:
             best = (3, slot, dim_max(have, size))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from dyn.lower.slots import Life, chosen_slot
-from dyn.shapes import Answer, Dim, Facts, as_dim, dim_max, symbol
+import pytest
 
-n = as_dim(symbol("n", "n"))
+from dyn.lower.slots import GatedSize, Life, chosen_slot
+from dyn.shapes import Answer, Dim, Facts, as_dim, dim_max, dim_min, evaluate, free_symbols, symbol
+
+n, m = as_dim(symbol("n", "n")), as_dim(symbol("m", "m"))
 
 
 def chosen(size: Dim, free: list[int], life: Life | None) -> tuple[int, list[Dim]]:
@@ -67,7 +69,37 @@ def test_behind_a_slot_that_grows_only_larger_ones_are_asked_for() -> None:
 
 
 def test_the_first_of_several_slots_that_are_neither_grows_to_both_sizes() -> None:
-    m = as_dim(symbol("m", "m"))
     slots: list[Dim] = [64 * m, 128 * m]
     assert chosen_slot(64 * n, 0, slots, [0, 0], [0, 1], Facts.none(), None) == 0
     assert slots == [dim_max(64 * m, 64 * n), 128 * m]
+
+
+# ---- sizes that are 0 where a variant does not run -------------------------------------------------------------------
+
+gate, other = dim_max(0, dim_min(1, n - 4096)), dim_max(0, dim_min(1, m - 7))
+
+
+def test_gated_sizes_are_compared_without_their_gates() -> None:
+    assert asked(4 * n * gate, [8 * n]) == (0, [(8 * n, 4 * n)])
+    assert asked(8 * n * gate, [4 * n * gate])[1] == [(4 * n, 8 * n), (8 * n, 4 * n)]
+    assert asked(4 * n, [8 * n * gate])[1] == [(4 * n, 8 * n)]
+    assert asked(4 * n * other, [8 * n * gate])[1] == []
+
+
+SIZES: list[Dim] = [
+    4 * n, 4 * n * gate, 8 * n * gate, 8 * n * other, 8 * n * gate * other, dim_max(4 * n, 8 * m * gate),
+    dim_max(4 * m, 8 * n * gate), 4 * n * gate + 4 * m * other, 4 * n * gate + 64, 64 * gate, 64,
+    8 * n * m - 4 * n * gate, (8 * n * m - 4 * n) * gate,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("have", SIZES, ids=str)
+def test_what_is_proved_of_gated_sizes_holds(have: Dim) -> None:
+    facts = Facts.none()
+    for size in SIZES:
+        if not GatedSize.of(have).holds(GatedSize.of(size), facts).proved:
+            continue
+        for rows in (0, 1, 4096, 4097, 5000):
+            for columns in (0, 1, 7, 8, 100):
+                own = {symbol: rows if symbol.name == "n" else columns for symbol in free_symbols(n) | free_symbols(m)}
+                assert evaluate(have, own) >= evaluate(size, own), (size, rows, columns)

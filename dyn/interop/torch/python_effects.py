@@ -13,8 +13,9 @@ import functools
 import gc
 import io
 import sys
+from _lsprof import Profiler
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, BuiltinMethodType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any
@@ -196,16 +197,14 @@ def refused(*, with_modules: bool = True) -> Iterator[None]:
 
     Raises NotYetError where it changes what was there before, ``with_modules`` their attributes too, or prints.
     """
-    watch, before = _Watch(with_modules), sys.getprofile()
-    if isinstance(getattr(before, "__self__", None), _Watch):  # somebody watches already
+    if isinstance(getattr(sys.getprofile(), "__self__", None), _Watch):  # somebody watches already
         yield
         return
-    sys.setprofile(watch.note)
+    watch = _Watch(with_modules)
     try:
-        with _PRINT.active(watch):
+        with _PRINT.active(watch), _profiled_by(watch.note):
             yield
     finally:
-        sys.setprofile(before)
         watch.frames.clear()
         changed = list(watch.changed())
         keeps = any(holds(_copied(one), _is_traced) for one, _ in changed if isinstance(one, list | dict))
@@ -230,6 +229,23 @@ def refused(*, with_modules: bool = True) -> Iterator[None]:
             loc=effect[1],
             remedy="write to a tensor in place, which each backward pass does.",
         )
+
+
+@contextlib.contextmanager
+def _profiled_by(note: Callable[[FrameType, str, Any], None]) -> Iterator[None]:
+    """Have a function take the interpreter's events in place of the profiler that is at work, if one is."""
+    before = sys.getprofile()
+    if isinstance(before, Profiler):  # up to Python 3.11 the interpreter knows of it, and cannot be given it again
+        before.disable()
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+        if isinstance(before, Profiler):
+            before.enable()
+        else:
+            sys.setprofile(before)
 
 
 def _printed(*args: Any, **kwargs: Any) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import cProfile
 import gc
+import pstats
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -325,6 +328,31 @@ def test_what_the_collector_calls_is_not_the_passs(is_last: bool) -> None:
         gc.callbacks.remove(_count_collections)
     assert before < _COLLECTIONS
     same(x.grad, 2 * torch.cos(2 * torch.ones(3)))
+
+
+def test_a_profiler_goes_on() -> None:
+    """Of the standard library or of a function: events of the traced pass are not its, those after it are."""
+
+    def later() -> None:
+        pass
+
+    def f(x: Any) -> Any:
+        return torch.autograd.grad((x * x).sin().sum(), x)[0]
+
+    x = torch.ones(3, requires_grad=True)
+    with cProfile.Profile() as profile:
+        dyn_torch.jit(f, strict=True)(x)
+        later()
+    assert any(name == "later" for _, _, name in pstats.Stats(profile).stats)  # pyright: ignore[reportAttributeAccessIssue]
+
+    names: list[str] = []
+    sys.setprofile(lambda frame, event, _: names.append(frame.f_code.co_name))
+    try:
+        dyn_torch.jit(f, strict=True)(x)
+        later()
+    finally:
+        sys.setprofile(None)
+    assert "later" in names
 
 
 def _seen(log: list[Any]) -> list[Any]:
