@@ -43,6 +43,7 @@ def hook(event, args):
             events[1]()
 
 sys.addaudithook(hook)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it starts in the background ignore it
 faulthandler.register(signal.SIGALRM, chain=True)
 
 def in_child(work, *args):

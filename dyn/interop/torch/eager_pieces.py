@@ -72,6 +72,9 @@ def cut(tracing: TorchTracing, func: Any, args: tuple[Any, ...], kwargs: dict[st
     sizes of the results before it runs, and for what copies cannot stand for.
     """
     check_collective(func)
+    for one in (*args, *kwargs.values()):
+        if isinstance(one, torch.dtype):  # of quantized tensors fake kernels say that they are floats
+            known_dtype(one)
     if any(isinstance(one, torch.Generator) for one in (*args, *kwargs.values())):
         raise NotYetError(reason, loc=user_loc())  # it may be one that stands for an argument
     if any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns):

@@ -156,6 +156,30 @@ def _interpolate(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return interpolated(*args, **kwargs)
 
 
+class _StraightThrough(torch.autograd.Function):
+    """Fake quantization for each channel: cotangents go through where numbers are in range."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        made, mask = torch.ops.aten.fake_quantize_per_channel_affine_cachemask(*args)
+        ctx.save_for_backward(mask)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        (mask,) = ctx.saved_tensors
+        return cotangents[0] * mask, None, None, None, None, None
+
+
+def _fake_quantize_per_channel(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """PyTorch's own derivative, in C++, asks for the number of elements."""
+
+    def quantized(input: Any, scale: Any, zero_point: Any, axis: int, quant_min: int, quant_max: int) -> Any:
+        return _StraightThrough.apply(input, scale, zero_point, axis, quant_min, quant_max)
+
+    return quantized(*args, **kwargs)
+
+
 _OTHERWISE: dict[Any, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     torch.Tensor.__getitem__: subscripted,
     torch.Tensor.__setitem__: subscripted,
@@ -171,6 +195,7 @@ _OTHERWISE: dict[Any, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,
     torch.Tensor.allclose: _all_close,
     torch.nn.functional.interpolate: _interpolate,
+    torch.fake_quantize_per_channel_affine: _fake_quantize_per_channel,
 }
 
 

@@ -220,7 +220,7 @@ def test_as_pytorch_gives_it(name: str) -> None:
 
 
 def test_a_branch_on_emptiness_is_one_of_the_inputs_sizes() -> None:
-    """A graph's edges with self-loops, as PyTorch Geometric's attention asks of them: there are some if it has nodes."""
+    """PyTorch Geometric asks whether a graph with a loop at each node has edges: if it has nodes."""
 
     def attention(x: Any, edges: Any) -> Any:
         edges = edges[:, edges[0] != edges[1]]

@@ -12,6 +12,7 @@ torch: Any = pytest.importorskip("torch")
 
 pytest.importorskip("torch.ao.quantization.fx._decomposed")  # which defines the library
 
+import dyn.interop.fallback  # noqa: E402
 import dyn.interop.torch as dyn_torch  # noqa: E402
 from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
 from tests.interop.torch.whole import nothing_fell_back  # noqa: E402
@@ -100,6 +101,8 @@ FAKE: dict[str, Callable[[Any, Any, Any], Any]] = {
     "per tensor": lambda x, s, z: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 7),
     "of tensors": lambda x, s, z: torch.fake_quantize_per_tensor_affine(x, s[0], z[0].int(), -8, 7),
     "decomposed": lambda x, s, z: OPS.fake_quant_per_channel(x, s, z, 1, -8, 7),
+    "per channel": lambda x, s, z: torch.fake_quantize_per_channel_affine(x, s, z.int(), 1, -8, 7),
+    "float zero points": lambda x, s, z: torch.fake_quantize_per_channel_affine(x, s, z, 1, -8, 7),
 }
 
 
@@ -116,6 +119,52 @@ def test_fake_quantization_and_its_straight_through_gradients(name: str) -> None
             made.backward(torch.linspace(-1, 2, made.numel()).reshape(made.shape))
             found.append([made.detach(), x.grad])
         same(found[0], found[1])
+
+
+#: Of numbers, and of scales and zero points that are learned: for each channel of the last axis, or the first of them.
+LEARNED: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "for all": lambda x, s, z: torch._fake_quantize_learnable_per_tensor_affine(x, s[:1], z[:1], -8, 7, 0.5),
+    "for channels": lambda x, s, z: torch._fake_quantize_learnable_per_channel_affine(x, s, z, 1, -8, 7, 2.0),
+}
+
+
+@pytest.mark.parametrize("compile", ["jit", "torch.compile"])
+@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize("offset", [0.0, 2.5, -20.0, 20.0])
+def test_scales_that_are_learned(name: str, offset: float, compile: str) -> None:
+    function = LEARNED[name]
+    torch._dynamo.reset()
+    compiled = (
+        dyn_torch.jit(function, strict=True)
+        if compile == "jit"
+        else torch.compile(function, backend="dyn", dynamic=True, options={"strict": True})
+    )
+    for rows in (6, 1):  # of no numbers PyTorch gives the scales themselves as their gradients
+        found: list[Any] = []
+        for one in (function, compiled):
+            torch.manual_seed(rows)
+            x = torch.randn(rows, 4).requires_grad_()
+            scale = channels(4, 2).requires_grad_()
+            zero_point = (channels(4, 3) * 4 + offset).requires_grad_()
+            made = one(x, scale, zero_point)
+            made.backward(torch.linspace(-1, 2, made.numel()).reshape(made.shape))
+            found.append([made.detach(), x.grad, scale.grad, zero_point.grad])
+        same(found[0], found[1], 1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*quantized tensor creation functions:UserWarning")
+@pytest.mark.parametrize("compile", [dyn_torch.jit, lambda f: torch.compile(f, backend="dyn", dynamic=True)])
+def test_tensors_that_are_quantized_are_pytorchs(compile: Any) -> None:
+    """Its fake kernels say that they are floats."""
+
+    def f(x: Any) -> Any:
+        y = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
+        return y.dequantize() * 2
+
+    x = torch.randn(3, 4)
+    with pytest.warns(dyn.interop.fallback.FallbackWarning, match="dyn has no arrays of torch.qint8"):
+        found = compile(f)(x)
+    same(f(x), found)
 
 
 def test_nan_is_fake_quantized_to_the_least_number() -> None:

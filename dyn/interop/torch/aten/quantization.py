@@ -91,6 +91,71 @@ def per_channel(
     return _number(level, scale, zero_point, quant_min, quant_max).astype(a.dtype), mask
 
 
+# ---- scales that are learned -----------------------------------------------------------------------------------------
+
+
+def _spread(values: Tracer, axis: int | None, rank: int) -> Tracer:
+    """Scales or zero points in float32, to be broadcast."""
+    return _one(values, "float32") if axis is None else _along(values.astype("float32"), axis, rank)
+
+
+@converts("_fake_quantize_learnable_per_tensor_affine.default", order=kept_order)
+def learned_for_all(
+    a: Tracer, scale: Tracer, zero_point: Tracer, quant_min: int, quant_max: int, grad_factor: float = 1.0
+) -> Tracer:
+    whole = dnp.trunc(dnp.clip(_spread(zero_point, None, 0) + 0.5, quant_min, quant_max))
+    return _quantized(a, _spread(scale, None, 0), whole, quant_min, quant_max)[0]
+
+
+@converts("_fake_quantize_learnable_per_channel_affine.default", order=kept_order)
+def learned_for_channels(
+    a: Tracer, scale: Tracer, zero_point: Tracer, axis: int, quant_min: int, quant_max: int, grad_factor: float = 1.0
+) -> Tracer:
+    whole = dnp.clip(dnp.rint(_spread(zero_point, axis, a.ndim)), quant_min, quant_max)
+    return _quantized(a, _spread(scale, axis, a.ndim), whole, quant_min, quant_max)[0]
+
+
+@converts("_fake_quantize_learnable_per_tensor_affine_backward.default")
+def learned_for_all_backward(
+    cotangent: Tracer, a: Tracer, scale: Tracer, zero_point: Tracer, quant_min: int, quant_max: int,
+    grad_factor: float = 1.0,
+) -> tuple[Tracer, Tracer, Tracer]:  # fmt: skip
+    return _learned_backward(cotangent, a, scale, zero_point, None, quant_min, quant_max, grad_factor)
+
+
+@converts("_fake_quantize_learnable_per_channel_affine_backward.default")
+def learned_for_channels_backward(
+    cotangent: Tracer, a: Tracer, scale: Tracer, zero_point: Tracer, axis: int, quant_min: int, quant_max: int,
+    grad_factor: float = 1.0,
+) -> tuple[Tracer, Tracer, Tracer]:  # fmt: skip
+    return _learned_backward(cotangent, a, scale, zero_point, axis_of(axis, a.ndim), quant_min, quant_max, grad_factor)
+
+
+def _learned_backward(
+    cotangent: Tracer, a: Tracer, scale: Tracer, zero_point: Tracer, axis: int | None, low: int, high: int,
+    factor: float,
+) -> tuple[Tracer, Tracer, Tracer]:  # fmt: skip
+    """Cotangents of numbers, scales and zero points; those of the last two are multiplied by a factor.
+
+    Of what is in range a scale's is the rounding error, in units of the scale; of the rest the level that it is
+    clamped to.
+    """
+    wide = _wide(a)
+    one = _spread(scale, axis, a.ndim)
+    whole = dnp.clip(dnp.rint(_spread(zero_point, axis, a.ndim)), low, high)
+    level = _level(a, one, whole)
+    clamped = dnp.clip(level, low, high) - whole
+    is_inside = (level >= low) & (level <= high)
+    slope = dnp.where(is_inside, clamped - wide / one, clamped) * factor
+    offset = dnp.where(is_inside, 0.0, -one) * factor
+    others = None if axis is None else tuple([other for other in range(a.ndim) if other != axis])
+    of_scale, of_zero = (
+        dnp.reshape(dnp.sum(cotangent * part, axis=others), of.shape).astype(of.dtype)
+        for part, of in ((slope, scale), (offset, zero_point))
+    )
+    return cotangent * is_inside, of_scale, of_zero
+
+
 # ---- products of matrices with scales --------------------------------------------------------------------------------
 
 
