@@ -21,7 +21,7 @@ from dyn.ir.builder import buffer_of
 from dyn.ir.core import Dense, Value
 from dyn.ir.opdef import Control
 from dyn.ir.region_passes import carries, is_loop, unchanged
-from dyn.lower.slots import Life, chosen_slot
+from dyn.lower.slots import Life, Slots
 from dyn.schedule.donate import stored_results
 from dyn.schedule.launch import Body, Launch, aliases, may_lack_value
 from dyn.shapes import Dim, Facts, Symbol, SymExpr, floordiv, free_symbols
@@ -171,6 +171,7 @@ def _needed(nbytes: Dim) -> Dim:
 class _Layouter:
     def __init__(self, layout: MemoryLayout, facts: Facts) -> None:
         self.layout, self.facts = layout, facts
+        self.slots = Slots(layout.slots, layout.segments, facts)
         self.places = layout.places
         self.free: list[int] = []
         #: The slots that are free once nothing reads a value any more.
@@ -235,8 +236,8 @@ class _Layouter:
         segment = max([self.data_dependent[s] for s in free_symbols(nbytes) if s.data_dependent], default=0)
         size = _needed(nbytes)
         if self.scope is None or self.is_sound(size):
-            return chosen_slot(size, segment, self.layout.slots, self.layout.segments, self.free, self.facts, life)
-        slot = chosen_slot(size, segment, self.layout.slots, self.layout.segments, self.scope.free, self.facts, life)
+            return self.slots.choose(size, segment, self.free, life)
+        slot = self.slots.choose(size, segment, self.scope.free, life)
         if slot not in self.scope.slots:
             self.scope.slots.append(slot)
         return slot

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dyn.frozen import record
 from dyn.shapes import Answer, Dim, Facts, Opaque, OpaqueKind, Symbol, dim_max, free_symbols
@@ -45,7 +46,7 @@ class GatedSize:
 
     @staticmethod
     def of(size: Dim) -> GatedSize:
-        if isinstance(size, int):
+        if isinstance(size, int) or not size.height:
             return GatedSize(size)
         inside: dict[Opaque, GatedSize] = {}
         for atom in {atom for mono, _ in size.terms for atom, _ in mono.factors}:
@@ -77,43 +78,59 @@ class GatedSize:
         return answer if answer.proved or not (self.gates or other.gates) else UNKNOWN
 
 
-def chosen_slot(
-    size: Dim, segment: int, slots: list[Dim], segments: list[int], free: list[int], facts: Facts, life: Life | None
-) -> int:
-    """A free slot for ``size`` bytes: the same size first, then a larger, then one that grows, else a new one.
+@dataclass(eq=False)
+class Slots:
+    """The slots of an arena: the bytes of each, and the segment that it is in; ``facts`` has what is known of dims."""
 
-    The size is known with ``segment``: a slot of one before it cannot grow to it. A larger slot is left to arrays of
-    its size that are written before this one dies: else what is kept of each layer takes those that all work in.
-    """
-    same = next((slot for slot in free if slots[slot] == size), None)
-    if same is not None:  # most are, and then nothing needs to be proved
-        free.remove(same)
-        return same
-    wanted = GatedSize.of(size)
-    best: tuple[int, int, Dim] | None = None
-    for slot in free[:_MOST_CANDIDATES]:
-        have = slots[slot]
-        if len(free_symbols(have) | free_symbols(size)) > _MOST_SYMBOLS:
-            continue
-        # What is asked of the facts takes most of the time: no more is than what may find a better slot.
-        room = GatedSize.of(have)
-        answer = room.holds(wanted, facts)
-        if answer.proved:
-            if life is not None and life.is_wanted(have):
+    sizes: list[Dim]
+    segments: list[int]
+    facts: Facts
+    _gated: dict[Dim, GatedSize] = field(default_factory=dict[Dim, GatedSize])
+
+    def choose(self, size: Dim, segment: int, free: list[int], life: Life | None = None) -> int:
+        """A free slot for ``size`` bytes: the same size first, then a larger, then one that grows, else a new one.
+
+        The size is known with ``segment``: a slot of one before it cannot grow to it. A larger slot is left to arrays
+        of its size that are written before this one dies: else what is kept of each layer takes those that all work in.
+        """
+        sizes = self.sizes
+        same = next((slot for slot in free if sizes[slot] == size), None)
+        if same is not None:  # most are, and then nothing needs to be proved
+            free.remove(same)
+            return same
+        best: tuple[int, int, Dim] | None = None
+        for slot in free[:_MOST_CANDIDATES]:
+            have = sizes[slot]
+            if len(free_symbols(have) | free_symbols(size)) > _MOST_SYMBOLS:
                 continue
-            best = (1, slot, have)
-            break
-        if segment > segments[slot] or (best is not None and best[0] == 2):
-            continue
-        if answer.refuted or wanted.holds(room, facts).proved:
-            best = (2, slot, size)
-        elif best is None:
-            best = (3, slot, dim_max(have, size))
-    if best is None:
-        slots.append(size)
-        segments.append(segment)
-        return len(slots) - 1
-    _, slot, grown = best
-    free.remove(slot)
-    slots[slot] = grown
-    return slot
+            # What is asked of the facts takes most of the time: no more is than what may find a better slot.
+            answer = self._is_room(have, size)
+            if answer.proved:
+                if life is not None and life.is_wanted(have):
+                    continue
+                best = (1, slot, have)
+                break
+            if segment > self.segments[slot] or (best is not None and best[0] == 2):
+                continue
+            if answer.refuted or self._is_room(size, have).proved:
+                best = (2, slot, size)
+            elif best is None:
+                best = (3, slot, dim_max(have, size))
+        if best is None:
+            sizes.append(size)
+            self.segments.append(segment)
+            return len(sizes) - 1
+        _, slot, grown = best
+        free.remove(slot)
+        sizes[slot] = grown
+        return slot
+
+    def _is_room(self, have: Dim, size: Dim) -> Answer:
+        """Whether a slot of one size is room for another."""
+        return self._of(have).holds(self._of(size), self.facts)
+
+    def _of(self, size: Dim) -> GatedSize:
+        found = self._gated.get(size)
+        if found is None:
+            found = self._gated[size] = GatedSize.of(size)
+        return found

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from dyn.lower.slots import GatedSize, Life, chosen_slot
+from dyn.lower.slots import GatedSize, Life, Slots
 from dyn.shapes import Answer, Dim, Facts, as_dim, dim_max, dim_min, evaluate, free_symbols, symbol
 
 n, m = as_dim(symbol("n", "n")), as_dim(symbol("m", "m"))
@@ -15,7 +15,7 @@ n, m = as_dim(symbol("n", "n")), as_dim(symbol("m", "m"))
 def chosen(size: Dim, free: list[int], life: Life | None) -> tuple[int, list[Dim]]:
     """The slot for an array, of slots of 512, 64 and 256 bytes a row, and all slots then."""
     slots: list[Dim] = [512 * n, 64 * n, 256 * n]
-    return chosen_slot(size, 0, slots, [0, 0, 0], free, Facts.none(), life), slots
+    return Slots(slots, [0, 0, 0], Facts.none()).choose(size, 0, free, life), slots
 
 
 def test_a_slot_of_the_size_is_taken_first() -> None:
@@ -53,7 +53,7 @@ def asked(size: Dim, free: list[Dim]) -> tuple[int, list[tuple[Dim, Dim]]]:
     """The slot for an array, of free slots of these sizes, and what is asked for it."""
     facts = CountedFacts()
     slots = list(free)
-    slot = chosen_slot(size, 0, slots, [0] * len(free), list(range(len(free))), cast(Facts, facts), None)
+    slot = Slots(slots, [0] * len(free), cast(Facts, facts)).choose(size, 0, list(range(len(free))))
     return slot, facts.asked
 
 
@@ -70,7 +70,7 @@ def test_behind_a_slot_that_grows_only_larger_ones_are_asked_for() -> None:
 
 def test_the_first_of_several_slots_that_are_neither_grows_to_both_sizes() -> None:
     slots: list[Dim] = [64 * m, 128 * m]
-    assert chosen_slot(64 * n, 0, slots, [0, 0], [0, 1], Facts.none(), None) == 0
+    assert Slots(slots, [0, 0], Facts.none()).choose(64 * n, 0, [0, 1]) == 0
     assert slots == [dim_max(64 * m, 64 * n), 128 * m]
 
 
