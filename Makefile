@@ -14,7 +14,7 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train jax torch tensorflow test test-gpu gpu-check gpu-wheels tensorflow-operations tensorflow-applications test-gpu-grid docs docs-links wheel random harnesses test-opinfo test-torch-mlir bench golden clean
+.PHONY: help demo train jax torch tensorflow test test-slow test-gpu gpu-check gpu-wheels tensorflow-operations tensorflow-applications test-gpu-grid docs docs-links wheel random harnesses test-opinfo test-torch-mlir bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
@@ -23,6 +23,7 @@ help:
 	@echo 'make tensorflow  run a Keras model over a stream of shapes, by dyn, tf.function and XLA'
 	@echo 'make torch    run and train a Hugging Face model over a stream of shapes, by dyn, Inductor and PyTorch'
 	@echo 'make test     ruff, pyright and all tests; those of TensorFlow in processes of their own'
+	@echo 'make test-slow the tests that make test leaves out of its grids, and those that take minutes'
 	@echo 'make docs     build the site of the documentation, in docs/_build; make docs-links looks at the links that lead out of it'
 	@echo 'make test-gpu  run programs, and every op, on the GPU of this machine: DEVICE=cuda or rocm, cuda:1, …'
 	@echo 'make gpu-check find out in minutes what dyn does on the GPU of this machine; make gpu-wheels puts what that takes elsewhere into .whl/'
@@ -75,9 +76,14 @@ test:
 	$(SETUP) test
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check --quiet .
-	$(BIN)/pyright --project pyproject.toml
+	$(BIN)/pyright --project pyproject.toml --threads 2
 	$(BIN)/python -m pytest -n auto --dist worksteal --ignore=tests/interop/tf $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m pytest -n auto --dist worksteal tests/interop/tf)
+
+# What `make test` leaves out of its grids (tests/rarely.py).
+test-slow:
+	$(SETUP) test
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow $(ARGS)
 
 # Every warning is an error, and every reference leads somewhere. Notebooks run, unless a cache has their results.
 docs:

@@ -138,7 +138,6 @@ def lay_out(plan: Plan, launches: tuple[Launch, ...]) -> MemoryLayout:
         layout.constants.setdefault(name, dense)
         places[value] = StoragePlace("constant", numbers.setdefault(name, len(numbers)))
     _Layouter(layout, function.facts).block(launches)
-    layout.slots[:] = [aligned(slot) for slot in layout.slots]
     return layout
 
 
@@ -160,18 +159,10 @@ def aligned(size: Dim) -> Dim:
     return floordiv(size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
 
 
-def _needed(nbytes: Dim) -> Dim:
-    """The bytes that slots are compared by; a symbolic size is rounded up when all have found theirs.
-
-    ``4 n >= 4 m`` is shown in no time, and what rounding makes of it is not.
-    """
-    return aligned(nbytes) if isinstance(nbytes, int) else nbytes
-
-
 class _Layouter:
     def __init__(self, layout: MemoryLayout, facts: Facts) -> None:
         self.layout, self.facts = layout, facts
-        self.slots = Slots(layout.slots, layout.segments, facts)
+        self.slots = Slots(layout.slots, layout.segments, facts, self.aligned)
         self.places = layout.places
         self.free: list[int] = []
         #: The slots that are free once nothing reads a value any more.
@@ -181,6 +172,14 @@ class _Layouter:
         self.count = 0
         #: The innermost conditional region around.
         self.scope: ArenaScope | None = None
+        #: Sizes in bytes rounded up: layers have most of theirs in common.
+        self._aligned: dict[Dim, Dim] = {}
+
+    def aligned(self, nbytes: Dim) -> Dim:
+        found = self._aligned.get(nbytes)
+        if found is None:
+            found = self._aligned[nbytes] = aligned(nbytes)
+        return found
 
     def region(self, body: Body, around: Mapping[Value, Value] = MappingProxyType({})) -> None:
         """The launches of a region; ``around`` has the values outside that some of its own are."""
@@ -207,7 +206,7 @@ class _Layouter:
         times: dict[Dim, list[int]] = {}
         for time, launch in enumerate(launches):
             for value in () if launch.bodies else (*launch.group.outputs, *launch.temporaries):
-                times.setdefault(_needed(value.type.nbytes), []).append(time)
+                times.setdefault(self.aligned(value.type.nbytes), []).append(time)
         for time, launch in enumerate(launches):
             if launch.bodies:
                 self.control(launch)
@@ -234,10 +233,9 @@ class _Layouter:
 
     def slot(self, nbytes: Dim, life: Life | None = None) -> int:
         segment = max([self.data_dependent[s] for s in free_symbols(nbytes) if s.data_dependent], default=0)
-        size = _needed(nbytes)
-        if self.scope is None or self.is_sound(size):
-            return self.slots.choose(size, segment, self.free, life)
-        slot = self.slots.choose(size, segment, self.scope.free, life)
+        if self.scope is None or self.is_sound(nbytes):
+            return self.slots.choose(nbytes, segment, self.free, life)
+        slot = self.slots.choose(nbytes, segment, self.scope.free, life)
         if slot not in self.scope.slots:
             self.scope.slots.append(slot)
         return slot

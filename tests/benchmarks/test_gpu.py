@@ -26,6 +26,7 @@ from benchmarks.suites.gpu_model import PROGRAMS
 from dyn import tree
 from tests.gpu import compilers
 from tests.gpu.software import environment
+from tests.rarely import rarely
 
 CONFIG = Config(layers=1, width=16, heads=2, longest=9, largest_batch=3)
 
@@ -52,7 +53,7 @@ def test_a_model_is_one_for_dyn_and_pytorch(name: str, require_module: Callable[
     assert ours.cache_info().compiles == 1
 
 
-@pytest.mark.parametrize("target", ["cuda:sm_90a", "rocm:gfx1100"])
+@pytest.mark.parametrize("target", ["cuda:sm_90a", rarely("rocm:gfx1100")])
 def test_kernels_of_a_model_are_compiled(
     target: str, require_module: Callable[[str], ModuleType], require_tool: Callable[..., str]
 ) -> None:
@@ -98,6 +99,7 @@ def test_without_a_device_it_says_so() -> None:
     )
 
 
+@pytest.mark.slow
 def test_command_line(require_tool: Callable[..., str], tmp_path: Path) -> None:
     """To its end, on the software GPU: launches are counted, and results are those of the processor."""
     require_tool("g++")

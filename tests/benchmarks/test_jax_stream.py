@@ -17,6 +17,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     done = bench("--layers", "1", "--shapes", "3", "--repeats", "1", "--markdown", "--json", str(out))

@@ -82,6 +82,7 @@ def test_a_worker_that_ends_is_noticed():
     assert str(ended.value) == "jax's process ended with -9. Its last words:\n"
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path: Path, require_module: Callable[[str], ModuleType]):
     require_module("jax")
     command = [sys.executable, "-m", "benchmarks", "shape_stream", "--peers", "jax", "--layers", "1", "--shapes", "3"]

@@ -25,6 +25,7 @@ def test_tables() -> None:
     assert "batch × length 2 × 8" in report.notes[1]
 
 
+@pytest.mark.slow
 def test_a_process() -> None:
     request = {"who": "dyn, low", "layers": 1, "hidden": 64, "shape": "2x8", "words": 100}
     command = [sys.executable, "-m", "benchmarks.suites.torch_memory", json.dumps(request)]

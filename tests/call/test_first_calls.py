@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.call.ends import finished, run
+from tests.rarely import rarely
 
 # ---- the end of the process ------------------------------------------------------------------------------------------
 
@@ -251,7 +252,7 @@ warnings.simplefilter("ignore", DeprecationWarning)  # of fork() with threads, w
 """
 
 
-@pytest.mark.parametrize("warm", [False, True], ids=["nothing_loaded", "warm"])
+@pytest.mark.parametrize("warm", [False, rarely(True)], ids=["nothing_loaded", "warm"])
 def test_forks_while_sixteen_threads_compile(warm: bool) -> None:
     """Each child calls what was compiled and compiles what was not; the parent goes on."""
     result = run(

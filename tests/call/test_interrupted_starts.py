@@ -15,7 +15,7 @@ import textwrap
 import pytest
 
 #: How many points of each scenario are tried.
-POINTS = 5
+POINTS = 3
 HEAD = """
 import faulthandler, os, signal, sys, threading
 import numpy as np, numpy.testing, dyn, dyn.numpy as dnp

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from dyn.lower.layout import aligned
 from dyn.lower.slots import GatedSize, Life, Slots
 from dyn.shapes import Answer, Dim, Facts, as_dim, dim_max, dim_min, evaluate, free_symbols, symbol
 
@@ -15,7 +16,7 @@ n, m = as_dim(symbol("n", "n")), as_dim(symbol("m", "m"))
 def chosen(size: Dim, free: list[int], life: Life | None) -> tuple[int, list[Dim]]:
     """The slot for an array, of slots of 512, 64 and 256 bytes a row, and all slots then."""
     slots: list[Dim] = [512 * n, 64 * n, 256 * n]
-    return Slots(slots, [0, 0, 0], Facts.none()).choose(size, 0, free, life), slots
+    return Slots(slots, [0, 0, 0], Facts.none(), aligned).choose(size, 0, free, life), slots
 
 
 def test_a_slot_of_the_size_is_taken_first() -> None:
@@ -53,7 +54,7 @@ def asked(size: Dim, free: list[Dim]) -> tuple[int, list[tuple[Dim, Dim]]]:
     """The slot for an array, of free slots of these sizes, and what is asked for it."""
     facts = CountedFacts()
     slots = list(free)
-    slot = Slots(slots, [0] * len(free), cast(Facts, facts)).choose(size, 0, list(range(len(free))))
+    slot = Slots(slots, [0] * len(free), cast(Facts, facts), aligned).choose(size, 0, list(range(len(free))))
     return slot, facts.asked
 
 
@@ -70,7 +71,7 @@ def test_behind_a_slot_that_grows_only_larger_ones_are_asked_for() -> None:
 
 def test_the_first_of_several_slots_that_are_neither_grows_to_both_sizes() -> None:
     slots: list[Dim] = [64 * m, 128 * m]
-    assert Slots(slots, [0, 0], Facts.none()).choose(64 * n, 0, [0, 1]) == 0
+    assert Slots(slots, [0, 0], Facts.none(), aligned).choose(64 * n, 0, [0, 1]) == 0
     assert slots == [dim_max(64 * m, 64 * n), 128 * m]
 
 
@@ -86,9 +87,19 @@ def test_gated_sizes_are_compared_without_their_gates() -> None:
     assert asked(4 * n * other, [8 * n * gate])[1] == []
 
 
+def test_gates_that_both_sizes_have_are_1() -> None:
+    both, facts = dim_max(8 * n * gate, 4 * n * other), Facts.none()
+    room = GatedSize.of(both)
+    assert room.holds(GatedSize.of(8 * n * gate), facts).proved
+    assert room.holds(GatedSize.of(4 * n * other), facts).proved
+    assert not room.holds(GatedSize.of(8 * n * other), facts).proved
+    assert GatedSize.of(dim_max(4 * n, 8 * m * gate)).holds(GatedSize.of(4 * n), facts).proved
+
+
 SIZES: list[Dim] = [
     4 * n, 4 * n * gate, 8 * n * gate, 8 * n * other, 8 * n * gate * other, dim_max(4 * n, 8 * m * gate),
-    dim_max(4 * m, 8 * n * gate), 4 * n * gate + 4 * m * other, 4 * n * gate + 64, 64 * gate, 64,
+    dim_max(4 * m, 8 * n * gate), dim_max(8 * n * gate, 4 * n * other),
+    4 * n * gate + 4 * m * other, 4 * n * gate + 64, 64 * gate, 64,
     8 * n * m - 4 * n * gate, (8 * n * m - 4 * n) * gate,
 ]  # fmt: skip
 

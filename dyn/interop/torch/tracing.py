@@ -97,6 +97,10 @@ _OF_THE_TENSOR: dict[Any, Callable[[Any], Any]] = {
 }
 
 
+#: The dtypes that PyTorch has Python's numbers in.
+_WIDEST = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+
+
 class TorchTracing(TorchDispatchMode):
     """The trace of a PyTorch function, in ``trace``.
 
@@ -330,6 +334,8 @@ class TorchTracing(TorchDispatchMode):
             return self._viewed_in_place(func, args, kwargs)
         view = VIEWS.get(func)
         if view is not None:
+            if not isinstance(args[0], torch.Tensor):  # autograd conjugates numbers that tensors are multiplied by
+                args = self._made_of_numbers(torch.tensor(args[0], dtype=_WIDEST[type(args[0])])), *args[1:]
             return self.viewed(func, view, args, kwargs)
         converter = converter_of(func)
         if converter is not None:

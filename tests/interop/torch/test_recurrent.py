@@ -13,6 +13,7 @@ torch: Any = pytest.importorskip("torch")
 nn = torch.nn
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
+from tests.rarely import one_in  # noqa: E402
 
 MODULES: dict[str, Callable[[], Any]] = {
     "lstm": lambda: nn.LSTM(4, 5),
@@ -111,7 +112,7 @@ def test_cells() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections")
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", one_in(2, MODULES))
 def test_derivatives(name: str) -> None:
     module = MODULES[name]()
     weights = dict(module.named_parameters())

@@ -20,6 +20,7 @@ hf: Any = pytest.importorskip("transformers")
 import dyn.interop.torch as dyn_torch  # noqa: E402
 from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
 from tests.interop.torch.whole import nothing_fell_back  # noqa: E402
+from tests.rarely import one_in, rarely  # noqa: E402
 
 WORDS = 99
 #: Batches and lengths.
@@ -213,9 +214,15 @@ MODES = [
     *((name, torch.enable_grad) for name in ("bert", "gpt2", "llama", "mixtral", "t5", "whisper", "resnet", "clip")),
     *((name, torch.no_grad) for name in ("bert", "vit")),
 ]
+#: Of which ``make test`` runs these: BERT every way, a decoder, an encoder with one, and a convolutional network.
+OFTEN = [
+    ("bert", torch.inference_mode), ("bert", torch.enable_grad), ("bert", torch.no_grad),
+    ("llama", torch.inference_mode), ("mixtral", torch.inference_mode),
+    ("t5", torch.enable_grad), ("resnet", torch.enable_grad),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "mode"), MODES)
+@pytest.mark.parametrize(("name", "mode"), [one if one in OFTEN else rarely(*one) for one in MODES])
 def test_torch_compile(name: str, mode: Callable[[], Any]) -> None:
     """One graph has all of a model, whose numbers Dynamo makes tensors, and dyn runs all of the graph."""
     torch._dynamo.reset()
@@ -254,7 +261,7 @@ def loss_of(outputs: Any) -> Any:
 UNSTEADY = ("resnet",)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "gpt2 without mask"])
+@pytest.mark.parametrize("name", one_in(2, [name for name in MODELS if name != "gpt2 without mask"]))
 def test_training(name: str) -> None:
     """Steps over several shapes leave the parameters, the buffers and the gradients that PyTorch leaves."""
     case = MODELS[name]
