@@ -94,7 +94,7 @@ def per_channel(
 # ---- scales that are learned -----------------------------------------------------------------------------------------
 
 
-def _spread(values: Tracer, axis: int | None, rank: int) -> Tracer:
+def _spread(values: Tracer, axis: int | None, rank: int) -> Any:
     """Scales or zero points in float32, to be broadcast."""
     return _one(values, "float32") if axis is None else _along(values.astype("float32"), axis, rank)
 
@@ -132,7 +132,7 @@ def learned_for_channels_backward(
 
 
 def _learned_backward(
-    cotangent: Tracer, a: Tracer, scale: Tracer, zero_point: Tracer, axis: int | None, low: int, high: int,
+    cotangent: Tracer, a: Tracer, scale: Tracer, zero_point: Tracer, axis: int | None, low: Any, high: Any,
     factor: float,
 ) -> tuple[Tracer, Tracer, Tracer]:  # fmt: skip
     """Cotangents of numbers, scales and zero points; those of the last two are multiplied by a factor.
@@ -140,11 +140,11 @@ def _learned_backward(
     Of what is in range a scale's is the rounding error, in units of the scale; of the rest the level that it is
     clamped to.
     """
-    wide = _wide(a)
+    wide: Any = _wide(a)
     one = _spread(scale, axis, a.ndim)
     whole = dnp.clip(dnp.rint(_spread(zero_point, axis, a.ndim)), low, high)
-    level = _level(a, one, whole)
-    clamped = dnp.clip(level, low, high) - whole
+    level: Any = _level(a, one, whole)
+    clamped: Any = dnp.clip(level, low, high) - whole
     is_inside = (level >= low) & (level <= high)
     slope = dnp.where(is_inside, clamped - wide / one, clamped) * factor
     offset = dnp.where(is_inside, 0.0, -one) * factor
