@@ -12,6 +12,7 @@ import atexit
 import os
 import threading
 import time
+from collections.abc import Callable
 
 #: How long a call of another thread waits for the end, and how long the end waits for calls.
 _CALLS_WAIT, _END_WAITS = 10.0, 2.0
@@ -21,6 +22,15 @@ _ending: list[int] = []
 #: The threads of the calls that are inside. Lists are appended to and removed from without a lock of our own.
 _inside: list[int] = []
 _never = threading.Event()
+#: What is done as the process ends.
+_last: list[Callable[[], object]] = []
+
+
+def at_end(work: Callable[[], object]) -> None:
+    """Have something done as the process ends; at once if it does: ``atexit`` takes nothing more then."""
+    _last.append(work)
+    if _ending:
+        work()
 
 
 def enter_call() -> None:
@@ -38,6 +48,8 @@ def leave_call() -> None:
 
 def _end() -> None:
     _ending.append(threading.get_ident())
+    for work in list(_last):
+        work()
     deadline = time.monotonic() + _END_WAITS
     while any(thread not in _ending for thread in _inside) and time.monotonic() < deadline:
         time.sleep(0.001)

@@ -41,6 +41,7 @@ from dyn.fork_safety import lock, no_fork
 from dyn.requirements import install_required
 from dyn.runtime.address_space import reserve
 from dyn.schedule.target import Target
+from dyn.shutdown import at_end
 
 T = TypeVar("T")
 
@@ -72,7 +73,11 @@ def _binding() -> Any:
     """llvmlite, with the native target set up. It takes 40 ms to import, so a warm start does without."""
     with reserve(_LIBRARY_BYTES, "load LLVM"):
         from llvmlite import binding
+        from llvmlite.binding import common
 
+        # llvmlite's objects that die with the interpreter take its lock, which a daemon thread may have had as it was
+        # frozen, unless llvmlite knows of the end: by a handler at exit, which comes too late if that has begun.
+        at_end(getattr(common, "_at_shutdown", lambda: None))
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
         return binding

@@ -100,6 +100,18 @@ def test_daemon_threads_compile_while_the_process_ends(after: float) -> None:
     finished(result, "bye\n")
 
 
+def test_llvmlite_that_is_imported_as_the_process_ends_knows_of_the_end() -> None:
+    """Its objects took a lock in their finalizers, which a daemon thread that was frozen in LLVM had for ever."""
+    result = run("""
+        def last():
+            assert agrees(*make(3))
+            from llvmlite.binding import common
+            print(common._is_shutting_down())
+        sys.modules["dyn.shutdown"].at_end(last)
+        """)
+    finished(result, "True\n")
+
+
 def test_a_thread_that_dies_in_the_middle_of_a_first_call() -> None:
     """Others that wait for what it compiles go on, and so does the process."""
     result = run("""

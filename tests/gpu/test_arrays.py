@@ -16,6 +16,7 @@ from dyn.errors import UnsupportedOpError
 from dyn.runtime import device_memory
 from dyn.runtime.dlpack import import_capsule
 from tests.gpu.programs import Device, new_stream
+from tests.rarely import rarely
 
 
 class StandIn:
@@ -33,6 +34,7 @@ class StandIn:
         return self.array.__dlpack_device__()
 
 
+@pytest.mark.parametrize("device", ["cuda", rarely("rocm")], indirect=True)
 def test_put_and_read(device: Device) -> None:
     x = np.arange(12.0).reshape(3, 4)
     there = dyn.device_put(x, device.name)
@@ -73,6 +75,7 @@ def test_nothing_and_numbers(device: Device) -> None:
         np.testing.assert_array_equal(there.to_numpy(), np.asarray(x))
 
 
+@pytest.mark.parametrize("device", [rarely("cuda"), "rocm"], indirect=True)
 def test_operators_run_where_their_operands_are(device: Device) -> None:
     there = dyn.device_put(np.arange(6, dtype="f4"), device.name)
     before = device.gpu.counters()

@@ -17,7 +17,7 @@ from tests.gpu import grid
 
 #: Forms are many, and kinds of GPUs three: one form in so many is run, on one of them. Cases of groups are run on all
 #: kinds elsewhere (``tests/schedule``).
-_EVERY = 54
+_EVERY = 162
 #: Programs of so many forms.
 _TOGETHER = 20
 

@@ -15,6 +15,7 @@ from dyn.hosts.jax import JaxHost
 from tests.gpu.programs import Device
 from tests.gpu.test_arrays import StandIn
 from tests.gpu.test_native_entry import hits, made_natively
+from tests.rarely import rarely
 
 jax: Any = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
@@ -32,6 +33,7 @@ def softmax(x: Any) -> Any:
     return jax.nn.softmax(x, axis=-1)
 
 
+@pytest.mark.parametrize("device", ["cuda", rarely("rocm")], indirect=True)
 def test_one_program_for_all_shapes(device: Device) -> None:
     """Of ``dyn.Array`` on the device, which the native entry takes, of NumPy's, JAX's and what DLPack gives."""
     f = djax.jit(softmax, device=device.name)
@@ -67,6 +69,7 @@ def test_where_the_arguments_are(device: Device) -> None:
     assert f.cache_info().compiles == 3
 
 
+@pytest.mark.parametrize("device", ["cuda", rarely("rocm")], indirect=True)
 def test_trees_static_arguments_and_keywords(device: Device) -> None:
     def f(params: Any, x: Any, *, power: int = 2, scale: Any = 1.0) -> Any:
         return {"y": [x @ params["w"] + params["b"], (x**power).sum() * scale], "n": (params["b"], None)}
@@ -89,6 +92,7 @@ def loss(params: Any, x: Any, y: Any) -> Any:
     return jnp.mean((hidden.sum(-1) - y) ** 2)
 
 
+@pytest.mark.parametrize("device", ["cuda", rarely("rocm")], indirect=True)
 def test_gradients_and_many_examples(device: Device) -> None:
     """Transformations of JAX's inside of the function; outside of it the plain function is called."""
     gradients = djax.jit(jax.value_and_grad(loss), device=device.name)
@@ -112,6 +116,7 @@ def test_gradients_and_many_examples(device: Device) -> None:
     np.testing.assert_allclose(jax.grad(inside)(jnp.ones(3)), np.ones(3))
 
 
+@pytest.mark.parametrize("device", [rarely("cuda"), "rocm"], indirect=True)
 def test_loops_sorts_and_callbacks(device: Device) -> None:
     seen: list[tuple[int, ...]] = []
 
@@ -131,6 +136,7 @@ def test_loops_sorts_and_callbacks(device: Device) -> None:
     assert (4,) in seen
 
 
+@pytest.mark.parametrize("device", [rarely("cuda"), "rocm"], indirect=True)
 def test_random_keys(device: Device) -> None:
     """Keys are JAX's alone, and its numbers are the same everywhere."""
 
@@ -296,6 +302,7 @@ def test_stages(device: Device) -> None:
     assert "softmax" in str(f.explain())
 
 
+@pytest.mark.parametrize("device", [rarely("cuda"), "rocm"], indirect=True)
 def test_threads(device: Device) -> None:
     f = djax.jit(lambda x, y: (x * y).sum(-1), device=device.name)
     f(there(device, 2, 3), there(device, 2, 3))

@@ -19,6 +19,7 @@ from dyn.interop import stablehlo
 from examples import bert, gpt, optimizers
 from tests.gpu.programs import Device
 from tests.models import test_gpt as llama
+from tests.rarely import rarely
 
 RNG = np.random.default_rng(0)
 JAX_PROGRAMS = Path(__file__).resolve().parents[2] / "examples" / "jax"
@@ -43,6 +44,7 @@ def check(function: Any, calls: Sequence[tuple[Any, ...]], tolerance: float = 2e
     assert function.cache_info().compiles == 1
 
 
+@pytest.mark.parametrize("device", ["cuda", rarely("rocm")], indirect=True)
 def test_bert(device: Device) -> None:
     config = bert.BertConfig(layers=2, width=24, heads=3, intermediate=40, vocabulary=50, positions=40)
     params = bert.init_params(config, 0)
@@ -72,6 +74,7 @@ def test_a_layer_in_halves(device: Device, dtype: str) -> None:
     check(layer, [tuple(array.astype(halves) for array in arrays) for arrays in calls], 3e-2)
 
 
+@pytest.mark.parametrize("device", [rarely("cuda"), "rocm"], indirect=True)
 def test_training_step(device: Device) -> None:
     """Loss, gradients and Adam in one program, whose results are its next arguments: nothing is copied back."""
     config = gpt.GptConfig(layers=1, width=16, heads=2, vocabulary=30, positions=40)
@@ -100,6 +103,7 @@ def test_training_step(device: Device) -> None:
     assert train.cache_info().compiles == 1
 
 
+@pytest.mark.parametrize("device", ["cuda", rarely("rocm")], indirect=True)
 def test_cnn(device: Device) -> None:
     """Convolutions with strides, a residual, one for each channel, pools, a norm and a head."""
     stem, first, deep, last = (
