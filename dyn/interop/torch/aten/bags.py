@@ -85,8 +85,8 @@ class _Bags:
         made = lax.csr_matmul(factors, dnp.where(taken, at, -dnp.ones_like(at)), starts, weight)
         if self.mode == _MEAN:
             made = made / dnp.maximum(sizes, 1).astype(made.dtype)[:, None]
-        elif not is_for_gradient:
-            sizes = dnp.zeros(offsets.shape, dtype=at.dtype)
+        else:
+            sizes = dnp.zeros(sizes.shape if is_for_gradient else offsets.shape, dtype=at.dtype)
         none = dnp.zeros(sizes.shape, dtype=at.dtype)
         return made, dnp.zeros((0,), dtype=at.dtype) if self.is_quick else bag, sizes, none
 
