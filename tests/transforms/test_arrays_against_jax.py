@@ -44,7 +44,7 @@ def loss_of(case: Case, library: Library) -> Callable[..., Any]:
     return loss
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", one_in(2, CASES))
 def test_gradients(name: str, jax: ModuleType) -> None:
     case = CASES[name]
     by = tuple(range(case.smooth()))
