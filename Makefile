@@ -101,7 +101,7 @@ docs-links:
 # On a machine without such a device it says so, and fails.
 test-gpu:
 	$(SETUP) test
-	$(BIN)/python -m pytest tests/gpu --device=$(DEVICE) $(ARGS)
+	$(BIN)/python -m pytest tests/gpu --device=$(DEVICE) -m "not bench" $(ARGS)
 	$(BIN)/python -m tests.gpu.whole_grid --device=$(DEVICE) --jobs=8
 
 # Nothing is installed for it: it runs with the Python that holds the machine's own PyTorch and JAX.
