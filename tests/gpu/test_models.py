@@ -129,6 +129,7 @@ def test_cnn(device: Device) -> None:
     check(cnn, [(floats(*sizes, 3),) for sizes in ((2, 9, 14), (1, 3, 40), (3, 33, 5), (1, 1, 1), (0, 8, 8))])
 
 
+@pytest.mark.parametrize("device", [rarely("cuda"), "rocm"], indirect=True)
 def test_decoding_with_a_cache(device: Device) -> None:
     """Token by token, the cache staying on the device; and prompts of any length after any past."""
     params = tree.map(lambda x: dyn.device_put(x, device.name), llama.parameters())
@@ -166,6 +167,7 @@ def check_there(program: Any, calls: Sequence[tuple[Any, ...]], device: Device, 
 
 
 @pytest.mark.usefixtures("quick_xla")
+@pytest.mark.parametrize("device", ["cuda", rarely("rocm")], indirect=True)
 def test_jax_program(
     device: Device, require_module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +182,7 @@ def test_jax_program(
     check_there(stablehlo.load(text, trusted=True), calls, device, 2e-4)
 
 
+@pytest.mark.parametrize("device", ["cuda", rarely("rocm")], indirect=True)
 def test_torch_module(device: Device, require_module: Callable[[str], ModuleType]) -> None:
     """A module of PyTorch, traced as it is called, and its program put on the device."""
     torch: Any = require_module("torch")

@@ -13,6 +13,7 @@ import dyn.numpy as dnp
 from dyn import lax
 from dyn.backends.deferred import finish
 from tests.gpu.programs import Device
+from tests.rarely import rarely
 from tests.schedule.test_gpu_sorting import bits
 
 #: Of the array and of the updates: each form with sizes at its edges.
@@ -68,6 +69,7 @@ def test_a_donated_array_is_updated(device: Device, how: str) -> None:
     assert copied.endswith("grid 0")
 
 
+@pytest.mark.parametrize("device", ["cuda", rarely("rocm")], indirect=True)
 def test_inside_of_programs(device: Device) -> None:
     """Loops that carry the array, branches, batches, gradients, sizes that are measured, and updates that read it."""
     x, places, updates = drawn(300, 1500)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import dyn
 import dyn.numpy as dnp
 from dyn import lax
 from tests.gpu.programs import Device
+from tests.rarely import rarely
 from tests.schedule.test_gpu_sorting import bits
 
 SIZES = (0, 1, 2, 31, 32, 33, 257, 4096, 5000, 70000)
@@ -51,6 +53,7 @@ def test_greatest_elements(device: Device) -> None:
             assert bits(one.to_numpy()) == bits(np.asarray(other)), size
 
 
+@pytest.mark.parametrize("device", [rarely("cuda"), "rocm"], indirect=True)
 def test_inside_of_programs(device: Device) -> None:
     """Sizes that are measured, regions, batches, memory that is used again, and sorts that are alike."""
     x = numbers(90)
