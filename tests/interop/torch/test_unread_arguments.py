@@ -124,7 +124,14 @@ def _unsorted(made: Any) -> Any:
     return torch.sort(made[0] if isinstance(made, tuple) else made).values
 
 
+SCALES = 0.1 + torch.rand(ROWS.shape[1], generator=torch.Generator().manual_seed(0))
 WITHOUT_EFFECT: dict[tuple[str, str], Calls] = {
+    ("aten._fake_quantize_learnable_per_tensor_affine.default", "grad_factor"): _two(
+        lambda v: ATEN._fake_quantize_learnable_per_tensor_affine(ROWS, SCALES[:1], SCALES[:1], -8, 7, v), 1.0, 0.5
+    ),
+    ("aten._fake_quantize_learnable_per_channel_affine.default", "grad_factor"): _two(
+        lambda v: ATEN._fake_quantize_learnable_per_channel_affine(ROWS, SCALES, SCALES, 1, -8, 7, v), 1.0, 0.5
+    ),
     ("aten.embedding.default", "padding_idx"): _two(lambda v: ATEN.embedding(ROWS, AT, v), -1, 1),
     ("aten.embedding.default", "scale_grad_by_freq"): _two(lambda v: ATEN.embedding(ROWS, AT, -1, v), False, True),
     ("aten.embedding.default", "sparse"): _two(lambda v: ATEN.embedding(ROWS, AT, -1, False, v), False, True),
