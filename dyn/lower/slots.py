@@ -52,7 +52,11 @@ class GatedSize:
         inside = [_gates_inside(of_term) for of_term in atoms]
         gates = frozenset[Opaque]().union(*inside)
         closes = size.constant == 0 and all(gates <= {*of_term} for of_term in atoms)
-        grows = all(coefficient > 0 for (_, coefficient), own in zip(size.terms, inside, strict=True) if own)
+        grows = all(
+            coefficient > 0 and not any(_may_be_negative(atom) for atom in of_term)
+            for (_, coefficient), of_term, own in zip(size.terms, atoms, inside, strict=True)
+            if own
+        )
         return GatedSize(size, gates, closes) if gates and (closes or grows) else GatedSize(size)
 
     def where(self, opened: frozenset[Opaque]) -> Dim:
@@ -72,6 +76,13 @@ class GatedSize:
 
 def _is_gate(atom: Atom) -> bool:
     return isinstance(atom, Opaque) and atom.kind is OpaqueKind.MAX and atom.natural == (0, 1)
+
+
+def _may_be_negative(atom: Atom) -> bool:
+    if not isinstance(atom, Opaque):
+        return False
+    least = atom.natural[0]
+    return least is None or least < 0
 
 
 def _gates_inside(atoms: Iterable[Atom]) -> frozenset[Opaque]:

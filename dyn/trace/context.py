@@ -300,14 +300,14 @@ class Trace:
         mask has n elements. None where nothing follows; what is ``known`` from facts is asked of these facts and more.
         """
         program, facts = self.program, self.builder.facts
-        each: list[Relation] = []
+        loc, each = user_loc(), list[Relation]()
         for symbol in sorted(symbols & program.sizes.keys(), key=lambda one: one.uid):
-            dim, loc = as_dim(symbol), user_loc()
+            dim = as_dim(symbol)
             if program.sizes[symbol] == 0:
                 each.append(Relation(RelKind.EQ, dim, 0, Reason.about("the branch on {} == 0", (dim,), loc)))
             else:
                 each.append(Relation(RelKind.GE, dim, 1, Reason.about("the branch on {} > 0", (dim,), loc)))
-        for relations in [*([one] for one in each), each]:
+        for relations in [*([one] for one in each), *([each] if len(each) > 1 else [])]:
             more = facts
             for relation in relations:
                 more = more.assume(relation)

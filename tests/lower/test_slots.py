@@ -100,7 +100,7 @@ SIZES: list[Dim] = [
     4 * n, 4 * n * gate, 8 * n * gate, 8 * n * other, 8 * n * gate * other, dim_max(4 * n, 8 * m * gate),
     dim_max(4 * m, 8 * n * gate), dim_max(8 * n * gate, 4 * n * other),
     4 * n * gate + 4 * m * other, 4 * n * gate + 64, 64 * gate, 64,
-    8 * n * m - 4 * n * gate, (8 * n * m - 4 * n) * gate,
+    64 + 4 * n * gate * dim_min(m - 7, 3), 8 * n * m - 4 * n * gate, (8 * n * m - 4 * n) * gate,
 ]  # fmt: skip
 
 
