@@ -14,5 +14,6 @@ def rarely(*values: Any) -> Any:
 
 
 def one_in(count: int, cases: Iterable[Any]) -> list[Any]:
-    """Cases of one value each, of which the first of every ``count`` is no slow one."""
-    return [case if number % count == 0 else rarely(case) for number, case in enumerate(cases)]
+    """Cases, values or tuples of them, of which the first of every ``count`` is no slow one."""
+    own = [case if isinstance(case, tuple) else (case,) for case in cases]
+    return [pytest.param(*case) if number % count == 0 else rarely(*case) for number, case in enumerate(own)]

@@ -14,8 +14,8 @@ import textwrap
 
 import pytest
 
-#: How many points of each scenario are tried.
-POINTS = 3
+from tests.rarely import rarely
+
 HEAD = """
 import faulthandler, os, signal, sys, threading
 import numpy as np, numpy.testing, dyn, dyn.numpy as dnp
@@ -184,8 +184,9 @@ at_points(work)
     [(CTRL_C, "cold"), (CTRL_C, "warm"), (LOCKS, "cold"), (HANDLER, "cold"), (FORK, "cold")],
     ids=["ctrl_c", "ctrl_c, cached", "locks", "handler", "fork"],
 )
-def test_first_calls(scenario: str, cache: str, tmp_path: object) -> None:
-    source = textwrap.dedent(HEAD).format(points=POINTS) + textwrap.dedent(scenario)
+@pytest.mark.parametrize("points", [3, rarely(5)])  # of the call, at each of which something comes
+def test_first_calls(points: int, scenario: str, cache: str, tmp_path: object) -> None:
+    source = textwrap.dedent(HEAD).format(points=points) + textwrap.dedent(scenario)
     env = {**os.environ, "DYN_CACHE_DIR": "0" if cache == "cold" else str(tmp_path), "DYN_OPTIMIZE": "0"}
     made = subprocess.run(
         [sys.executable, "-c", source], capture_output=True, text=True, check=False, env=env, timeout=1500

@@ -16,15 +16,18 @@ from dyn.runtime import driver
 from tests.gpu import grid
 from tests.rarely import rarely
 
-#: Forms are many, and kinds of GPUs three: one form in so many is run, on one of them. Cases of groups are run on all
-#: kinds elsewhere (``tests/schedule``).
-_EVERY = 162
+#: Forms are many, and kinds of GPUs three: one form in so many is run, on one of them, and how many results at least
+#: agree. Cases of groups are run on all kinds elsewhere (``tests/schedule``).
+_PARTS = [(162, 83), rarely(54, 250)]
 #: Programs of so many forms.
 _TOGETHER = 20
 
 
 @pytest.mark.parametrize("kind", [rarely(kind) if kind == "cuda32" else kind for kind in grid.SOFTWARE])
+@pytest.mark.parametrize(("every", "least"), _PARTS)
 def test_forms_of_ops(
+    every: int,
+    least: int,
     kind: str,
     monkeypatch: pytest.MonkeyPatch,
     require_tool: Callable[..., str],
@@ -36,7 +39,7 @@ def test_forms_of_ops(
     number = list(grid.SOFTWARE).index(kind)
     gpu = grid.install(kind, monkeypatch)
     try:
-        mine, outcome = chosen[number * (_EVERY // 3) :: _EVERY], grid.Outcome()
+        mine, outcome = chosen[number * (every // 3) :: every], grid.Outcome()
         for first in range(0, len(mine), _TOGETHER):
             outcome += grid.run(mine[first : first + _TOGETHER], placement)
     finally:
@@ -45,7 +48,7 @@ def test_forms_of_ops(
         gpu.set(hidden=1)
     assert not outcome.wrong, "\n".join(outcome.wrong)
     assert not gpu.problems()
-    assert outcome.agree > 13_500 / _EVERY
+    assert outcome.agree > least
 
 
 def test_a_difference_is_seen() -> None:

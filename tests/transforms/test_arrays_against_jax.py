@@ -11,7 +11,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from tests.rarely import one_in, rarely
+from tests.rarely import one_in
 from tests.transforms.array_cases import CASES, Case, Library, Mine, Theirs, floats
 
 Array = Any
@@ -118,9 +118,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "form"), [one if number % 2 == 0 else rarely(*one) for number, one in enumerate(FORMS)]
-)
+@pytest.mark.parametrize(("name", "form"), one_in(2, FORMS))
 def test_batches(name: str, form: str, jax: ModuleType) -> None:
     """With an axis of examples for all arguments, all but the first, or the first alone, not in front where it can."""
     case = CASES[name]
