@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dyn import dtypes
@@ -79,6 +79,14 @@ class Num:
         lowest = -(1 << (self.dtype.bits - 1))
         joined = (self.bits() & (-1 - lowest)) | (other.bits() & lowest)
         return joined.as_float(self.dtype)
+
+
+def by_fma(x: Num, coefficients: Sequence[float]) -> Num:
+    """A polynomial by Horner's rule in fused steps, the constant first."""
+    total = x.like(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        total = total.f(Scalar.FMA, x, c)
+    return total
 
 
 #: ``formula(x, …)`` of numbers of one dtype, with the op's attributes.

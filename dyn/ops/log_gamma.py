@@ -1,8 +1,9 @@
-"""The logarithm of the absolute value of the gamma function, to less than two units of its last place above 0.
+"""The logarithm of the absolute value of the gamma function, to less than two units in the last place.
 
 Around the roots, 1 and 2, it is a distance times a polynomial; by the recurrence 6.1.15 of M. Abramowitz and I. Stegun,
 "Handbook of Mathematical Functions", 1964, smaller and greater numbers come to these; from 8 on it is Stirling's series
-(6.1.41), whose product with the logarithm is added up from parts; below 0 there is the reflection (6.1.17).
+(6.1.41), whose product with the logarithm is added up from parts; below 0 there is the reflection (6.1.17). A product
+of several factors is kept with what its multiplications round away.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 
 from dyn import dtypes
 from dyn.frozen import record
-from dyn.ops.formula import Num
+from dyn.ops.formula import Num, by_fma
 from dyn.ops.scalar import Scalar as S
 
 #: ``lgamma(1 + t) / t`` for t from -0.31 to 0.42, and ``lgamma(2 + t) / t`` from -0.76 to 0.51: the interpolating
@@ -43,6 +44,16 @@ _NEAR_2_SHORT = (
     0.0028897325391094206, -0.0011902691293535841, 0.000516216013471791, -0.00023239785874129963,
     7.410518034946656e-05, -3.6024136026666926e-05, 5.8360434598433105e-05,
 )  # fmt: skip
+#: ``sin(pi * r) / (pi * r)`` in powers of ``r * r`` for r up to 1/2, to 1.2e-17, and to 2.7e-11: the interpolating
+#: polynomials through Chebyshev nodes, from 60 digits.
+_SINE = (
+    1.0, -1.6449340668482264, 0.8117424252833536, -0.19075182412208255, 0.026147847817611935, -0.002346081034815316,
+    0.0001484287872033628, -6.975840829271595e-06, 2.5300985563134005e-07, -7.0931258816238045e-09,
+)  # fmt: skip
+_SINE_SHORT = (
+    0.9999999999829191, -1.64493406192812, 0.8117421954830587, -0.19074789529025588, 0.02611743763397087,
+    -0.002237178600214795,
+)  # fmt: skip
 #: B(2k) / (2k * (2k - 1)): of the series in powers of 1 / x**2, after 1 / x.
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400, 43867 / 244188)
 #: From here on the series is exact to the last bits of float64.
@@ -58,10 +69,37 @@ _ROOT = {dtypes.float64: (0x3FE6A09E667F3BCD, 52), dtypes.float32: (0x3F3504F3, 
 class _Series:
     near_1: Sequence[float]
     near_2: Sequence[float]
+    sine: Sequence[float]
     stirling: Sequence[float]
+    #: Whether products are kept with what they round away.
+    exact: bool
 
 
-_WHOLE, _SHORT = _Series(_NEAR_1, _NEAR_2, _STIRLING), _Series(_NEAR_1_SHORT, _NEAR_2_SHORT, _STIRLING[:5])
+_WHOLE = _Series(_NEAR_1, _NEAR_2, _SINE, _STIRLING, exact=True)
+_SHORT = _Series(_NEAR_1_SHORT, _NEAR_2_SHORT, _SINE_SHORT, _STIRLING[:5], exact=False)
+
+
+@record()
+class _Product:
+    """A product of factors as it is rounded, and what is missing from it; None where nobody keeps that."""
+
+    value: Num
+    lost: Num | None
+
+    def times(self, factor: Num) -> _Product:
+        value = self.value * factor
+        if self.lost is None:
+            return _Product(value, None)
+        return _Product(value, self.lost.f(S.FMA, factor, self.value.f(S.FMA, factor, -value)))
+
+    def unless(self, condition: Num) -> _Product:
+        """1 where the condition is true, else this."""
+        lost = None if self.lost is None else condition.where(self.value.like(0.0), self.lost)
+        return _Product(condition.where(self.value.like(1.0), self.value), lost)
+
+    def log_of_lost(self) -> Num:
+        """What the logarithm of the rounded product is to be increased by."""
+        return self.value.like(0.0) if self.lost is None else self.lost / self.value
 
 
 def lgamma(x: Num) -> Num:
@@ -78,35 +116,42 @@ def _lgamma(x: Num, series: _Series) -> Num:
     size = x.f(S.ABS)
     small, little = size.is_(S.LT, 0.25), size.is_(S.LT, 0.7)
     far = size.is_(S.GE, _FAR)
-    rest, product = _steps_down(size)
+    rest, steps = _steps_down(size, _Product(x.like(1.0), x.like(0.0) if series.exact else None))
     by_1 = small | (size.is_(S.GE, 0.7) & size.is_(S.LT, 1.41))
     # The distance from 1 or 2, of a number, or of the one after it where it is little; exact in each case.
     t = small.where(x, by_1.where(size - 1.0, little.where(size - 1.0, rest - 2.0)))
     near = _chosen(t, by_1, series.near_1, series.near_2)
     power, mantissa = _parts(far.where(size, 1.0))
-    log = far.where(mantissa, little.where(size, product)).f(S.LOG)
+    log = far.where(mantissa, little.where(size, steps.value)).f(S.LOG)
     from_8 = _stirling(far.where(size, _FAR), power, log, series)
-    positive = far.where(from_8, t.f(S.FMA, near, little.where(-log, log)))
-    sine = ((size - size.f(S.ROUND_EVEN)) * math.pi).f(S.SIN).f(S.ABS)
-    # The logarithms of both sides as one, as long as that is no more than a few products.
-    passed = far.where(size, little.where(x.like(1.0), size * product))
-    negative = (x.like(math.pi) / (sine * passed)).f(S.LOG) - far.where(from_8, t * near)
+    positive = far.where(_sum(from_8), little.where(-log, log) + t.f(S.FMA, near, steps.log_of_lost()))
+    # The logarithms of both sides of the reflection as one, as long as that is no more than a few products. The sine of
+    # a distance is that distance times a polynomial.
+    away = (size - size.f(S.ROUND_EVEN)).f(S.ABS)
+    both = steps.unless(far | little)
+    for factor in (little.where(x.like(1.0), size), away, by_fma(away * away, series.sine)):
+        both = both.times(factor)
+    # Next to poles the two are as great, and nearly equal: the greater part of each is subtracted first.
+    power, mantissa = _parts(both.value)
+    rest = power.f(S.FMA, _REST_OF_LOG_2, mantissa.f(S.LOG)) + both.log_of_lost()
+    whole = -power * _LOG_2 - far.where(from_8[0], 0.0)
+    negative = whole - far.where(from_8[1] + rest, t.f(S.FMA, near, rest))
     negative = small.where(positive, negative)
-    negative = (sine.is_(S.EQ, 0.0) & size.is_(S.GE, 0.25)).where(x.like(math.inf), negative)
+    negative = (away.is_(S.EQ, 0.0) & size.is_(S.GE, 0.25)).where(x.like(math.inf), negative)
     result = x.is_(S.LT, 0.0).where(negative, positive)
     return size.is_(S.EQ, math.inf).where(size, result)
 
 
-def _steps_down(x: Num) -> tuple[Num, Num]:
+def _steps_down(x: Num, product: _Product) -> tuple[Num, _Product]:
     """A number from 1.5 on as many steps lower that it is below 2.5, and the product of all that it was lowered to.
 
-    Each difference is exact. Other numbers stay, with a product of 1.
+    Each difference is exact. Other numbers stay, with the product that was given, of 1.
     """
-    rest, product = x, x.like(1.0)
+    rest = x
     for i in range(1, int(_FAR) - 1):
         step = x - float(i)
         passed = step.is_(S.GE, 1.5)
-        rest, product = passed.where(step, rest), product * passed.where(step, 1.0)
+        rest, product = passed.where(step, rest), product.times(passed.where(step, 1.0))
     return rest, product
 
 
@@ -125,18 +170,22 @@ def _parts(x: Num) -> tuple[Num, Num]:
     return power.to(x.dtype), (bits - power.f(S.SHL, fraction)).as_float(x.dtype)
 
 
-def _stirling(x: Num, power: Num, log: Num, series: _Series) -> Num:
+def _stirling(x: Num, power: Num, log: Num, series: _Series) -> tuple[Num, Num]:
     """``(x - 1/2) * (log(x) - 1) + (log(2 pi) - 1) / 2 + series``, where ``log`` is that of x without a power of 2.
 
-    The greater part of the logarithm, that power's less 1, is exact, and so is its product as a sum of two.
+    The greater part of the logarithm, that power's less 1, is exact, and so is its product as a sum of two. The result
+    is a sum of two as well.
     """
     inverse = x.like(1.0) / x
-    square = inverse * inverse
-    total = x.like(series.stirling[-1])
-    for c in reversed(series.stirling[:-1]):
-        total = total.f(S.FMA, square, c)
+    total = by_fma(inverse * inverse, series.stirling)
     factor, great = x - 0.5, power * _LOG_2 - 1.0
     whole = factor * great
     lost = factor.f(S.FMA, great, -whole)
     little = factor * power.f(S.FMA, _REST_OF_LOG_2, log) + total.f(S.FMA, inverse, 0.5 * math.log(2 * math.pi) - 0.5)
-    return whole.is_(S.LT, math.inf).where(whole + (little + lost), whole)
+    return whole, little + lost
+
+
+def _sum(parts: tuple[Num, Num]) -> Num:
+    """The sum of a number and of a lesser one, which is NaN where the first is infinite."""
+    whole, little = parts
+    return whole.is_(S.LT, math.inf).where(whole + little, whole)

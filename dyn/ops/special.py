@@ -18,7 +18,7 @@ from dyn import dtypes
 from dyn.ir.core import Value
 from dyn.ir.opdef import NOT_CONTINUOUS, PIECEWISE_CONSTANT
 from dyn.ops.arithmetic import Arithmetic
-from dyn.ops.formula import Num, double, formula_op, unchanged
+from dyn.ops.formula import Num, by_fma, double, formula_op, unchanged
 from dyn.ops.log_gamma import lgamma as lgamma_in_double
 from dyn.ops.log_gamma import lgamma_rounded
 from dyn.ops.pointwise import draw
@@ -35,14 +35,6 @@ def _polynomial(x: Num, coefficients: Sequence[float]) -> Num:
     total = x.like(coefficients[-1])
     for c in reversed(coefficients[:-1]):
         total = total * x + c
-    return total
-
-
-def _by_fma(x: Num, coefficients: Sequence[float]) -> Num:
-    """A polynomial by Horner's rule in fused steps, the constant first."""
-    total = x.like(coefficients[-1])
-    for c in reversed(coefficients[:-1]):
-        total = total.f(S.FMA, x, c)
     return total
 
 
@@ -322,7 +314,7 @@ def _erfc_rounded(x: Num) -> Num:
     t = size.like(2.0) / (size + 2.0)
     v = t * 2.0 - 1.0
     square = v * v
-    odd, even = _by_fma(square, _ERFC_SHORT[1::2]), _by_fma(square, _ERFC_SHORT[::2])
+    odd, even = by_fma(square, _ERFC_SHORT[1::2]), by_fma(square, _ERFC_SHORT[::2])
     result = t * _exp_short((-size).f(S.FMA, size, odd.f(S.FMA, v, even)))
     return x.is_(S.LT, 0.0).where(result.like(2.0) - result, result)
 
@@ -337,7 +329,7 @@ def _exp_short(x: Num) -> Num:
     shifted = x.f(S.FMA, 1 / math.log(2.0), magic)
     r = (shifted - magic).f(S.FMA, -math.log(2.0), x)
     square = r * r
-    odd, even = _by_fma(square, _EXP_SHORT[1::2]), _by_fma(square, _EXP_SHORT[::2])
+    odd, even = by_fma(square, _EXP_SHORT[1::2]), by_fma(square, _EXP_SHORT[::2])
     power = (shifted.bits() + 1023).f(S.SHL, 52).as_float(x.dtype)
     return odd.f(S.FMA, r, even) * power
 
