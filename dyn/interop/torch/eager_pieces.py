@@ -51,6 +51,11 @@ Array = np.ndarray[Any, Any]
 _BLIND_TO_STRIDES = ("aten", "prims", "prim")
 #: A view whose places in memory no copy has.
 _ADDRESSES = {torch.ops.aten.as_strided.default}
+#: Operations that give empty tensors another size, of which fake kernels do not tell.
+_SIZES_WHAT_IS_EMPTY = {
+    torch.ops.aten._fused_moving_avg_obs_fq_helper.default,
+    torch.ops.aten._fused_moving_avg_obs_fq_helper_functional.default,
+}
 _NO_FAKE_KERNEL = (UnsupportedOperatorException, UnsupportedFakeTensorException)
 _MEND = "mend the function that torch.library.register_fake was given for it."
 _OF_DATA = (DynamicOutputShapeException, DataDependentOutputException)
@@ -82,7 +87,9 @@ def cut(tracing: TorchTracing, func: Any, args: tuple[Any, ...], kwargs: dict[st
     call = _OperationCall(tracing, func, args, kwargs, reason)
     shapes = [tuple(map(as_dim, target.shape)) for target in call.written]
     fake = _fake(tracing, func, args, kwargs)
-    if shapes != [tuple(map(as_dim, target.shape)) for target in call.written]:
+    sizes = [as_dim(size) for one in tree_leaves(args) if is_traced(one) for size in one.shape]
+    is_sized = func in _SIZES_WHAT_IS_EMPTY and 0 in sizes
+    if is_sized or shapes != [tuple(map(as_dim, target.shape)) for target in call.written]:
         raise NotYetError(f"{func}, which gives a tensor another shape.", loc=user_loc())
     pairs = list(zip(_by_return(func, fake), call.targets, strict=True))
     own = [leaf for part, target in pairs if target is None for leaf in tree_leaves(part) if leaf is not None]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -150,6 +151,112 @@ def test_scales_that_are_learned(name: str, offset: float, compile: str) -> None
             made.backward(torch.linspace(-1, 2, made.numel()).reshape(made.shape))
             found.append([made.detach(), x.grad, scale.grad, zero_point.grad])
         same(found[0], found[1], 1e-5)
+
+
+def _observing(is_symmetric: bool, count: int) -> Callable[..., Any]:
+    def f(x: Any, *state: Any) -> Any:
+        per_row = count != 1
+        return torch.fused_moving_avg_obs_fake_quant(x, *state, 0.01, -8, 7, 0, per_row, is_symmetric)
+
+    return f
+
+
+@pytest.mark.parametrize("compile", ["jit", "torch.compile"])
+@pytest.mark.parametrize("is_symmetric", [False, True])
+@pytest.mark.parametrize("count", [1, 4])
+def test_ranges_that_are_observed(count: int, is_symmetric: bool, compile: str) -> None:
+    """Results, gradients and all buffers are PyTorch's: of all signs, of numbers too small for a scale, of zeros."""
+    function = _observing(is_symmetric, count)
+    torch._dynamo.reset()
+    compiled = (
+        dyn_torch.jit(function, strict=True)
+        if compile == "jit"
+        else torch.compile(function, backend="dyn", dynamic=True, options={"strict": True})
+    )
+    torch.manual_seed(0)
+    numbers = [torch.randn(4, n) for n in (6, 9, 1)]
+    for x in (
+        *numbers,
+        numbers[0].abs(),
+        -numbers[1].abs(),
+        1e-6 * numbers[0],
+        1e-6 * numbers[0].abs(),
+        0 * numbers[1],
+    ):
+        inf = torch.full((count,), float("inf"))
+        first = [inf, -inf, torch.ones(count), torch.zeros(count, dtype=torch.int32)]
+        later = [torch.full((count,), -0.5), torch.full((count,), 2.0), *first[2:]]
+        for observer_on, quantized_on, buffers in (
+            (1, 1, first),
+            (1, 1, later),
+            (1, 0, first),
+            (0, 1, later),
+            (0, 0, first),
+        ):
+            found: list[Any] = []
+            for one in (function, compiled):
+                own = [torch.tensor([observer_on]), torch.tensor([quantized_on]), *[b.clone() for b in buffers]]
+                leaf = x.clone().requires_grad_()
+                made = one(leaf, *own)
+                made.backward(torch.linspace(-1, 2, made.numel()).reshape(made.shape))
+                found.append([made.detach(), leaf.grad, *own])
+            same(found[0], found[1])
+
+
+def test_an_observer_that_has_seen_nothing_is_an_error() -> None:
+    own = [torch.tensor([0]), torch.tensor([1]), torch.tensor([float("inf")]), torch.tensor([-float("inf")])]
+    own += [torch.ones(1), torch.zeros(1, dtype=torch.int32)]
+    with pytest.raises(RuntimeError, match="min should be less than or equal to max"):
+        dyn_torch.jit(_observing(False, 1), strict=True)(torch.randn(3, 4), *own)
+
+
+def test_an_observer_that_sizes_its_buffers_is_left_to_pytorch() -> None:
+    from torch.ao.quantization import FusedMovingAvgObsFakeQuantize, MovingAveragePerChannelMinMaxObserver
+
+    def made() -> Any:
+        return FusedMovingAvgObsFakeQuantize(
+            MovingAveragePerChannelMinMaxObserver, quant_min=-128, quant_max=127, dtype=torch.qint8,
+            qscheme=torch.per_channel_symmetric,
+        )  # fmt: skip
+
+    own, others = made(), made()
+    compiled = dyn_torch.jit(others)
+    for n in (5, 7, 9):
+        x = torch.randn(4, n)
+        with warnings.catch_warnings():  # of the first call
+            warnings.simplefilter("ignore", dyn.interop.fallback.FallbackWarning)
+            same(own(x), compiled(x))
+        same(own.state_dict(), others.state_dict())
+
+
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # Dynamo's
+@pytest.mark.filterwarnings("ignore:.*reduce_range will be deprecated:UserWarning")
+def test_training_of_a_quantized_model_is_one_program() -> None:
+    """PyTorch's own quantization-aware training: an observer for activations, one for the rows of weights."""
+    from torch.ao.quantization import get_default_qat_qconfig, prepare_qat
+
+    def trained(compile: Callable[[Any], Any]) -> Any:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).train()
+        model.qconfig = get_default_qat_qconfig("fbgemm")
+        model = prepare_qat(model)
+        model(torch.randn(2, 6))  # buffers get their sizes
+        compiled, optimizer = compile(model), torch.optim.SGD(model.parameters(), 0.1)
+        losses: list[Any] = []
+        for n in (5, 7, 3):
+            loss = compiled(torch.randn(n, 6)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        return losses, model.state_dict()
+
+    torch._dynamo.reset()
+    wanted = trained(lambda model: model)
+    same(wanted, trained(lambda model: dyn_torch.jit(model, strict=True)), 1e-5)
+    compiled = lambda model: torch.compile(model, backend="dyn", dynamic=True, options={"strict": True})  # noqa: E731
+    same(wanted, trained(compiled), 1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:.*quantized tensor creation functions:UserWarning")
