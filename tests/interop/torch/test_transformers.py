@@ -157,6 +157,8 @@ def vit() -> Any:
 
 
 def resnet() -> Any:
+    """A small one. In training it takes pictures of four or more, or what its layers see at the end is a few numbers
+    for each channel, and one bit more or less leads PyTorch's own steps elsewhere: by 3 % of the fifth loss."""
     config = hf.ResNetConfig(embedding_size=16, hidden_sizes=[16, 32], depths=[1, 2], layer_type="bottleneck")
     return hf.ResNetForImageClassification(config)
 
@@ -178,7 +180,7 @@ MODELS = {
     "roberta with labels": Model(roberta, labelled),
     "opt": Model(opt, text),
     "vit": Model(vit, picture, ((2,), (1,), (5,))),
-    "resnet": Model(resnet, picture, ((2, 32, 32), (1, 32, 40), (3, 24, 16))),
+    "resnet": Model(resnet, picture, ((4, 32, 32), (3, 32, 40), (5, 24, 32), (1, 32, 40))),
     "clip": Model(clip, texts_and_pictures, ((3, 7, 2), (4, 5, 1), (1, 9, 3), (1, 4, 1))),
 }  # fmt: skip
 
@@ -257,38 +259,25 @@ def loss_of(outputs: Any) -> Any:
     return outputs[name].square().mean()
 
 
-#: Models whose training is compared with PyTorch's in float64.
-UNSTEADY = ("resnet",)
-
-
 @pytest.mark.parametrize("name", one_in(2, [name for name in MODELS if name != "gpt2 without mask"]))
 def test_training(name: str) -> None:
     """Steps over several shapes leave the parameters, the buffers and the gradients that PyTorch leaves."""
     case = MODELS[name]
     model = trained(made(case.make))
     again = copy.deepcopy(model)
-    # To normalize two numbers takes PyTorch's float32 to another loss than its float64: by 3 % in the last step.
-    model = model.double() if name in UNSTEADY else model
     compiled = dyn_torch.jit(again, strict=True)
     optimizers = [torch.optim.AdamW(one.parameters(), 0.01, eps=1e-3) for one in (model, again)]
     for shape in (case.shapes * 2)[:5]:
         arguments = case.draw(*shape)
-        given = {key: one.double() for key, one in arguments.items()} if name in UNSTEADY else arguments
-        wanted, found = loss_of(model(**given)), loss_of(compiled(**arguments))
-        same(wanted.detach().to(found.dtype), found.detach(), 1e-4)
+        wanted, found = loss_of(model(**arguments)), loss_of(compiled(**arguments))
+        same(wanted.detach(), found.detach(), 1e-4)
         for loss, optimizer in zip((wanted, found), optimizers, strict=True):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
         for (label, p), q in zip(model.named_parameters(), again.parameters(), strict=True):
             assert (p.grad is None) == (q.grad is None), label
-    expected = [
-        one.to(other.dtype)
-        for one, other in zip(
-            (*model.parameters(), *model.buffers()), (*again.parameters(), *again.buffers()), strict=True
-        )
-    ]
-    same(expected, [*again.parameters(), *again.buffers()], 1e-4, in_strides=False)
+    same([*model.parameters(), *model.buffers()], [*again.parameters(), *again.buffers()], 1e-4, in_strides=False)
     assert compiled.cache_info().compiles == case.programs
     nothing_fell_back(compiled)
 
