@@ -34,6 +34,8 @@ if Path("/proc/cpuinfo").exists() and "avx512_fp16" in Path("/proc/cpuinfo").rea
 import hypothesis
 import pytest
 
+from tests.rarely import leave_out
+
 # ---- hypothesis ------------------------------------------------------------------------------------------------------
 
 # No deadline, and no limit of the time to draw: a first example often pays for a compile, and machines differ.
@@ -179,8 +181,10 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"there is nothing to test on {device}: {error}") from None
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``--device`` leave the tests that run programs on a GPU."""
+    """Mark what ``make test`` leaves out; with ``--device`` leave the tests that run programs on a GPU."""
+    leave_out(items)
     if config.getoption("--device"):
         left = [item for item in items if {"device", "cuda"} & set(getattr(item, "fixturenames", ()))]
         config.hook.pytest_deselected(items=[item for item in items if item not in set(left)])

@@ -136,6 +136,7 @@ def test_launches_are_counted() -> None:
         assert (5 < int(dyn_launches) < 25, eager) == (True, "–")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own
 def test_what_pytorch_launches_is_counted(require_module: Callable[[str], ModuleType]) -> None:
     """Views are no kernels, and Inductor makes one of neighbouring elementwise operations."""

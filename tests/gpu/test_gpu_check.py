@@ -11,7 +11,6 @@ from benchmarks.gpu_check.outcomes import State, run_check
 from benchmarks.gpu_check.parts import parts
 from dyn import config
 from tests.gpu.programs import Device
-from tests.rarely import one_in
 
 #: Models whose kernels other tests run there (``test_models.py``), or models that are left have: g++ would take a
 #: minute for them.
@@ -32,9 +31,7 @@ def quick() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize(
-    "check", one_in(2, [check for _, check in CHECKS]), ids=[f"{part}/{c.name}" for part, c in CHECKS]
-)
+@pytest.mark.parametrize("check", [check for _, check in CHECKS], ids=[f"{part}/{c.name}" for part, c in CHECKS])
 def test_check(cuda: Device, check: Check) -> None:
     outcome, goes_on = run_check(check, Options(cuda.name, (), small=True))
     if outcome.state is State.NOT_APPLICABLE:

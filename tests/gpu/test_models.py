@@ -74,6 +74,7 @@ def test_a_layer_in_halves(device: Device, dtype: str) -> None:
     check(layer, [tuple(array.astype(halves) for array in arrays) for arrays in calls], 3e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", [rarely("cuda"), "rocm"], indirect=True)
 def test_training_step(device: Device) -> None:
     """Loss, gradients and Adam in one program, whose results are its next arguments: nothing is copied back."""
@@ -129,6 +130,7 @@ def test_cnn(device: Device) -> None:
     check(cnn, [(floats(*sizes, 3),) for sizes in ((2, 9, 14), (1, 3, 40), (3, 33, 5), (1, 1, 1), (0, 8, 8))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", [rarely("cuda"), "rocm"], indirect=True)
 def test_decoding_with_a_cache(device: Device) -> None:
     """Token by token, the cache staying on the device; and prompts of any length after any past."""
@@ -166,6 +168,7 @@ def check_there(program: Any, calls: Sequence[tuple[Any, ...]], device: Device, 
     assert program.cache_info().compiles == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_xla")
 @pytest.mark.parametrize("device", ["cuda", rarely("rocm")], indirect=True)
 def test_jax_program(

@@ -84,6 +84,7 @@ def test_an_mlp(there: TorchDevice, memory: Any) -> None:
     check(there, mlp(), lambda n: torch.randn(n, 7), memory=memory)
 
 
+@pytest.mark.slow
 def test_a_transformers_encoder(there: TorchDevice) -> None:
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
     check(there, nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), lambda n: torch.randn(n, n + 1, 8))

@@ -115,6 +115,7 @@ def test_no_races(name: str, dialect: str, require_tool: Callable[..., str]) -> 
     SHORTER.compare(name, TARGETS[dialect], races=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", [rarely("sm_80"), "sm_90a", rarely("sm_120")])
 def test_nvrtc_compiles_them_without_spills(arch: str, require_module: Callable[[str], Any]) -> None:
     require_module("cuda.bindings.nvrtc")

@@ -129,6 +129,7 @@ def test_nvrtc_compiles_them_without_spills(arch: str, require_module: Callable[
     assert spilled == set()
 
 
+@pytest.mark.slow
 def test_hipcc_compiles_them(require_tool: Callable[..., str]) -> None:
     require_tool("hipcc")
     assert RocmBackend(TARGETS["hip64"]).compile(SUITE.source(TARGETS["hip64"])).data[:4] == b"\x7fELF"

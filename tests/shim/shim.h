@@ -19,7 +19,6 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -278,6 +277,12 @@ inline void run(void (*kernel)(const void* const*), const ShimLaunch& given) {
     std::snprintf(given.error, given.error_size, "%s", all.error.c_str());
 }
 
+template <class T> inline T loaded(const void* from) {
+    T value;
+    std::memcpy(&value, from, sizeof(T));
+    return value;
+}
+
 // What a kernel's type says of its arguments.
 template <class K> struct Arguments;
 template <class... A> struct Arguments<void (*)(A...)> {
@@ -286,9 +291,7 @@ template <class... A> struct Arguments<void (*)(A...)> {
     static constexpr unsigned char are_pointers[] = {std::is_pointer_v<A>..., 0};
     static void call(void (*kernel)(A...), const void* const* args) { call(kernel, args, std::index_sequence_for<A...>()); }
     template <size_t... I> static void call(void (*kernel)(A...), const void* const* args, std::index_sequence<I...>) {
-        std::tuple<A...> values;
-        (std::memcpy(&std::get<I>(values), args[I], sizeof(A)), ...);
-        std::apply(kernel, values);
+        kernel(loaded<A>(args[I])...);
     }
 };
 

@@ -11,7 +11,6 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from tests.rarely import one_in
 from tests.transforms.array_cases import CASES, Case, Library, Mine, Theirs, floats
 
 Array = Any
@@ -44,7 +43,7 @@ def loss_of(case: Case, library: Library) -> Callable[..., Any]:
     return loss
 
 
-@pytest.mark.parametrize("name", one_in(2, CASES))
+@pytest.mark.parametrize("name", CASES)
 def test_gradients(name: str, jax: ModuleType) -> None:
     case = CASES[name]
     by = tuple(range(case.smooth()))
@@ -76,7 +75,7 @@ def test_gradients_by_no_elements(name: str) -> None:
     assert step.cache_info().compiles == 1
 
 
-@pytest.mark.parametrize("name", one_in(2, CASES))
+@pytest.mark.parametrize("name", CASES)
 def test_tangents_are_the_transpose(name: str) -> None:
     """Forward and backward, by different rules, give one number; so does the tangent of the gradient, twice over."""
     case = CASES[name]
@@ -118,7 +117,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "form"), one_in(2, FORMS))
+@pytest.mark.parametrize(("name", "form"), FORMS)
 def test_batches(name: str, form: str, jax: ModuleType) -> None:
     """With an axis of examples for all arguments, all but the first, or the first alone, not in front where it can."""
     case = CASES[name]
@@ -137,7 +136,7 @@ def test_batches(name: str, form: str, jax: ModuleType) -> None:
     assert mine.cache_info().compiles == 1
 
 
-@pytest.mark.parametrize("name", one_in(3, CASES))
+@pytest.mark.parametrize("name", CASES)
 def test_gradients_of_examples(name: str, jax: ModuleType) -> None:
     case = CASES[name]
     by = tuple(range(case.smooth()))

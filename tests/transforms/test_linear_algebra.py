@@ -14,7 +14,6 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from tests.rarely import one_in
 
 Array = Any
 #: ``f(xp, x)``, where ``xp`` is ``jax.numpy`` or ``dyn.numpy``: numbers of stacks of square matrices.
@@ -114,7 +113,7 @@ def loss_of(name: str, xp: Any) -> Callable[[Array], Array]:
     return lambda x: numbers(xp, xp.asarray(BODIES[name](xp, x)))
 
 
-@pytest.mark.parametrize("name", one_in(2, BODIES))
+@pytest.mark.parametrize("name", BODIES)
 def test_gradients_and_batches(name: str, jax: ModuleType) -> None:
     """For sizes 1, 2 and 4 from one program; for several matrices at once, and for none."""
     mine = dyn.jit(dyn.value_and_grad(loss_of(name, dnp)))
@@ -132,7 +131,7 @@ def test_gradients_and_batches(name: str, jax: ModuleType) -> None:
     assert (mine.cache_info().compiles, many.cache_info().compiles) == (1, 1)
 
 
-@pytest.mark.parametrize("name", one_in(2, COMPLEX))
+@pytest.mark.parametrize("name", COMPLEX)
 def test_complex_gradients(name: str, jax: ModuleType) -> None:
     """By the parts of complex matrices."""
 

@@ -180,6 +180,7 @@ def test_equal_maxima_of_segments() -> None:
     same(torch.tensor([-0.5, -0.5, 0.0, 1.0]), a.grad)
 
 
+@pytest.mark.slow
 def test_products_of_reflections() -> None:
     """None of them too: PyTorch's derivative asks for that after they are multiplied."""
     compiled = dyn_torch.jit(torch.linalg.householder_product, strict=True)

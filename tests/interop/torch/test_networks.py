@@ -14,7 +14,6 @@ F = nn.functional
 import dyn.interop.torch as dyn_torch  # noqa: E402
 from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
 from tests.interop.torch.whole import nothing_fell_back  # noqa: E402
-from tests.rarely import one_in  # noqa: E402
 
 
 def normalized(convolution: Any) -> Any:
@@ -225,7 +224,7 @@ def test_inference_is_one_program(name: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.enable_grad])
-@pytest.mark.parametrize("name", one_in(3, NETWORKS))
+@pytest.mark.parametrize("name", NETWORKS)
 def test_torch_compile(name: str, mode: Any) -> None:
     torch._dynamo.reset()
     make, draw, shapes = NETWORKS[name]

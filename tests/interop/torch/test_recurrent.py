@@ -13,7 +13,6 @@ torch: Any = pytest.importorskip("torch")
 nn = torch.nn
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
-from tests.rarely import one_in  # noqa: E402
 
 MODULES: dict[str, Callable[[], Any]] = {
     "lstm": lambda: nn.LSTM(4, 5),
@@ -112,7 +111,7 @@ def test_cells() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections")
-@pytest.mark.parametrize("name", one_in(2, MODULES))
+@pytest.mark.parametrize("name", MODULES)
 def test_derivatives(name: str) -> None:
     module = MODULES[name]()
     weights = dict(module.named_parameters())
