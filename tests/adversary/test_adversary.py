@@ -28,6 +28,7 @@ _HERE = "tests.adversary.test_adversary"
 CORPUS = json.loads((Path(__file__).parent / "corpus.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_slice_of_the_programs() -> None:
     findings = run(range(100, 140), calls=12, workers=1, state=None)
     assert not findings, "\n".join(f.text() for f in findings)

@@ -68,6 +68,7 @@ def test_a_process_that_fails_is_noticed(tmp_path: Path) -> None:
     assert str(failed.value) == "-c raise SystemExit('no') ended with 1. Its last words:\nno\n"
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", "compile", "--programs", "softmax", "--repeats", "1"]
     command += ["--markdown", "--json", str(tmp_path / "out.json")]

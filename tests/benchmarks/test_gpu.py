@@ -53,6 +53,7 @@ def test_a_model_is_one_for_dyn_and_pytorch(name: str, require_module: Callable[
     assert ours.cache_info().compiles == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["cuda:sm_90a", rarely("rocm:gfx1100")])
 def test_kernels_of_a_model_are_compiled(
     target: str, require_module: Callable[[str], ModuleType], require_tool: Callable[..., str]

@@ -99,6 +99,7 @@ def test_of_a_number_that_has_vanished() -> None:
         assert (slope[drawn == 0] == 0).all() == (name == "gamma")
 
 
+@pytest.mark.slow
 def test_what_is_made_of_gamma_has_derivatives(require_module: Callable[[str], Any]) -> None:
     jax = require_module("jax")
     key, a = np.asarray(jax.random.PRNGKey(5)), np.array([0.5, 2.0, 3.0], np.float32)

@@ -21,6 +21,7 @@ def jr(require_module: Callable[[str], Any]) -> Any:
     return require_module("jax").random
 
 
+@pytest.mark.slow
 def test_binomial(jr: Any) -> None:
     """Both ways of drawing, and all that is no number of trials and no probability."""
     key = np.asarray(jr.PRNGKey(3))

@@ -144,6 +144,7 @@ def test_scatters(name: str, dialect: str, require_tool: Callable[..., str]) -> 
     SUITE.compare(name, TARGETS[dialect])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "dialect"), [rarely("rows", "cuda"), ("an example each", "hip64")])
 def test_no_races(name: str, dialect: str, require_tool: Callable[..., str]) -> None:
     require_tool("g++")
@@ -155,6 +156,7 @@ def test_no_races(name: str, dialect: str, require_tool: Callable[..., str]) -> 
 SPILLS = {"sm_80": {}, "sm_90a": {}, "sm_120": {"an example each": 16}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", [rarely("sm_80"), "sm_90a", rarely("sm_120")])
 def test_nvrtc_compiles_them_without_spills(arch: str, require_module: Callable[[str], Any]) -> None:
     require_module("cuda.bindings.nvrtc")

@@ -243,6 +243,7 @@ def test_what_a_second_half_is_given_has_the_tree_that_it_is_for() -> None:
         close(pull({"y": x}), (2 * x,))
 
 
+@pytest.mark.slow
 def test_a_deep_network_has_a_pull_however_many_dims_it_keeps() -> None:
     layers = [(floats(8, 8, seed=i), floats(8, seed=100 + i)) for i in range(40)]
 

@@ -157,13 +157,16 @@ def _interpolate(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 
 class _StraightThrough(torch.autograd.Function):
-    """Fake quantization for each channel: cotangents go through where numbers are in range."""
+    """Fake quantization for each channel, and the mask of what is in range: cotangents go through where it is."""
 
     @staticmethod
-    def forward(ctx: Any, *args: Any) -> Any:
-        made, mask = torch.ops.aten.fake_quantize_per_channel_affine_cachemask(*args)
-        ctx.save_for_backward(mask)
-        return made
+    def forward(*args: Any) -> Any:
+        return torch.ops.aten.fake_quantize_per_channel_affine_cachemask(*args)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, Any]) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1])
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
@@ -175,7 +178,7 @@ def _fake_quantize_per_channel(func: Any, args: tuple[Any, ...], kwargs: dict[st
     """PyTorch's own derivative, in C++, asks for the number of elements."""
 
     def quantized(input: Any, scale: Any, zero_point: Any, axis: int, quant_min: int, quant_max: int) -> Any:
-        return _StraightThrough.apply(input, scale, zero_point, axis, quant_min, quant_max)
+        return _StraightThrough.apply(input, scale, zero_point, axis, quant_min, quant_max)[0]
 
     return quantized(*args, **kwargs)
 

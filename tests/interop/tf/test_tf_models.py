@@ -31,6 +31,7 @@ def test_applications(name: str) -> None:
     assert error < applications.TOLERANCE
 
 
+@pytest.mark.slow
 def test_fit_of_an_application() -> None:
     with applications.floats("float64"):
         own, theirs, compiles = applications.training("MobileNetV2", narrow=True)

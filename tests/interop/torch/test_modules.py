@@ -253,6 +253,7 @@ print(binaries.cache_info().misses)
 """
 
 
+@pytest.mark.slow
 def test_an_exported_program_is_compiled_by_one_process_for_all(tmp_path: Path) -> None:
     """Another process traces it, and finds all machine code on disk."""
     dynamic = torch.export.Dim.DYNAMIC

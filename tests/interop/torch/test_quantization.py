@@ -122,6 +122,17 @@ def test_fake_quantization_and_its_straight_through_gradients(name: str) -> None
         same(found[0], found[1])
 
 
+def test_transformations_of_fake_quantization_for_channels() -> None:
+    def f(x: Any) -> Any:
+        quantized = torch.fake_quantize_per_channel_affine(x, channels(4, 2), torch.arange(4).int(), 1, -8, 7)
+        return (quantized * quantized).sum()
+
+    compiled = dyn_torch.jit(torch.func.grad(f), strict=True)
+    for rows in (6, 1):
+        x = torch.randn(rows, 4)
+        same(torch.func.grad(f)(x), compiled(x))
+
+
 #: Of numbers, and of scales and zero points that are learned: for each channel of the last axis, or the first of them.
 LEARNED: dict[str, Callable[[Any, Any, Any], Any]] = {
     "for all": lambda x, s, z: torch._fake_quantize_learnable_per_tensor_affine(x, s[:1], z[:1], -8, 7, 0.5),
