@@ -198,6 +198,12 @@ _RESIZES: Sequence[Callable[[int], int]] = (
     lambda size: size if size <= 2 else size - 1,
     lambda size: 3 * size + 1,
 )
+#: And where tensors have many elements.
+_RESIZES_OF_MANY: Sequence[Callable[[int], int]] = (
+    lambda size: size if size <= 2 else size // 2,
+    lambda size: size if size <= 2 else size // 3 + 1,
+)
+_MANY = 1 << 22
 #: So many other sizes are tried.
 _OTHER_SIZES = 2
 
@@ -206,7 +212,8 @@ def resized(call: Call) -> Iterator[Call]:
     """The call at other sizes, where annotations leave some open."""
     if not any(call.open_axes):
         return
-    for resize in _RESIZES:
+    most = max(one.numel() for one in call.arguments if isinstance(one, torch.Tensor))
+    for resize in _RESIZES if most < _MANY else _RESIZES_OF_MANY:
         leaves = [_grown(one, axes, resize) for one, axes in zip(call.arguments, call.open_axes, strict=True)]
         yield Call(call.path, tuple(leaves), call.open_axes)
 
