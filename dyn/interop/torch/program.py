@@ -44,6 +44,7 @@ from dyn.interop.torch.return_plans import ReturnPlan
 from dyn.interop.torch.second_derivatives import EagerCall
 from dyn.interop.torch.subclasses import WrapperLayout
 from dyn.interop.torch.sym_nodes import SizesNeeded, answers_by_sizes
+from dyn.interop.torch.symbolic_numbers import with_symbolic_numbers
 from dyn.interop.torch.tensors import refuse_leaks
 from dyn.interop.torch.tracing import StartsNeeded, TorchTracing
 from dyn.source import user_loc
@@ -448,7 +449,7 @@ class TensorProgram:
         tracing.on_wrapper = reads.note_wrapper
         try:
             with reads.recording(), tracing.keys.watched(), tracing.active(), state:
-                returned = owner._function(*args, **kwargs)
+                returned = with_symbolic_numbers(owner._function)(*args, **kwargs)
         finally:
             hooked = reads.hooked()
             outside = reads.taken_back()

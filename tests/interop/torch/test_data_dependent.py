@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,8 @@ torch: Any = pytest.importorskip("torch")
 F = torch.nn.functional
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
+from dyn.interop.torch.symbolic_numbers import with_symbolic_numbers  # noqa: E402
+from tests.interop.torch.comparing import same  # noqa: E402
 
 
 def floats(*shape: int) -> Any:
@@ -259,14 +263,14 @@ def test_a_branch_on_a_value_names_its_line() -> None:
         return x if x[x > 0].shape[0] > 3 else x * 2
 
     def as_number(x: Any) -> Any:
-        return torch.zeros(int(x.to(torch.int64).sum().item()))
+        return torch.zeros(operator.index(x.to(torch.int64).sum().item()))
 
     for function, kind, line in (
         (by_truth, dyn.errors.NotYetError, "if (x > 0).any():"),
         (by_float, dyn.errors.NotYetError, "x.sum().item() > 3"),
         (by_integer, dyn.errors.UndecidedDimError, "sum().item() > 3"),
         (by_count, dyn.errors.UndecidedDimError, "x[x > 0].shape[0] > 3"),
-        (as_number, dyn.errors.UndecidedDimError, "int(x.to(torch.int64)"),
+        (as_number, dyn.errors.UndecidedDimError, "index(x.to(torch.int64)"),
     ):
         with pytest.raises(kind) as error:
             dyn_torch.jit(function, strict=True)(floats(4))
@@ -283,3 +287,95 @@ def test_a_size_that_does_not_fit_is_named() -> None:
     with pytest.raises(dyn.errors.ShapeError):
         compiled(floats(5, 2), ints(-1))
     assert compiled.cache_info().compiles == 1
+
+
+# ---- float() and int() by their names --------------------------------------------------------------------------------
+
+
+class _Scale(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return float(x.abs().max()) + 1
+
+
+class _Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = _Scale()
+
+    def forward(self, x: Any) -> Any:
+        return x / self.scale(x)
+
+
+def _with_all_that_functions_have(x: Any, times: Any = "2", *, more: Any = 3.5) -> Any:
+    return x * int(times) + float(more) + len([int(one) for one in "12"]) + float(_HALF)
+
+
+_HALF = 0.5
+
+BY_NAME: dict[str, Callable[..., Any]] = {
+    "float": lambda x: float((x * 4).round().sum()),
+    "int": lambda x: int((x * 4).round().sum()),
+    "float of integers": lambda x: float((x * 4).long().sum()),
+    "float of truth": lambda x: (float((x > 0).all()), int((x > 0).all())),
+    "beside others": lambda x: {"loss": float(x.round().sum()), "y": x.float() * float("2") + int(2.5)},
+    "of sizes": lambda x: (int(x.shape[0]), float(x.shape[0] + 1), x * int(x.shape[0] / 2)),
+    "as a size": lambda x: torch.zeros(int(x.abs().sum()) + 1) + 1,
+    "with a base": lambda x: x * int("11", base=2),
+    "of nothing": lambda x: x + 0.0 + 0,
+    "a module": _Scale(),
+    "a module in a module": _Scaled(),
+    "defaults and keywords": _with_all_that_functions_have,
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_numbers_by_name_stay_numbers_of_the_program(name: str) -> None:
+    function = BY_NAME[name]
+    compiled = dyn_torch.jit(function, strict=True)
+    for rows in (4, 1, 7):
+        x = torch.randn(rows)
+        wanted, found = function(x), compiled(x)
+        assert type(found) is type(wanted)
+        same(wanted, found)
+    assert compiled.cache_info().compiles == 1
+
+
+def test_code_that_does_more_with_the_names_is_left_as_it_is() -> None:
+    """As are names of its own, and Python's classes are what they were afterwards."""
+
+    def asks(x: Any) -> Any:
+        return x * 2 if float is float and float(2) == 2 else x
+
+    def has_its_own(x: Any) -> Any:
+        float = torch.neg
+        return float(x)
+
+    for function in (asks, has_its_own):
+        x = torch.randn(3)
+        same(function(x), dyn_torch.jit(function, strict=True)(x))
+        assert with_symbolic_numbers(function) is function
+    assert (builtins.float, builtins.int) == (float, int)
+
+
+def test_long_code_is_left_as_it_is() -> None:
+    """Its names have numbers of more than a byte."""
+    names = "; ".join([f"a{number}.b{number}" for number in range(200)])
+    space: dict[str, Any] = {}
+    exec(f"def f(x):\n if x is None: {names}\n return x * float(2)", space)
+    assert with_symbolic_numbers(space["f"]) is space["f"]
+    same(dyn_torch.jit(space["f"], strict=True)(torch.ones(2)), 2 * torch.ones(2))
+
+
+def test_a_traceback_and_recursion_are_the_functions_own() -> None:
+    def down(x: Any, n: int) -> Any:
+        return down(x * float(2), n - 1) if n else x
+
+    same(dyn_torch.jit(down, strict=True)(torch.ones(2), 3), 8 * torch.ones(2))
+
+    def fails(x: Any) -> Any:
+        raise ValueError(float(2))
+
+    with pytest.raises(ValueError, match=r"^2\.0$") as caught:
+        dyn_torch.jit(fails, strict=True)(torch.ones(2))
+    assert caught.traceback[-1].name == "fails"
+    assert "raise ValueError(float(2))" in str(caught.traceback[-1].statement)
