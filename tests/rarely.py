@@ -1,8 +1,8 @@
 """Cases of grids that ``make test`` leaves to ``make test-slow``, which runs those alone: they are marked ``slow``.
 
 ``GRIDS`` says of which tests ``make test`` runs a part of the cases, chosen by their names and so on all machines the
-same; ``rarely`` marks a case where it stands, and ``pytest.mark.slow`` all of a test's. A case that is asked for by its
-name runs in any case.
+same; ``rarely`` marks a case where it stands, and ``pytest.mark.slow`` all of a test's. A case that is asked for
+alone, by its name, runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The logarithm of the absolute value of the gamma function, to less than two units in the last place.
+"""The logarithm of the absolute value of the gamma function, to less than two units in the last place, or of 1 below 0;
+next to the poles from -9 to -18 to six of these.
 
 Around the roots, 1 and 2, it is a distance times a polynomial; by the recurrence 6.1.15 of M. Abramowitz and I. Stegun,
 "Handbook of Mathematical Functions", 1964, smaller and greater numbers come to these; from 8 on it is Stirling's series
@@ -131,7 +132,7 @@ def _lgamma(x: Num, series: _Series) -> Num:
     both = steps.unless(far | little)
     for factor in (little.where(x.like(1.0), size), away, by_fma(away * away, series.sine)):
         both = both.times(factor)
-    # Next to poles the two are as great, and nearly equal: the greater part of each is subtracted first.
+    # Next to poles both logarithms are great and nearly equal: the greater part of each is subtracted first.
     power, mantissa = _parts(both.value)
     rest = power.f(S.FMA, _REST_OF_LOG_2, mantissa.f(S.LOG)) + both.log_of_lost()
     whole = -power * _LOG_2 - far.where(from_8[0], 0.0)

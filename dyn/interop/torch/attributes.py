@@ -20,7 +20,6 @@ from dyn.call import ABSENT, HeldDict
 from dyn.errors import NotYetError
 from dyn.interop.torch.distributed import check_module
 from dyn.interop.torch.subclasses import check_wrapper, parts_of
-from dyn.interop.torch.symbolic_numbers import with_symbolic_numbers
 from dyn.source import Loc, user_loc
 from dyn.trace.held import VALUES
 from dyn.trace.patched_names import Replacement
@@ -212,7 +211,7 @@ _COVERED = frozenset({*TABLES, *HOOKS, *_DERIVED, "training", "__dict__", "__cla
 
 
 def _read(module: torch.nn.Module, name: str) -> Any:
-    """An attribute of a module; which it was is noted. ``forward`` keeps numbers symbolic."""
+    """An attribute of a module; which it was is noted."""
     recorder = _READER.current
     if recorder is None:
         return object.__getattribute__(module, name)
@@ -222,7 +221,7 @@ def _read(module: torch.nn.Module, name: str) -> Any:
         recorder.note(module, name, None)
         raise
     recorder.note(module, name, value)
-    return with_symbolic_numbers(value) if name == "forward" else value
+    return value
 
 
 _READER: Replacement[Reads] = Replacement(torch.nn.Module, "__getattribute__", _read)

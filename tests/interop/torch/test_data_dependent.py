@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-import operator
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +14,7 @@ import dyn
 torch: Any = pytest.importorskip("torch")
 F = torch.nn.functional
 
+import dyn.interop.fallback  # noqa: E402
 import dyn.interop.torch as dyn_torch  # noqa: E402
 from dyn.interop.torch.symbolic_numbers import with_symbolic_numbers  # noqa: E402
 from tests.interop.torch.comparing import same  # noqa: E402
@@ -263,14 +264,14 @@ def test_a_branch_on_a_value_names_its_line() -> None:
         return x if x[x > 0].shape[0] > 3 else x * 2
 
     def as_number(x: Any) -> Any:
-        return torch.zeros(operator.index(x.to(torch.int64).sum().item()))
+        return torch.zeros(int(x.to(torch.int64).sum().item()))
 
     for function, kind, line in (
         (by_truth, dyn.errors.NotYetError, "if (x > 0).any():"),
         (by_float, dyn.errors.NotYetError, "x.sum().item() > 3"),
         (by_integer, dyn.errors.UndecidedDimError, "sum().item() > 3"),
         (by_count, dyn.errors.UndecidedDimError, "x[x > 0].shape[0] > 3"),
-        (as_number, dyn.errors.UndecidedDimError, "index(x.to(torch.int64)"),
+        (as_number, dyn.errors.UndecidedDimError, "int(x.to(torch.int64)"),
     ):
         with pytest.raises(kind) as error:
             dyn_torch.jit(function, strict=True)(floats(4))
@@ -289,93 +290,112 @@ def test_a_size_that_does_not_fit_is_named() -> None:
     assert compiled.cache_info().compiles == 1
 
 
-# ---- float() and int() by their names --------------------------------------------------------------------------------
+# ---- float() and int() of what is returned ---------------------------------------------------------------------------
 
 
-class _Scale(torch.nn.Module):
+class _Loss(torch.nn.Module):
     def forward(self, x: Any) -> Any:
-        return float(x.abs().max()) + 1
+        return x.round().sum()
 
-
-class _Scaled(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = _Scale()
-
-    def forward(self, x: Any) -> Any:
-        return x / self.scale(x)
+    def step(self, x: Any) -> Any:
+        return float(self(x))
 
 
 def _with_all_that_functions_have(x: Any, times: Any = "2", *, more: Any = 3.5) -> Any:
-    return x * int(times) + float(more) + len([int(one) for one in "12"]) + float(_HALF)
+    y = x * float(times) + float(more) + len([int(one) for one in "12"])
+    return y, float(y.round().sum()), int("11", base=2)
 
 
-_HALF = 0.5
-
-BY_NAME: dict[str, Callable[..., Any]] = {
+RETURNED: dict[str, Callable[..., Any]] = {
     "float": lambda x: float((x * 4).round().sum()),
-    "int": lambda x: int((x * 4).round().sum()),
+    "int": lambda x: int((x * 4).round().sum().long()),
     "float of integers": lambda x: float((x * 4).long().sum()),
-    "float of truth": lambda x: (float((x > 0).all()), int((x > 0).all())),
-    "beside others": lambda x: {"loss": float(x.round().sum()), "y": x.float() * float("2") + int(2.5)},
-    "of sizes": lambda x: (int(x.shape[0]), float(x.shape[0] + 1), x * int(x.shape[0] / 2)),
-    "as a size": lambda x: torch.zeros(int(x.abs().sum()) + 1) + 1,
-    "with a base": lambda x: x * int("11", base=2),
-    "of nothing": lambda x: x + 0.0 + 0,
-    "a module": _Scale(),
-    "a module in a module": _Scaled(),
+    "truth": lambda x: (float((x > 0).all()), int((x > 0).all())),
+    "bytes": lambda x: (int(x.abs().sum().to(torch.uint8)), float(x.abs().max().half())),
+    "in a dict": lambda x: {"loss": float(x.round().sum()), "y": x.float() * 2, "n": [int(x.long().max()), 1]},
+    "a method": _Loss().step,
     "defaults and keywords": _with_all_that_functions_have,
+    "of sizes": lambda x: (int(x.shape[0]), float(x.shape[0] + 1), f"{int(x.shape[0])} rows"),
 }
 
 
-@pytest.mark.parametrize("name", BY_NAME)
-def test_numbers_by_name_stay_numbers_of_the_program(name: str) -> None:
-    function = BY_NAME[name]
+@pytest.mark.parametrize("name", RETURNED)
+def test_numbers_that_are_returned_are_the_programs(name: str) -> None:
+    function = RETURNED[name]
     compiled = dyn_torch.jit(function, strict=True)
     for rows in (4, 1, 7):
-        x = torch.randn(rows)
+        x = 2 * floats(rows)
         wanted, found = function(x), compiled(x)
         assert type(found) is type(wanted)
         same(wanted, found)
-    assert compiled.cache_info().compiles == 1
+    assert compiled.cache_info().compiles == (3 if name == "of sizes" else 1)  # a text has one size
 
 
-def test_code_that_does_more_with_the_names_is_left_as_it_is() -> None:
-    """As are names of its own, and Python's classes are what they were afterwards."""
+def _kind(number: Any) -> str:
+    return type(number).__name__
 
-    def asks(x: Any) -> Any:
-        return x * 2 if float is float and float(2) == 2 else x
 
+def _caught(x: Any) -> Any:
+    try:
+        return int(x.long())
+    except ValueError:
+        return -1
+
+
+#: What Python does with a number beside returning it, or calls by these names.
+PYTHONS: dict[str, Callable[..., Any]] = {
+    "a text": lambda x: f"{float(x)}",
+    "a quotient": lambda x: 1 / float(x),
+    "a question": lambda x: float(x) > 1,
+    "an argument": lambda x: _kind(float(x)),
+    "a list that is computed with": lambda x: [float(x)] * 2,
+    "a variable": lambda x: (y := float(x), y)[1],
+    "an attribute": lambda x: float(x).is_integer(),
+    "a sum": lambda x: float(x) + 1,
+    "a key": lambda x: {float(x): x},
+    "what is caught": _caught,
+    "of a float": lambda x: (int(x), x),
+    "of one element": lambda x: float(x.reshape(1)),
+}
+
+
+@pytest.mark.parametrize("name", PYTHONS)
+def test_numbers_that_python_uses_are_pythons(name: str) -> None:
+    function = PYTHONS[name]
+    compiled = dyn_torch.jit(function)
+    for number in (2.5, 4.0):
+        x = torch.tensor(number)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dyn.interop.fallback.FallbackWarning)
+            found = compiled(x)
+        assert (repr(found), type(found)) == (repr(function(x)), type(function(x)))
+
+
+def test_names_that_mean_something_else_are_left_alone() -> None:
     def has_its_own(x: Any) -> Any:
         float = torch.neg
         return float(x)
 
-    for function in (asks, has_its_own):
+    space: dict[str, Any] = {"float": torch.neg}
+    exec("def f(x): return float(x)", space)
+    own = {"__builtins__": {"float": float}}
+    exec("def g(x): return float(x)", own)
+    names = "; ".join([f"a{number}.b{number}" for number in range(200)])
+    exec(f"def long(x):\n if x is None: {names}\n return float(x)", space)
+    for function in (has_its_own, space["f"], own["g"], space["long"]):
+        assert with_symbolic_numbers(function) is function
+    for function in (has_its_own, space["f"]):
         x = torch.randn(3)
         same(function(x), dyn_torch.jit(function, strict=True)(x))
-        assert with_symbolic_numbers(function) is function
     assert (builtins.float, builtins.int) == (float, int)
 
 
-def test_long_code_is_left_as_it_is() -> None:
-    """Its names have numbers of more than a byte."""
-    names = "; ".join([f"a{number}.b{number}" for number in range(200)])
-    space: dict[str, Any] = {}
-    exec(f"def f(x):\n if x is None: {names}\n return x * float(2)", space)
-    assert with_symbolic_numbers(space["f"]) is space["f"]
-    same(dyn_torch.jit(space["f"], strict=True)(torch.ones(2)), 2 * torch.ones(2))
-
-
-def test_a_traceback_and_recursion_are_the_functions_own() -> None:
-    def down(x: Any, n: int) -> Any:
-        return down(x * float(2), n - 1) if n else x
-
-    same(dyn_torch.jit(down, strict=True)(torch.ones(2), 3), 8 * torch.ones(2))
-
-    def fails(x: Any) -> Any:
-        raise ValueError(float(2))
-
-    with pytest.raises(ValueError, match=r"^2\.0$") as caught:
-        dyn_torch.jit(fails, strict=True)(torch.ones(2))
-    assert caught.traceback[-1].name == "fails"
-    assert "raise ValueError(float(2))" in str(caught.traceback[-1].statement)
+def test_equal_code_of_two_files_keeps_its_names() -> None:
+    made: list[Any] = []
+    for file in ("one.py", "two.py"):
+        space: dict[str, Any] = {}
+        exec(compile("def f(x: int) -> float:\n return float(x)", file, "exec"), space)
+        made.append(with_symbolic_numbers(space["f"]))
+        assert made[-1] is not space["f"]
+        assert made[-1].__annotations__ == space["f"].__annotations__ != {}
+    assert [one.__code__.co_filename for one in made] == ["one.py", "two.py"]

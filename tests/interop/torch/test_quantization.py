@@ -214,11 +214,35 @@ def test_ranges_that_are_observed(count: int, is_symmetric: bool, compile: str) 
             same(found[0], found[1])
 
 
-def test_an_observer_that_has_seen_nothing_is_an_error() -> None:
-    own = [torch.tensor([0]), torch.tensor([1]), torch.tensor([float("inf")]), torch.tensor([-float("inf")])]
-    own += [torch.ones(1), torch.zeros(1, dtype=torch.int32)]
-    with pytest.raises(RuntimeError, match="min should be less than or equal to max"):
-        dyn_torch.jit(_observing(False, 1), strict=True)(torch.randn(3, 4), *own)
+def test_an_observer_that_has_seen_nothing() -> None:
+    function = _observing(False, 1)
+    found: list[Any] = []
+    for one in (function, dyn_torch.jit(function, strict=True)):
+        own = [torch.tensor([0]), torch.tensor([1]), torch.tensor([float("inf")]), torch.tensor([-float("inf")])]
+        own += [torch.ones(1), torch.zeros(1, dtype=torch.int32)]
+        found.append([one(torch.linspace(-1, 1, 12).reshape(3, 4), *own), own])
+    same(found[0], found[1])
+
+
+@pytest.mark.parametrize("limits", [(0, 255), (-128, 127), (0, 127)])
+def test_zero_points_of_ranges_around_0(limits: tuple[int, int]) -> None:
+    """They lie between two integers, and rounding the scale decides."""
+
+    def f(x: Any, *state: Any) -> Any:
+        return torch.fused_moving_avg_obs_fake_quant(x, *state, 0.01, *limits, 0, False, False)
+
+    compiled = dyn_torch.jit(f, strict=True)
+    rng, differ = torch.Generator().manual_seed(0), 0
+    for _ in range(200):
+        a = float(torch.rand((), generator=rng)) * 100
+        found: list[Any] = []
+        for one in (f, compiled):
+            own = [torch.ones(1, dtype=torch.long), torch.ones(1, dtype=torch.long)]
+            own += [torch.tensor([float("inf")]), torch.tensor([-float("inf")])]
+            own += [torch.ones(1), torch.zeros(1, dtype=torch.int32)]
+            found.append((one(torch.tensor([-a, a, a / 3]), *own), own[-1]))
+        differ += not torch.equal(found[0][1], found[1][1])
+    assert differ <= 1
 
 
 def test_an_observer_that_sizes_its_buffers_is_left_to_pytorch() -> None:

@@ -1,8 +1,8 @@
 """The operation of quantization-aware training: it observes the range of numbers by moving averages, chooses scale and
 zero point by that, and fake quantizes with these.
 
-PyTorch's own is C++ that reads numbers out of its buffers. Its arithmetic is that of ``ChooseQuantizationParams`` in
-PyTorch's ``QuantUtils.h``: float64, but for ranges, which are rounded to float32 where they are stored.
+PyTorch's own is C++ that reads numbers out of its buffers. Its arithmetic is that of FBGEMM's
+``ChooseQuantizationParams``: float64, but for ranges and scales, which are rounded to float32 where they are stored.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ def observed(
     per_row_fake_quant: bool = False, symmetric_quant: bool = False,
 ) -> tuple[_Tensor, ...]:  # fmt: skip
     """The same, with the new contents of the buffers."""
+    if a.dtype is not torch.float32:
+        raise NotYetError(f"an observer of {a.dtype}.", loc=user_loc(), remedy="observe floats of 32 bits.")
     if per_row_fake_quant:
         least, most = torch.aminmax(_rows(a, ch_axis, running_min), dim=1)
     else:
@@ -53,7 +55,7 @@ def observed(
         for old, new in ((running_min, least), (running_max, most))
     )
     is_quantized = fake_quant_on.reshape(()) != 0
-    found, place = _chosen(running_min, running_max, quant_min, quant_max, symmetric_quant, is_quantized)
+    found, place = _chosen(running_min, running_max, quant_min, quant_max, symmetric_quant)
     scale = torch.where(is_quantized, found, scale)
     zero_point = torch.where(is_quantized, place.to(zero_point.dtype), zero_point)
     if per_row_fake_quant:
@@ -70,16 +72,13 @@ def observed(
 
 def _rows(a: _Tensor, axis: int, buffer: _Tensor) -> _Tensor:
     """A row for each channel."""
-    remedy = "call the function once in eager PyTorch."
     if isinstance(buffer.shape[0], int) and buffer.shape[0] == 0:
+        remedy = "call the function once in eager PyTorch."
         raise NotYetError("an observer's first call, which sizes its buffers.", loc=user_loc(), remedy=remedy)
-    if a.ndim == 2 and axis != 0:
-        raise NotYetError(
-            f"an observer of the channels along axis {axis} of a matrix: PyTorch's takes its rows for them.",
-            loc=user_loc(),
-            remedy="observe the transposed matrix along axis 0.",
-        )
-    return a if a.ndim == 2 else a.transpose(0, axis).flatten(1)
+    if axis != 0:
+        remedy = "observe the transposed tensor along axis 0."
+        raise NotYetError(f"an observer of channels along axis {axis}.", loc=user_loc(), remedy=remedy)
+    return a if a.ndim == 2 else a.flatten(1)
 
 
 def _averaged(old: _Tensor, new: _Tensor, averaging_const: float) -> _Tensor:
@@ -87,12 +86,8 @@ def _averaged(old: _Tensor, new: _Tensor, averaging_const: float) -> _Tensor:
     return torch.where(torch.isinf(old), new, old + averaging_const * (new - old))
 
 
-def _chosen(
-    least: _Tensor, most: _Tensor, low: int, high: int, is_symmetric: bool, is_asked: _Tensor
-) -> tuple[_Tensor, _Tensor]:
+def _chosen(least: _Tensor, most: _Tensor, low: int, high: int, is_symmetric: bool) -> tuple[_Tensor, _Tensor]:
     """Scales in float32 and zero points, as floats, by which ranges fit into the integers from ``low`` to ``high``."""
-    text = "In ChooseQuantizationParams, min should be less than or equal to max"
-    _aten._assert_async.msg((least <= most).all() | ~is_asked, text)
     levels = high - low
     if is_symmetric:
         lowest, highest = -(levels // 2 + 1), levels // 2
@@ -101,20 +96,19 @@ def _chosen(
         least = torch.where(is_around_0, (widest * lowest).float(), least)
         most = torch.where(is_around_0, (widest * highest).float(), most)
     least, most = least.clamp(max=0.0), most.clamp(min=0.0)
-    scale = (most.double() - least) / levels
-    narrow = scale.float()
-    scale = torch.where((narrow == 0) | torch.isinf(1.0 / narrow), 0.1, scale)
-    # A greater scale has a greater range.
+    scale = ((most.double() - least) / levels).float()
+    scale = torch.where((scale == 0) | torch.isinf(1.0 / scale), 0.1, scale)
+    # The range becomes wider with a scale that is raised to the least one.
     is_small = scale < _LEAST_SCALE
-    factor = _LEAST_SCALE / scale.float()
+    factor = _LEAST_SCALE / scale
     ends_at_0, begins_at_0 = most == 0, least == 0
     greatest = torch.full_like(most, _LEAST_SCALE) * levels
     wider_least = torch.where(begins_at_0, least, torch.where(ends_at_0, -greatest, least * factor))
     wider_most = torch.where(begins_at_0, greatest, torch.where(ends_at_0, most, most * factor))
     least, most = torch.where(is_small, wider_least, least), torch.where(is_small, wider_most, most)
     scale = torch.where(is_small, _LEAST_SCALE, scale)
-    below, above = least / scale, most / scale
+    below, above = least / scale.double(), most / scale.double()
     place = torch.where(abs(low) - below.abs() < abs(high) - above.abs(), low - below, high - above)
     if is_symmetric:
         place = torch.where((least < 0) & (most > 0), (low + high) / 2, place)
-    return scale.float(), torch.round(place.clamp(low, high))
+    return scale, torch.round(place.clamp(low, high))
