@@ -16,7 +16,11 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
+from torch.nn.modules.module import _has_any_global_hook as has_global_hooks
 
+from dyn.interop import conditions
+from dyn.interop.torch.float_sizes import FloatNode
+from dyn.interop.torch.sizes import IntNode
 from dyn.interop.torch.tensors import is_traced
 
 #: The dtypes whose numbers Python's class has without rounding, and so without an error.
@@ -25,7 +29,13 @@ _FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64
 
 
 def _item(value: Any, dtypes: frozenset[torch.dtype]) -> Any:
-    """The number in a traced tensor without axes, of one of some dtypes; None for any other value."""
+    """The number in a traced tensor without axes, of one of some dtypes, or such a number; None for any other value,
+    sizes among them."""
+    node = getattr(value, "node", None)
+    if isinstance(value, torch.SymInt) and isinstance(node, IntNode) and conditions.is_measured(node.dim, node.trace):
+        return value
+    if isinstance(value, torch.SymFloat) and isinstance(node, FloatNode) and torch.float64 in dtypes:
+        return value if node.in_this_call() is None else None
     if not isinstance(value, torch.Tensor) or not is_traced(value) or value.ndim or value.dtype not in dtypes:
         return None
     return (value.long() if value.dtype is torch.bool else value).item()
@@ -60,7 +70,14 @@ _BUILDS = {"BUILD_TUPLE": (1, 0), "BUILD_LIST": (1, 0), "BUILD_MAP": (2, 0), "BU
 
 
 def with_symbolic_numbers(function: Any) -> Any:
-    """A function or method whose results ``float(x)`` and ``int(x)`` are the program's; others as they are."""
+    """A function or method, or that of a module without hooks, whose results ``float(x)`` and ``int(x)`` are the
+    program's; others as they are."""
+    if isinstance(function, torch.nn.Module):
+        if type(function).__call__ is not torch.nn.Module.__call__ or _has_hooks(function):
+            return function
+        forward = function.forward
+        made = with_symbolic_numbers(forward)
+        return function if made is forward else made
     if isinstance(function, MethodType):
         inner = with_symbolic_numbers(function.__func__)
         return function if inner is function.__func__ else MethodType(inner, function.__self__)
@@ -74,6 +91,11 @@ def with_symbolic_numbers(function: Any) -> Any:
     made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     made.__kwdefaults__ = function.__kwdefaults__
     return functools.update_wrapper(made, function)
+
+
+def _has_hooks(module: torch.nn.Module) -> bool:
+    own = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(own) or bool(has_global_hooks())
 
 
 @functools.lru_cache(maxsize=4096)

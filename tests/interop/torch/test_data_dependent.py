@@ -301,6 +301,20 @@ class _Loss(torch.nn.Module):
         return float(self(x))
 
 
+class _Number(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return {"loss": float(x.round().sum()), "item": float(x.round().sum().item())}
+
+
+class _OfNumber(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = _Number()
+
+    def forward(self, x: Any) -> Any:
+        return f"{self.number(x)['loss']}"
+
+
 def _with_all_that_functions_have(x: Any, times: Any = "2", *, more: Any = 3.5) -> Any:
     y = x * float(times) + float(more) + len([int(one) for one in "12"])
     return y, float(y.round().sum()), int("11", base=2)
@@ -314,6 +328,8 @@ RETURNED: dict[str, Callable[..., Any]] = {
     "bytes": lambda x: (int(x.abs().sum().to(torch.uint8)), float(x.abs().max().half())),
     "in a dict": lambda x: {"loss": float(x.round().sum()), "y": x.float() * 2, "n": [int(x.long().max()), 1]},
     "a method": _Loss().step,
+    "a module": _Number(),
+    "an item": lambda x: (int(x.long().sum().item()), float(x.long().sum().item())),
     "defaults and keywords": _with_all_that_functions_have,
     "of sizes": lambda x: (int(x.shape[0]), float(x.shape[0] + 1), f"{int(x.shape[0])} rows"),
 }
@@ -345,6 +361,7 @@ def _caught(x: Any) -> Any:
 #: What Python does with a number beside returning it, or calls by these names.
 PYTHONS: dict[str, Callable[..., Any]] = {
     "a text": lambda x: f"{float(x)}",
+    "a module in another": _OfNumber(),
     "a quotient": lambda x: 1 / float(x),
     "a question": lambda x: float(x) > 1,
     "an argument": lambda x: _kind(float(x)),
@@ -369,6 +386,14 @@ def test_numbers_that_python_uses_are_pythons(name: str) -> None:
             warnings.simplefilter("ignore", dyn.interop.fallback.FallbackWarning)
             found = compiled(x)
         assert (repr(found), type(found)) == (repr(function(x)), type(function(x)))
+
+
+def test_hooks_see_pythons_numbers() -> None:
+    model, seen = _Number(), []
+    model.register_forward_hook(lambda module, args, result: seen.append(f"{result['loss']}"))
+    with pytest.warns(dyn.interop.fallback.FallbackWarning):
+        found = dyn_torch.jit(model)(torch.tensor([2.0, 3.0]))
+    assert (found["loss"], seen) == (5.0, ["5.0"])
 
 
 def test_names_that_mean_something_else_are_left_alone() -> None:
