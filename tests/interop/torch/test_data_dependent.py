@@ -424,3 +424,14 @@ def test_equal_code_of_two_files_keeps_its_names() -> None:
         assert made[-1] is not space["f"]
         assert made[-1].__annotations__ == space["f"].__annotations__ != {}
     assert [one.__code__.co_filename for one in made] == ["one.py", "two.py"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_a_tensor_of_a_number_has_its_dtype(dtype: Any) -> None:
+    def f(x: Any) -> Any:
+        return torch.full((2,), x[0].item()), torch.full((2,), x.shape[0] * 0.5), torch.full((2,), x.shape[0])
+
+    compiled = dyn_torch.jit(f, strict=True)
+    for rows in (3, 1):
+        x = (2.7 * torch.ones(rows)).to(dtype)
+        same(f(x), compiled(x))
