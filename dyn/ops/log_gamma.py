@@ -99,7 +99,7 @@ class _Product:
         return _Product(condition.where(self.value.like(1.0), self.value), lost)
 
     def log_of_lost(self) -> Num:
-        """What the logarithm of the rounded product is to be increased by."""
+        """The difference that the lost part makes to the logarithm of the product."""
         return self.value.like(0.0) if self.lost is None else self.lost / self.value
 
 

@@ -83,8 +83,8 @@ def test_the_benchmark_makes_tables() -> None:
 
     arguments = argparse.Namespace(sizes="100", dtypes="float32", programs="sum,softmax", all=True)
     report = run(arguments)
-    assert len(report.tables[0].rows) == 4
-    assert len({table.title: table for table in report.tables}["All"].rows) == 16
+    # Whether a result is beyond the bound, which has a table of its own, is the processor's.
+    assert [len(table.rows) for table in report.tables if not table.title.startswith("More than")] == [4, 16]
     assert report.notes[1].endswith("results are within twice the better one's error, or a unit")
     with pytest.raises(ValueError, match=r"^no programs are called total\.$"):
         run(argparse.Namespace(sizes="100", dtypes="float32", programs="total", all=False))

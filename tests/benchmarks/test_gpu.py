@@ -26,7 +26,6 @@ from benchmarks.suites.gpu_model import PROGRAMS
 from dyn import tree
 from tests.gpu import compilers
 from tests.gpu.software import environment
-from tests.rarely import rarely
 
 CONFIG = Config(layers=1, width=16, heads=2, longest=9, largest_batch=3)
 
@@ -54,7 +53,7 @@ def test_a_model_is_one_for_dyn_and_pytorch(name: str, require_module: Callable[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["cuda:sm_90a", rarely("rocm:gfx1100")])
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "rocm:gfx1100"])
 def test_kernels_of_a_model_are_compiled(
     target: str, require_module: Callable[[str], ModuleType], require_tool: Callable[..., str]
 ) -> None:

@@ -75,7 +75,7 @@ def test_a_layer_in_halves(device: Device, dtype: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("device", [rarely("cuda"), "rocm"], indirect=True)
+@pytest.mark.parametrize("device", ["cuda", "rocm"], indirect=True)
 def test_training_step(device: Device) -> None:
     """Loss, gradients and Adam in one program, whose results are its next arguments: nothing is copied back."""
     config = gpt.GptConfig(layers=1, width=16, heads=2, vocabulary=30, positions=40)
@@ -131,7 +131,7 @@ def test_cnn(device: Device) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("device", [rarely("cuda"), "rocm"], indirect=True)
+@pytest.mark.parametrize("device", ["cuda", "rocm"], indirect=True)
 def test_decoding_with_a_cache(device: Device) -> None:
     """Token by token, the cache staying on the device; and prompts of any length after any past."""
     params = tree.map(lambda x: dyn.device_put(x, device.name), llama.parameters())
@@ -170,7 +170,7 @@ def check_there(program: Any, calls: Sequence[tuple[Any, ...]], device: Device, 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_xla")
-@pytest.mark.parametrize("device", ["cuda", rarely("rocm")], indirect=True)
+@pytest.mark.parametrize("device", ["cuda", "rocm"], indirect=True)
 def test_jax_program(
     device: Device, require_module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,7 +119,7 @@ SUITE = Suite(CASES)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", [rarely("sm_80"), "sm_90a", rarely("sm_120")])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
 def test_nvrtc_compiles_them_without_spills(arch: str, require_module: Callable[[str], Any]) -> None:
     """Nor do those that call functions of ptxas's own, as 64-bit divisions do ("outer and inner", on sm_90a)."""
     require_module("cuda.bindings.nvrtc")

@@ -51,7 +51,7 @@ Array = np.ndarray[Any, Any]
 _BLIND_TO_STRIDES = ("aten", "prims", "prim")
 #: A view whose places in memory no copy has.
 _ADDRESSES = {torch.ops.aten.as_strided.default}
-#: Operations that give empty tensors another size, of which fake kernels do not tell.
+#: Operations that resize tensors without elements; their fake kernels leave these as they are.
 _SIZES_WHAT_IS_EMPTY = {
     torch.ops.aten._fused_moving_avg_obs_fq_helper.default,
     torch.ops.aten._fused_moving_avg_obs_fq_helper_functional.default,
@@ -87,8 +87,7 @@ def cut(tracing: TorchTracing, func: Any, args: tuple[Any, ...], kwargs: dict[st
     call = _OperationCall(tracing, func, args, kwargs, reason)
     shapes = [tuple(map(as_dim, target.shape)) for target in call.written]
     fake = _fake(tracing, func, args, kwargs)
-    sizes = [as_dim(size) for one in tree_leaves(args) if is_traced(one) for size in one.shape]
-    is_sized = func in _SIZES_WHAT_IS_EMPTY and 0 in sizes
+    is_sized = func in _SIZES_WHAT_IS_EMPTY and any(_is_empty(one) for one in tree_leaves(args) if is_traced(one))
     if is_sized or shapes != [tuple(map(as_dim, target.shape)) for target in call.written]:
         raise NotYetError(f"{func}, which gives a tensor another shape.", loc=user_loc())
     pairs = list(zip(_by_return(func, fake), call.targets, strict=True))
@@ -106,6 +105,11 @@ def cut(tracing: TorchTracing, func: Any, args: tuple[Any, ...], kwargs: dict[st
         for part, target in pairs
     ]
     return returned[0] if len(returned) == 1 else tuple(returned) if returned else None
+
+
+def _is_empty(tensor: Any) -> bool:
+    """Return True if a tensor has no elements in any call."""
+    return 0 in map(as_dim, tensor.shape)
 
 
 def _by_return(func: Any, made: Any) -> list[Any]:

@@ -28,35 +28,39 @@ _INTEGERS = frozenset({torch.bool, torch.uint8, torch.int8, torch.int16, torch.i
 _FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 
 
-def _item(value: Any, dtypes: frozenset[torch.dtype]) -> Any:
-    """The number in a traced tensor without axes, of one of some dtypes, or such a number; None for any other value,
-    sizes among them."""
+def _item(value: Any, *, floats: bool) -> Any:
+    """The number in a traced tensor without axes, or such a number; None for any other value, sizes among them, and
+    without ``floats`` for these."""
     node = getattr(value, "node", None)
-    if isinstance(value, torch.SymInt) and isinstance(node, IntNode) and conditions.is_measured(node.dim, node.trace):
-        return value
-    if isinstance(value, torch.SymFloat) and isinstance(node, FloatNode) and torch.float64 in dtypes:
-        return value if node.in_this_call() is None else None
-    if not isinstance(value, torch.Tensor) or not is_traced(value) or value.ndim or value.dtype not in dtypes:
+    if isinstance(value, torch.SymInt) and isinstance(node, IntNode):
+        return value if conditions.is_measured(node.dim, node.trace) else None
+    if isinstance(value, torch.SymFloat) and isinstance(node, FloatNode):
+        return value if floats and node.in_this_call() is None else None
+    if not isinstance(value, torch.Tensor) or not is_traced(value) or value.ndim:
+        return None
+    if value.dtype not in _INTEGERS and not (floats and value.dtype in _FLOATS):
         return None
     return (value.long() if value.dtype is torch.bool else value).item()
 
 
 def _float(*args: Any) -> Any:
     """``float(x)``, of a traced tensor a number of the program."""
-    item = _item(args[0], _FLOATS | _INTEGERS) if len(args) == 1 else None
+    item = _item(args[0], floats=True) if len(args) == 1 else None
     return float(*args) if item is None else torch.sym_float(item)
 
 
 def _int(*args: Any, **kwargs: Any) -> Any:
     """``int(x)``, of a traced tensor of integers a number of the program."""
-    item = _item(args[0], _INTEGERS) if len(args) == 1 and not kwargs else None
+    item = _item(args[0], floats=False) if len(args) == 1 and not kwargs else None
     return int(*args, **kwargs) if item is None else item
 
 
-#: Python's name to that of its stand-in, which is a builtin as well: code finds it there, whatever its globals are.
-_NAMES = {"float": "__dyn_float__", "int": "__dyn_int__"}
-_CLASSES = {"float": float, "int": int}
+#: Python's classes, with the names of their stand-ins. These are builtins as well: code finds them there, whatever its
+#: globals are.
+_STAND_INS = {float: "__dyn_float__", int: "__dyn_int__"}
 builtins.__dict__.update({"__dyn_float__": _float, "__dyn_int__": _int})
+#: The same by the classes' names.
+_BY_NAME = {kind.__name__: name for kind, name in _STAND_INS.items()}
 #: The bit of ``LOAD_GLOBAL`` that says that the name is called, and the greatest argument of one byte.
 _IS_CALLED, _MOST = 1, 255
 #: What instructions between the call and the return take from the stack, and put there. In 3.11 ``LOAD_METHOD`` is one
@@ -83,8 +87,8 @@ def with_symbolic_numbers(function: Any) -> Any:
         return function if inner is function.__func__ else MethodType(inner, function.__self__)
     if not isinstance(function, FunctionType) or function.__builtins__ is not builtins.__dict__:
         return function
-    names = tuple([name for name, kind in _CLASSES.items() if name not in function.__globals__
-                   and function.__builtins__.get(name) is kind])  # fmt: skip
+    own = [kind.__name__ for kind in _STAND_INS if builtins.__dict__.get(kind.__name__) is kind]
+    names = tuple([name for name in own if name not in function.__globals__])
     code = _rewritten(function.__code__, function.__code__.co_filename, names)
     if code is None:
         return function
@@ -111,7 +115,7 @@ def _rewritten(code: CodeType, file: str, names: tuple[str, ...]) -> CodeType | 
     for place, load in enumerate(instructions):
         if load.opname != "LOAD_GLOBAL" or load.argval not in names or not _is_returned(instructions, place):
             continue
-        name = _NAMES[load.argval]
+        name = _BY_NAME[load.argval]
         if name not in own:
             own.append(name)
         argument = own.index(name) << 1 | _IS_CALLED
@@ -144,7 +148,7 @@ def _is_returned(instructions: Sequence[dis.Instruction], place: int) -> bool:
 
 
 def _effect(one: dis.Instruction) -> tuple[int, int] | None:
-    """How many values an instruction takes from the stack and puts there; None where that is not known here."""
+    """The numbers of values that an instruction pops from the stack and pushes; None for an unknown instruction."""
     argument = one.arg or 0
     if one.opname == "LOAD_GLOBAL":
         return 0, 1 + (argument & 1)

@@ -212,7 +212,7 @@ def resized(call: Call) -> Iterator[Call]:
     """The call at other sizes, where annotations leave some open."""
     if not any(call.open_axes):
         return
-    most = max(one.numel() for one in call.arguments if isinstance(one, torch.Tensor))
+    most = max([one.numel() for one in call.arguments if isinstance(one, torch.Tensor)], default=0)
     for resize in _RESIZES if most < _MANY else _RESIZES_OF_MANY:
         leaves = [_grown(one, axes, resize) for one, axes in zip(call.arguments, call.open_axes, strict=True)]
         yield Call(call.path, tuple(leaves), call.open_axes)

@@ -31,10 +31,10 @@ def _dtype(dtype: torch.dtype | None, otherwise: torch.dtype | None = None) -> A
 
 def _of_number(number: Any) -> torch.dtype:
     """The dtype of a tensor of a number: Python's, a scalar of the program, or a size."""
-    kind = number.dtype.kind if isinstance(number, Tracer) else {bool: "b", float: "f"}.get(type(number), "i")
-    if kind == "b":
+    kind = number.dtype.kind if isinstance(number, Tracer) else ""
+    if isinstance(number, bool) or kind == "b":
         return torch.bool
-    return torch.get_default_dtype() if kind == "f" else torch.int64
+    return torch.get_default_dtype() if isinstance(number, float) or kind == "f" else torch.int64
 
 
 @converts("full.default")

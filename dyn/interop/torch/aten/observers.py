@@ -7,6 +7,8 @@ PyTorch's own is C++ that reads numbers out of its buffers. Its arithmetic is th
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from dyn.errors import NotYetError
@@ -22,15 +24,11 @@ _LEAST_SCALE = float(torch.tensor(6.1e-5))
 @writes_out("aten::_fused_moving_avg_obs_fq_helper")
 def observed_in_place(
     a: _Tensor, observer_on: _Tensor, fake_quant_on: _Tensor, running_min: _Tensor, running_max: _Tensor,
-    scale: _Tensor, zero_point: _Tensor, averaging_const: float, quant_min: int, quant_max: int, ch_axis: int,
-    per_row_fake_quant: bool = False, symmetric_quant: bool = False,
+    scale: _Tensor, zero_point: _Tensor, *rest: Any, **options: Any,
 ) -> tuple[_Tensor, ...]:  # fmt: skip
-    """Numbers fake quantized, and the mask of those in range; four buffers are written."""
+    """Numbers fake quantized, and the mask of those in range; four buffers are written (:func:`observed`)."""
     buffers = running_min, running_max, scale, zero_point
-    made, mask, *new = observed(
-        a, observer_on, fake_quant_on, *buffers, averaging_const, quant_min, quant_max, ch_axis, per_row_fake_quant,
-        symmetric_quant,
-    )  # fmt: skip
+    made, mask, *new = observed(a, observer_on, fake_quant_on, *buffers, *rest, **options)
     for buffer, value in zip(buffers, new, strict=True):
         buffer.copy_(value)
     return made, mask
@@ -42,7 +40,7 @@ def observed(
     scale: _Tensor, zero_point: _Tensor, averaging_const: float, quant_min: int, quant_max: int, ch_axis: int,
     per_row_fake_quant: bool = False, symmetric_quant: bool = False,
 ) -> tuple[_Tensor, ...]:  # fmt: skip
-    """The same, with the new contents of the buffers."""
+    """Numbers fake quantized, the mask of those in range, and the new contents of the four buffers."""
     if a.dtype is not torch.float32:
         raise NotYetError(f"an observer of {a.dtype}.", loc=user_loc(), remedy="observe floats of 32 bits.")
     if per_row_fake_quant:
