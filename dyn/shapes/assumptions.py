@@ -71,4 +71,4 @@ def impossible(
         where = f", where {' and '.join(values)}" if values else ""
     notes = [f"needed: {reason.text}", *[f"known: {other}" for other in why if other != reason]]
     raises = reason.error or ShapeError
-    return raises(f"{text} cannot hold{where}.", loc=reason.loc, remedy=_REMEDY, notes=tuple(notes))
+    return raises(f"{text} cannot hold{where}.", loc=reason.loc, remedy=reason.remedy or _REMEDY, notes=tuple(notes))

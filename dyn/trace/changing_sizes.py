@@ -1,7 +1,8 @@
 """Loops whose carried arrays change their sizes from step to step.
 
 A loop of a program carries arrays of one size each. Where the number of steps is known while tracing, such a loop is
-written out step by step instead: the sizes are then expressions, or data-dependent sizes, like any others.
+written out step by step instead: the sizes are then expressions, or data-dependent sizes, like any others. Where it is
+not known, decision 94 says why there is an error.
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ from dyn.trace.lift import yields_to
 
 #: So many steps are written out: each is a copy of the body in the program.
 MOST_STEPS = 64
+
+#: What to do where a step gives an array another size, and the number of steps is not known.
+ONE_SIZE = (
+    "give the loop a number of steps that is known while tracing (at most 64), or carry an array of the greatest size "
+    "and how much of it is filled."
+)
 
 
 def sizes_change(facts: Facts, body: Region, carried: Sequence[TensorType]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dyn.errors import TraceError
+from dyn.errors import ShapeError, TraceError
 from dyn.ir.core import Op, Region, Value, with_operands
 from dyn.ir.opdef import OpKind
 from dyn.ir.types import TensorType
@@ -66,11 +66,12 @@ def with_carried_values(region: Region, free: Sequence[Value], at: int) -> Regio
 
 
 def fitted(
-    trace: Trace, region: Region, types: Sequence[TensorType], names: Sequence[str], what: str, start: str
-) -> Region:
+    trace: Trace, region: Region, types: Sequence[TensorType], names: Sequence[str], what: str, start: str,
+    remedy: str = "",
+) -> Region:  # fmt: skip
     """The region with its first results of ``types``: weak ones are converted, others have to be.
 
-    That sizes agree has to be so where the region runs.
+    That sizes agree has to be so where the region runs. ``remedy`` says what to do where they do not.
     """
     inner = trace.builder.inner()
     inner.adopt(region.demands)
@@ -91,8 +92,9 @@ def fitted(
             )
         for axis, (a, b) in enumerate(zip(value.shape, type.shape, strict=True)):
             if a is not b:
-                text = f"{what} gives {name} with the size on axis {axis} that {start} has"
-                inner.adopt((Relation(RelKind.EQ, a, b, Reason(text, user_loc())),))
+                form = f"{what} gives {name} with the size {{}} on axis {axis}, where {start} has {{}}"
+                reason = Reason.about(form, (a, b), user_loc(), ShapeError, remedy)
+                inner.adopt((Relation(RelKind.EQ, a, b, reason),))
         if any(a is not b for a, b in zip(value.shape, type.shape, strict=True)):
             inner.loc = user_loc()
             results[i] = inner.op("reshape", value, shape=type.shape)

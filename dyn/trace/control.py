@@ -17,7 +17,7 @@ from dyn.ir.types import TensorType
 from dyn.shapes import Dim, Relation, RelKind, dim_max
 from dyn.source import user_loc
 from dyn.trace.branch_sizes import Unequal, common_shapes
-from dyn.trace.changing_sizes import MOST_STEPS, sizes_change
+from dyn.trace.changing_sizes import MOST_STEPS, ONE_SIZE, sizes_change
 from dyn.trace.closures import closure_converted, fitted, with_carried_values, with_outside_parameters
 from dyn.trace.comparison import described, side_by_side
 from dyn.trace.context import Trace
@@ -95,7 +95,7 @@ def while_loop(trace: Trace, cond_fun: Function, body_fun: Function, init: Any) 
             remedy="return a tree of the same structure.",
         )
     names = leaf_names(tree, "init_val")
-    body = fitted(trace, traced.region, types, names, "the body of while_loop", "what it started with")
+    body = fitted(trace, traced.region, types, names, "the body of while_loop", "what it started with", ONE_SIZE)
     condition = trace_region(
         trace, lambda *leaves: cond_fun(unflatten(tree, list(leaves))), types, name="the condition of while_loop"
     )
@@ -167,7 +167,8 @@ def scan(
             trace, f, unflatten(tree, [Tracer(trace, v) for v in starts]), (arrays, x_tree), steps, reverse
         )
     refuse_escape(body, f"the body of {what}")
-    body = fitted(trace, body, types, leaf_names(tree, "carry"), f"the body of {what}", "what it started with")
+    names = leaf_names(tree, "carry")
+    body = fitted(trace, body, types, names, f"the body of {what}", "what it started with", ONE_SIZE)
     (body,), free = closure_converted(trace, (body,))
     count = len(starts)
     region = with_carried_values(body, free, count)

@@ -82,9 +82,10 @@ def test_where_the_steps_are_not_known() -> None:
     np.testing.assert_array_equal(step(x[:0], np.int64(2)), x[:0])
     refused(
         lambda: step(x, np.int64(2)),
-        "2*x_0 == x_0 is required, but 2*x_0 is 6 and x_0 is 3: the body of while_loop gives init_val[2] with the size "
-        "on axis 0 that what it started with has.\n  x_0 is x.shape[0] = 3\n"
-        "  help: pass arguments whose shapes satisfy it.",
+        "the body of while_loop gives init_val[2] with the size 6 on axis 0, where what it started with has 3.\n"
+        "  x_0 is x.shape[0] = 3\n"
+        "  help: give the loop a number of steps that is known while tracing (at most 64), or carry an array of the "
+        "greatest size and how much of it is filled.",
     )
     refused(
         lambda: dyn.jit(lambda x: lax.while_loop(lambda c: dnp.sum(c) > 2, lambda c: c[c > 0], x))(x),

@@ -15,12 +15,11 @@ import torch
 import dyn.numpy as dnp
 from dyn.errors import NotYetError
 from dyn.interop.torch.float_sizes import FloatNode, integer
-from dyn.interop.torch.sizes import IntNode, ValueNode, size_from_value
+from dyn.interop.torch.sizes import IntNode, ValueNode
 from dyn.interop.torch.sym_nodes import Environment
 from dyn.ir.core import Value
 from dyn.ir.opdef import OpKind
 from dyn.ops.elementwise import convert
-from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.tracer import Tracer
@@ -59,8 +58,3 @@ def _known(trace: Trace, value: Value) -> bool | int | float | None:
         number = np.asarray(element).astype(dtype.np)
     is_kept = dtype.np.kind != "c" and bool(number == element)
     return number.item() if is_kept else None
-
-
-def demand(trace: Trace, condition: Any, text: str) -> None:
-    """Demand that a truth value of the program is true, which is checked at each call: ``text`` says what it is."""
-    trace.demand(RelKind.EQ, size_from_value(trace, condition, f"whether {text}"), 1, text)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import operator
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
+
+import torch
 
 from dyn.interop import conditions
-from dyn.interop.torch.sizes import BoolNode, IntNode, ValueNode, size_from_value
+from dyn.interop.torch.errors import TorchDomainError
+from dyn.interop.torch.sizes import BoolNode, IntNode, ValueNode, require_true, size_from_value
 from dyn.interop.torch.sym_nodes import Environment, NodeTypes, SymNode
-from dyn.shapes import Dim, RelKind, evaluate, floordiv, mod
+from dyn.shapes import Dim, Reason, Relation, RelKind, evaluate, floordiv, mod
+from dyn.source import user_loc
 from dyn.trace.context import Trace
+from dyn.trace.patched_names import Replacement
 
 ASKS_FOR_OTHERS = True
 
@@ -28,6 +34,12 @@ _IN_PYTHON: dict[str, Callable[..., float]] = {
 _MOST_EXACT = 1 << 20
 #: The greatest denominator of ratios that floats stand for, and the greatest numerator of what is proved of them.
 _MOST_DENOMINATOR, _MOST_ROUNDED = 1000, 1 << 51
+#: The greatest power of a size that is surely no infinity.
+_MOST_POWER = 16
+#: What to do where Python has no result of numbers.
+_REMEDY = "pass other numbers."
+#: The functions that are 0 where one of their operands is, all of which are positive else; of a power its base.
+_OF_FACTORS = frozenset({"sqrt", "power", "multiply", "true_divide"})
 
 
 def _of_one(name: str) -> Callable[[FloatNode], FloatNode]:
@@ -51,6 +63,8 @@ class FloatNode(SymNode):
         self.value, self.denominator, self.factor = value, denominator, factor
         #: Of a scalar that sizes alone make: these, and the number that it is in this call.
         self._made_of: tuple[tuple[Dim, ...], float] | None = None
+        #: Of a scalar that no data makes: the dims, none negative, without which it would be 0, and not else.
+        self._factors: tuple[Dim, ...] | None = None
 
     def __repr__(self) -> str:
         text = str(self.value) if isinstance(self.value, int | float) else f"float({self.value!r})"
@@ -106,10 +120,65 @@ class FloatNode(SymNode):
         size = evaluate(self.value, self.trace.sizes)
         return (self.value,), size / self.denominator if self.factor is None else size * self.factor
 
+    def _graph_repr(self) -> str:
+        """Its text, which a number that is computed at each call has not: a string is made once."""
+        if self.constant is None and self.in_this_call() is None:
+            raise NotImplementedError(f"the text of {self!r}, which is computed at each call")
+        return repr(self)
+
+    def factors(self) -> tuple[Dim, ...] | None:
+        """Dims, none negative, without which it would be 0, and only so; None where no such are known."""
+        if self.constant is not None:
+            return () if self.constant > 0 else None
+        if hasattr(self.value, "element_type"):
+            return self._factors
+        counts = (self.factor is None or self.factor > 0) and self.trace.facts.ge(self.value, 0).proved
+        return (self.value,) if counts else None
+
+    def _require_nonzero(self, text: str) -> None:
+        """Demand that it isn't 0, of the sizes where these decide it. ``text`` is that of the error where it is."""
+        factors = self.factors()
+        if factors is None and not hasattr(self.value, "element_type") and self.constant is None:
+            factors = (self.value,)
+        if factors is None:
+            require_true(self.trace, self.scalar() != 0, text, _REMEDY)
+            return
+        reason = Reason.about(text, (), user_loc(), TorchDomainError, _REMEDY)
+        for dim in factors:
+            self.trace.require(Relation(RelKind.NONZERO, dim, 0, reason))
+
+    def _require_result(self, name: str, made: FloatNode, operands: tuple[FloatNode, ...]) -> None:
+        """Demand that Python's function has a result here, where dyn's makes an infinity or NaN.
+
+        Those of ``math`` raise if a number that is no NaN makes one, or finite ones make an infinity; a division if its
+        divisor is 0.
+        """
+        is_counted = self.factors() is not None
+        if name in ("add", "subtract", "multiply") or (name == "sqrt" and is_counted):
+            return
+        power = operands[1].constant if name == "power" else None
+        if name == "true_divide":
+            operands[1]._require_nonzero("float division by zero")
+        elif is_counted and power is not None and abs(power) <= _MOST_POWER:
+            if power < 0:
+                self._require_nonzero(f"0.0 cannot be raised to the power {power}")
+        else:
+            dnp = self.trace.namespace
+            result, scalars = made.scalar(), [one.scalar() for one in operands]
+            finite = functools.reduce(dnp.logical_and, [dnp.isfinite(one) for one in scalars])
+            nan = functools.reduce(dnp.logical_or, [dnp.isnan(one) for one in scalars])
+            has_result = dnp.where(dnp.isnan(result), nan, dnp.isfinite(result) | dnp.logical_not(finite))
+            require_true(self.trace, has_result, f"Python's {name} has no result of these numbers", _REMEDY)
+
     def computed(self, name: str, *others: FloatNode) -> FloatNode:
         """The result of dyn's function of that name, at each call."""
         function, operands = getattr(self.trace.namespace, name), (self, *others)
         made = FloatNode(self.shape_env, function(*[operand.scalar() for operand in operands]))
+        self._require_result(name, made, operands)
+        if name in _OF_FACTORS:
+            parts = [one.factors() for one in (operands[:1] if name == "power" else operands)]
+            if None not in parts:
+                made._factors = tuple([dim for part in parts for dim in part or ()])
         here = [one for operand in operands if (one := operand.in_this_call()) is not None]
         if len(here) == len(operands):
             with contextlib.suppress(ArithmeticError, ValueError):  # which a program has infinities and NaNs for
@@ -237,6 +306,11 @@ class FloatNode(SymNode):
     def lt(self, other: FloatNode) -> BoolNode:
         return self._compared(other, IntNode.lt, "less")
 
+    def guard_bool(self, file: str = "", line: int = 0) -> bool:
+        return self.ne(self.wrap_float(0.0)).guard_bool(file, line)
+
+    bool_ = guard_bool
+
     def is_integer(self) -> BoolNode:
         ratio = self._ratio()
         if ratio is None:
@@ -264,6 +338,22 @@ class FloatNode(SymNode):
         return number
 
     float_ = guard_float
+
+
+def _powers(name: str, own: str) -> Replacement[bool]:
+    """A power of ``torch.SymFloat``s while a function is traced. PyTorch's demands that the base is not negative."""
+    of_torch = getattr(torch.SymFloat, name)
+
+    def power(number: torch.SymFloat, other: Any) -> Any:
+        is_number = isinstance(other, int | float | torch.SymInt | torch.SymFloat)
+        if not is_number or not isinstance(cast(Any, number.node), FloatNode):
+            return of_torch(number, other)
+        return getattr(number, own)(other)
+
+    return Replacement(torch.SymFloat, name, power)
+
+
+POWERS, REFLECTED_POWERS = _powers("__pow__", "__float_pow__"), _powers("__rpow__", "__rfloat_pow__")
 
 
 class RoundedNode(IntNode):
@@ -298,9 +388,7 @@ def integer(trace: Trace, scalar: Any, origin: str) -> Dim:
     if kind == "f":
         most = 2.0**63
         fits = trace.namespace.logical_and(scalar >= -most, scalar < most)
-        trace.demand(
-            RelKind.EQ, size_from_value(trace, fits, f"whether {origin}, has 64 bits"), 1, f"{origin}, has 64 bits"
-        )
+        require_true(trace, fits, f"{origin}, does not fit into 64 bits", _REMEDY)
         scalar = scalar.astype("int64")
     if kind == "u":
         return size_from_value(trace, scalar, origin)

@@ -13,8 +13,9 @@ import torch
 from dyn.errors import NotYetError
 from dyn.interop import conditions
 from dyn.interop.conditions import Condition
+from dyn.interop.torch.errors import TorchDomainError
 from dyn.interop.torch.sym_nodes import Environment, SymNode
-from dyn.shapes import Dim, RelKind, dim_max, dim_min, evaluate, floordiv, format_dim, mod, product
+from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, evaluate, floordiv, format_dim, mod, product
 from dyn.source import is_user_frame, user_loc
 from dyn.trace.context import Trace
 from dyn.trace.data_dependent import dim_from_value
@@ -53,6 +54,12 @@ class IntNode(SymNode):
 
     def __repr__(self) -> str:
         return format_dim(self.dim)
+
+    def _graph_repr(self) -> str:
+        """Its text, which a size that the program finds out has not: a string is made once."""
+        if conditions.is_measured(self.dim, self.trace):
+            raise NotImplementedError(f"the text of {self!r}, which is known when the program runs")
+        return repr(self)
 
     def is_int(self) -> bool:
         return True
@@ -324,6 +331,9 @@ class ValueNode(BoolNode):
         self.truth = truth
         super().__init__(env, conditions.equal(size_from_value(env.trace, truth, "the truth value of a tensor"), 1))
 
+    def _graph_repr(self) -> str:
+        raise NotImplementedError("the text of a truth value of a tensor, which is known when the program runs")
+
     def scalar(self) -> Any:
         return self.truth
 
@@ -358,6 +368,12 @@ def _scalar(trace: Trace, condition: Condition | bool) -> Any:
 def size_from_value(trace: Trace, count: Any, origin: str) -> Dim:
     """An integer scalar of the program, which is not negative, as a dim. ``origin`` says what it is."""
     return dim_from_value(trace.here, count.astype("int64")._value, "item", origin)
+
+
+def require_true(trace: Trace, truth: Any, text: str, remedy: str = "") -> None:
+    """Demand that a truth value of the program is true: ``text`` is that of the error where it is not."""
+    bad = size_from_value(trace, trace.namespace.logical_not(truth), "1 where this is so")
+    trace.require(Relation(RelKind.EQ, bad, 0, Reason.about(text, (), user_loc(), TorchDomainError, remedy)))
 
 
 #: The types of numbers whose value is known to the program only.

@@ -50,7 +50,7 @@ from dyn.interop.torch.converters import (
 from dyn.interop.torch.devices import CPU, RowsNeeded, check_devices, require_device, result_device
 from dyn.interop.torch.dynamo import leave_dynamo, without_dynamo
 from dyn.interop.torch.errors import torch_error
-from dyn.interop.torch.float_sizes import NODE_TYPES
+from dyn.interop.torch.float_sizes import NODE_TYPES, POWERS, REFLECTED_POWERS
 from dyn.interop.torch.functions import Functions
 from dyn.interop.torch.hooks import call_users
 from dyn.interop.torch.inference import called_again, ordinary_tensors
@@ -152,6 +152,7 @@ class TorchTracing(TorchDispatchMode):
         with (
             disable_autocast_cache(), enable_python_dispatcher(), COMPILING, without_dynamo(), self.keys.active(),
             DIVISIONS.active(True), REFLECTED_DIVISIONS.active(True),
+            POWERS.active(True), REFLECTED_POWERS.active(True),
             torch.autograd.set_multithreading_enabled(False), without_callers_hooks(),
             self, Functions(HIGHER_ORDER, self.env, self.note_wrappers, self._note_hooks, self._pulling),
         ):  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -435,3 +436,84 @@ def test_a_tensor_of_a_number_has_its_dtype(dtype: Any) -> None:
     for rows in (3, 1):
         x = (2.7 * torch.ones(rows)).to(dtype)
         same(f(x), compiled(x))
+
+
+ROWS_OF_NUMBERS: dict[str, Any] = {
+    "to an item": lambda x: torch.arange(x[0].item()),
+    "from an item": lambda x: torch.arange(x[0].item(), 9),
+    "down from an item": lambda x: torch.arange(x[0].item(), 0, -1),
+    "in steps of an item": lambda x: torch.arange(0, 10, x[0].item()),
+    "as integers": lambda x: torch.arange(x[0].item(), dtype=torch.int64),
+    "to half a size": lambda x: torch.arange(x.shape[0] * 0.5),
+    "in steps of half a size": lambda x: torch.arange(0, x.shape[0], x.shape[0] * 0.5),
+    "to the root of a size": lambda x: torch.arange(x.shape[0] ** 0.5),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+@pytest.mark.parametrize("name", ROWS_OF_NUMBERS)
+def test_numbers_in_a_row_have_the_dtype_of_their_bounds(name: str, dtype: Any) -> None:
+    f = ROWS_OF_NUMBERS[name]
+    compiled = dyn_torch.jit(f, strict=True)
+    for rows, first in ((3, 2.7), (1, 4.0), (5, 1.2)):
+        x = torch.full((rows,), first).to(dtype)
+        same(f(x), compiled(x))
+
+
+@pytest.mark.parametrize("end", [-1.0, math.nan, math.inf])
+def test_numbers_in_a_row_that_never_come_to_their_end(end: float) -> None:
+    compiled = dyn_torch.jit(lambda x: torch.arange(x[0].item()), strict=True)
+    with pytest.raises(RuntimeError, match="steps do not lead to its end"):
+        compiled(torch.tensor([end]))
+
+
+#: What Python has no result of at the second of two calls, and has at the first.
+WITHOUT_RESULT: dict[str, tuple[Any, Any, Any]] = {
+    "a float's inverse": (lambda x: x + 1 / x[0].item(), [2.0], [0.0]),
+    "an integer's inverse": (lambda x: x + 1 / x[0].item(), [2], [0]),
+    "a power": (lambda x: x + x[0].item() ** -1, [2.0], [0.0]),
+    "a root": (lambda x: x + x[0].item() ** 0.5, [2.0], [-2.0]),
+    "an overflow": (lambda x: x + x[0].item() ** 5000.0, [1.0], [2.0]),
+    "a logarithm": (lambda x: x + torch._sym_log2(x[0].item()), [2.0], [0.0]),
+    "by a difference of sizes": (lambda x: x * (2.0 / (x.shape[0] - 3)), [1.0], [1.0] * 3),
+    "by the power of a size": (lambda x: x * (1 / (x.shape[0] ** 0.5)), [1.0], []),
+    "a negative power of a size": (lambda x: x * x.shape[0] ** -0.5, [1.0], []),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_RESULT)
+def test_numbers_of_which_python_has_no_result(name: str) -> None:
+    f, right, wrong = WITHOUT_RESULT[name]
+    compiled = dyn_torch.jit(f, strict=True)
+    same(f(torch.tensor(right)), compiled(torch.tensor(right)))
+    with pytest.raises(RuntimeError, match=r"float division by zero|to the power|has no result"):
+        compiled(torch.tensor(wrong))
+    assert compiled.cache_info().compiles == 1
+
+
+def test_infinities_and_nans_are_numbers_to_compute_with() -> None:
+    def f(x: Any) -> Any:
+        return x + x[0].item() ** 3.0, x + x[1].item() ** 2.0, x + 1 / x[0].item(), x - x[1].item() * 0.0
+
+    compiled = dyn_torch.jit(f, strict=True)
+    for x in (torch.tensor([2.0, 3.0]), torch.tensor([math.inf, math.nan]), torch.tensor([-math.inf, math.inf])):
+        same(f(x), compiled(x))
+
+
+@pytest.mark.parametrize("text", [str, repr, "{}".format, "{:.2f}".format, "%s".__mod__])
+def test_the_text_of_a_number_is_of_each_call(text: Any) -> None:
+    def f(x: Any) -> Any:
+        return {text(x[0].item()): x * 2}
+
+    compiled = dyn_torch.jit(f)
+    with pytest.warns(dyn.interop.fallback.FallbackWarning, match=r"text of|__format__"):
+        first = compiled(torch.tensor([2.5]))
+    assert [*first] == [text(2.5)]
+    assert [*compiled(torch.tensor([4.0]))] == [text(4.0)]
+
+
+def test_the_truth_of_a_float_is_of_each_call() -> None:
+    compiled = dyn_torch.jit(lambda x: x + 1 if x[0].item() else x)
+    with pytest.warns(dyn.interop.fallback.FallbackWarning, match="truth value of a tensor"):
+        same(torch.tensor([3.0]), compiled(torch.tensor([2.0])))
+    same(torch.tensor([0.0]), compiled(torch.tensor([0.0])))

@@ -10,7 +10,8 @@ import dyn.numpy as dnp
 from dyn.errors import UnsupportedOpError
 from dyn.interop.torch.aten.tables import converts, in_place
 from dyn.interop.torch.composites import composite
-from dyn.interop.torch.data_dependent_numbers import demand, number_of
+from dyn.interop.torch.data_dependent_numbers import number_of
+from dyn.interop.torch.sizes import require_true
 from dyn.interop.torch.tensors import record_of
 from dyn.interop.torch.tracing import TorchTracing
 from dyn.shapes import RelKind
@@ -60,7 +61,9 @@ def repeat_interleave(times: Tracer, output_size: Any = None) -> Tracer:
 
 @converts("bincount.default")
 def bincount(a: Tracer, weights: Tracer | None = None, minlength: Any = 0) -> Tracer:
-    demand(_trace(), dnp.all(dnp.greater_equal(a, 0)), "bincount counts integers that are not negative")
+    require_true(
+        _trace(), dnp.all(dnp.greater_equal(a, 0)), "bincount counts integers that are not negative", "pass others."
+    )
     if weights is not None and weights.dtype.name != "float32":
         weights = weights.astype("float64")
     return dnp.bincount(a, weights, minlength)
@@ -173,7 +176,7 @@ def equal(tracing: TorchTracing, tensor: Any, other: Any) -> Any:
 
 @in_place("_assert_async.default", "_assert_async.msg")
 def assert_async(tracing: TorchTracing, tensor: Any, text: str = "torch._assert_async") -> None:
-    demand(tracing.trace, dnp.reshape(record_of(tensor).value, ()) != 0, text)
+    require_true(tracing.trace, dnp.reshape(record_of(tensor).value, ()) != 0, text)
 
 
 @in_place("_assert_scalar.default")

@@ -14,7 +14,7 @@ import dyn.numpy as dnp
 from dyn.errors import UnsupportedOpError
 from dyn.interop.torch.aten.tables import converts, in_place, kept_order, named_order
 from dyn.interop.torch.layouts import Order, order_of
-from dyn.interop.torch.sizes import as_dim
+from dyn.interop.torch.sizes import as_dim, require_true
 from dyn.interop.torch.tensors import numpy_dtype, record_of
 from dyn.interop.torch.tracing import TorchTracing
 from dyn.shapes import Dim, RelKind, SymExpr
@@ -125,13 +125,15 @@ _MOST_PARTS = 1 << 20
 
 
 def _arange(start: Any, end: Any, step: Any, dtype: Any) -> Tracer:
-    start, end, step = [int(n) if isinstance(n, bool) else n for n in (start, end, step)]
-    integers = all(not isinstance(n, float) for n in (start, end, step))
+    numbers = [int(n) if isinstance(n, bool) else n for n in (start, end, step)]
+    integers = not any(_of_number(n).is_floating_point for n in numbers)
     dtype = _dtype(dtype, torch.int64 if integers else None)
     if dtype == np.int64 and not integers:  # PyTorch counts by what is left of the numbers
-        start, end, step = [int(n) if isinstance(n, float) else n for n in (start, end, step)]
-        integers = True
-    between_sizes = any(isinstance(unwrap_dim(n), SymExpr) for n in (start, end, step))
+        numbers, integers = [_truncated(n) for n in numbers], True
+    start, end, step = numbers
+    if any(isinstance(n, Tracer) for n in numbers):
+        return _arange_of_scalars(start, end, step, dtype)
+    between_sizes = any(isinstance(unwrap_dim(n), SymExpr) for n in numbers)
     if between_sizes and not integers:
         return _arange_of_fractions(start, end, step, dtype)
     if not isinstance(step, int | float):  # a size
@@ -139,6 +141,24 @@ def _arange(start: Any, end: Any, step: Any, dtype: Any) -> Tracer:
     if integers and isinstance(step, int) and step > 0:
         _demand_order(unwrap_dim(start), unwrap_dim(end))
     return dnp.arange(start, end, step, dtype=dtype)
+
+
+def _truncated(number: Any) -> Any:
+    """What C++ leaves of a float that becomes an integer."""
+    if isinstance(number, float):
+        return int(number)
+    return number.astype("int64") if isinstance(number, Tracer) else number
+
+
+def _arange_of_scalars(start: Any, end: Any, step: Any, dtype: np.dtype[Any]) -> Tracer:
+    """Numbers in a row between numbers that the program finds out, so that it finds out how many there are too."""
+    bounds = [n if isinstance(n, Tracer) else dnp.asarray(n) for n in (start, end, step)]
+    first, last, by = [n.astype("float64") for n in bounds]
+    forward, back = dnp.logical_and(by > 0, last >= first), dnp.logical_and(by < 0, last <= first)
+    finite = dnp.logical_and(dnp.isfinite(first), dnp.isfinite(last))
+    ahead = dnp.logical_and(dnp.logical_or(forward, back), finite)
+    require_true(bounds[0]._trace, ahead, "an arange's steps do not lead to its end", "pass other bounds.")
+    return dnp.arange(*bounds, dtype=dtype)
 
 
 def _arange_of_fractions(start: Any, end: Any, step: Any, dtype: np.dtype[Any]) -> Tracer:

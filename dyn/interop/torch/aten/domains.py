@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import dyn.numpy as dnp
-from dyn.interop.torch.errors import TorchDomainError, TorchLinAlgError
-from dyn.interop.torch.sizes import size_from_value
+from dyn.interop.torch.errors import TorchLinAlgError
+from dyn.interop.torch.sizes import require_true, size_from_value
 from dyn.shapes import Reason, Relation, RelKind
 from dyn.source import user_loc
-from dyn.trace.context import Trace
 from dyn.trace.tracer import Tracer
 
 #: What PyTorch says of a matrix for which LAPACK's ``info`` is not 0, by the operation's last name. ``{}`` is the info.
@@ -28,16 +27,9 @@ _SINGULAR = {
 _SINGULAR["cholesky_inverse"] = _SINGULAR["inverse"] = _SINGULAR["inv"]
 
 
-def require(trace: Trace, condition: Any, text: str, remedy: str = "") -> None:
-    """Demand that a truth value of the program is true: ``text`` is that of the error where it is not."""
-    bad = size_from_value(trace, dnp.logical_not(condition), "1 where this is so")
-    reason = Reason.about(text, (), user_loc(), TorchDomainError, remedy)
-    trace.require(Relation(RelKind.EQ, bad, 0, reason))
-
-
 def require_all(elements: Tracer, holds: Any, text: str) -> None:
     """Demand something of all elements of a tensor."""
-    require(elements._trace.here, dnp.all(holds), text, "pass other elements.")
+    require_true(elements._trace.here, dnp.all(holds), text, "pass other elements.")
 
 
 def require_divisor(made: Tracer, divisor: Tracer, operation: str) -> Tracer:
@@ -47,7 +39,7 @@ def require_divisor(made: Tracer, divisor: Tracer, operation: str) -> Tracer:
     if divisor.dtype.kind in "iu" and (known is None or known == 0):
         is_some = dnp.asarray(made.size) > 0
         holds = dnp.logical_not(dnp.any(divisor == 0) & is_some)
-        require(
+        require_true(
             trace,
             holds,
             f"ZeroDivisionError: {operation}() divides an integer by 0",
@@ -62,7 +54,7 @@ def require_power(exponent: Tracer, base: Tracer) -> None:
     known = trace.builder.uniform(exponent._value)
     if base.dtype.kind in "iu" and (known is None or known < 0):
         text = "Integers to negative integer powers are not allowed"
-        require(trace, dnp.all(dnp.greater_equal(exponent, 0)), text, "take powers of floats.")
+        require_true(trace, dnp.all(dnp.greater_equal(exponent, 0)), text, "take powers of floats.")
 
 
 def require_factors(info: Tracer, name: str, *, is_matrix: bool) -> None:
@@ -89,6 +81,6 @@ def require_probabilities(rows: Tracer) -> None:
     trace = rows._trace.here
     remedy = "pass weights that are finite and not negative, some of them positive."
     text = "probability tensor contains either `inf`, `nan` or element < 0"
-    require(trace, dnp.all(dnp.greater_equal(rows, 0) & dnp.isfinite(rows)), text, remedy)
+    require_true(trace, dnp.all(dnp.greater_equal(rows, 0) & dnp.isfinite(rows)), text, remedy)
     sums = dnp.sum(rows, axis=-1)
-    require(trace, dnp.all(sums > 0), "invalid multinomial distribution (sum of probabilities <= 0)", remedy)
+    require_true(trace, dnp.all(sums > 0), "invalid multinomial distribution (sum of probabilities <= 0)", remedy)
