@@ -18,6 +18,12 @@ layers = keras.layers
 _rng = np.random.default_rng(0)
 
 
+@pytest.fixture(autouse=True)
+def the_same_numbers_after_any_tests() -> None:
+    """A test draws what it draws alone: which tests a process has run before it depends on the run."""
+    _rng.bit_generator.state = np.random.default_rng(0).bit_generator.state
+
+
 def normal(*shape: int) -> Any:
     return tf.constant(_rng.normal(size=shape).astype(np.float32))
 
@@ -372,12 +378,23 @@ OPTIMIZERS: dict[str, tuple[Callable[[], Any], str]] = {
     "Adam of all": (lambda: keras.optimizers.Adam(1e-2, global_clipnorm=1.0, use_ema=True), "mixed_bfloat16"),
     "SGD with momentum": (lambda: keras.optimizers.SGD(1e-2, momentum=0.9, nesterov=True), "mixed_float16"),
 }
+#: Of weights and losses. What steps add to a weight is below a tenth, and off by a few of float16's units of rounding,
+#: 2**-11. Adam divides gradients by their size, and so makes a whole step, 1e-2, of one that is bfloat16's rounding.
+TOLERANCES = {"float32": 1e-4, "mixed_float16": 1e-3, "mixed_bfloat16": 2e-2}
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_sparse_gradients_and_mixed_precision(name: str) -> None:
+    """Weights, and what optimizers keep, are TensorFlow's after steps over batches of several sizes.
+
+    Keras multiplies float16's loss by 2**15, and leaves out a step, with half that from then on, whose gradients
+    overflow: that of a batch with large targets here.
+    """
     optimizer, policy = OPTIMIZERS[name]
-    batches = [(words(n, m) % 20, normal(n, 1)) for n, m in ((4, 3), (3, 7), (1, 1), (2, 5))]
+    tolerance = TOLERANCES[policy]
+    batches = [(words(n, m) % 20, tf.tanh(normal(n, 1)) / 2) for n, m in ((4, 3), (3, 7), (1, 1), (2, 5))]
+    if policy == "mixed_float16":
+        batches.insert(2, (words(2, 3) % 20, tf.fill((2, 1), 1e3)))
 
     def made() -> Any:
         keras.utils.set_random_seed(1)
@@ -390,7 +407,6 @@ def test_sparse_gradients_and_mixed_precision(name: str) -> None:
 
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)
-    tolerance = 1e-4 if policy == "float32" else 2e-2
     try:
         own, theirs = made(), made()
         step = dtf.jit(own.train_step)
@@ -399,8 +415,25 @@ def test_sparse_gradients_and_mixed_precision(name: str) -> None:
     finally:
         keras.config.set_dtype_policy(before)
     assert step.cache_info().compiles == 1
-    for one, other in zip(own.weights, theirs.weights, strict=True):
-        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=tolerance, atol=tolerance)
+    if policy == "mixed_float16":
+        assert own.optimizer.dynamic_scale.numpy() == 2**14
+    kept = [[*model.weights, *model.optimizer.variables] for model in (own, theirs)]
+    for one, other in zip(*kept, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=tolerance, atol=tolerance, err_msg=other.path)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("operation", ["ReluGrad", "Relu6Grad"])
+def test_infinite_gradients_at_units_that_are_off(operation: str, dtype: str) -> None:
+    """They are NaN, as TensorFlow's kernels have it: loss scaling knows by them that a step overflowed."""
+
+    def f(gradients: Any, features: Any) -> Any:
+        return getattr(tf.raw_ops, operation)(gradients=gradients, features=features)
+
+    features = tf.cast(tf.constant([-1.0, 0.0, 1.0, 7.0, np.nan] * 3), dtype)
+    gradients = tf.cast(tf.constant([np.inf] * 5 + [-2.0] * 5 + [np.nan] * 5), dtype)
+    made, expected = [tf.cast(g(gradients, features), tf.float64).numpy() for g in (dtf.jit(f), f)]
+    np.testing.assert_array_equal(made, expected)
 
 
 def test_a_gradient_that_dyn_does_not_have_is_tensorflows_after_a_call_without_one() -> None:
