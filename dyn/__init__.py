@@ -90,6 +90,8 @@ if TYPE_CHECKING:
     from dyn.checkpointing import checkpoint, checkpoint_name, remat
     from dyn.custom import custom_jvp, custom_vjp
     from dyn.foreign import ffi_call
+    from dyn.frontend.compiled_function import RecompileWarning
+    from dyn.frontend.history import report
     from dyn.profiling.session import profile
     from dyn.specialize.shared_code import CodeInfo, cache_info
     from dyn.transforms import (
@@ -139,6 +141,7 @@ _LAZY = {
     **dict.fromkeys(("custom_jvp", "custom_vjp"), "dyn.custom"),
     **dict.fromkeys(("io_callback", "pure_callback"), "dyn.callbacks"), "ffi_call": "dyn.foreign",
     "profile": "dyn.profiling.session",
+    "RecompileWarning": "dyn.frontend.compiled_function", "report": "dyn.frontend.history",
     **dict.fromkeys(("grad", "hessian", "jacfwd", "jacobian", "jacrev", "jvp", "linearize", "stop_gradient",
                      "value_and_grad", "vjp", "vmap"), "dyn.transforms"),
 }  # fmt: skip
@@ -176,14 +179,14 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Array", "CacheInfo", "CodeInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "ShapeDtypeStruct",
-    "Traced", "__version__", "asarray", "bf16", "bfloat16", "bool_", "c128", "c64", "cache_info", "checkpoint",
-    "checkpoint_name", "checkpoint_policies", "complex128", "complex64", "config", "custom_jvp", "custom_vjp", "debug",
-    "device_put", "devices", "dtype", "errors", "f16", "f32", "f64", "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn",
-    "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "ffi_call", "float16", "float32", "float64", "float8_e3m4",
-    "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
-    "float8_e8m0fnu", "grad", "hessian", "hosts", "i16", "i32", "i64", "i8", "int16", "int32", "int64", "int8",
-    "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linearize", "nn", "numpy",
-    "profile", "pure_callback", "random", "remat", "stop_gradient", "tree", "u16", "u32", "u64", "u8", "uint16",
-    "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap",
+    "Array", "CacheInfo", "CodeInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "RecompileWarning",
+    "ShapeDtypeStruct", "Traced", "__version__", "asarray", "bf16", "bfloat16", "bool_", "c128", "c64", "cache_info",
+    "checkpoint", "checkpoint_name", "checkpoint_policies", "complex128", "complex64", "config", "custom_jvp",
+    "custom_vjp", "debug", "device_put", "devices", "dtype", "errors", "f16", "f32", "f64", "f8e3m4", "f8e4m3",
+    "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "ffi_call", "float16", "float32",
+    "float64", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+    "float8_e5m2fnuz", "float8_e8m0fnu", "grad", "hessian", "hosts", "i16", "i32", "i64", "i8", "int16", "int32",
+    "int64", "int8", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linearize", "nn",
+    "numpy", "profile", "pure_callback", "random", "remat", "report", "stop_gradient", "tree", "u16", "u32", "u64",
+    "u8", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip

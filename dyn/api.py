@@ -12,8 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from types import MethodType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,16 +23,18 @@ from dyn.errors import (
     ArgumentError,
     ShapeError,
 )
+from dyn.frontend.compiled_function import CacheInfo, CompiledFunction
+from dyn.frontend.history import note_compiled
 from dyn.hosts import keeps_order
 from dyn.late_imports import import_whole
-from dyn.native_callable import NativeCallable
 from dyn.runtime.address_space import fits
 from dyn.runtime.device_memory import parse_device
 from dyn.runtime.loading import load_modules
 from dyn.shapes import NamedDim, keeping_recent
 from dyn.shutdown import enter_call, leave_call
-from dyn.specialize.arguments import ArgumentLeaf, ShapeDtypeStruct, prepared_calls
-from dyn.specialize.call_arguments import CallArguments, JitOptions, broken_guard_text
+from dyn.source import UNKNOWN, Loc, user_loc
+from dyn.specialize.arguments import ArgumentLeaf, ShapeDtypeStruct
+from dyn.specialize.call_arguments import CallArguments, JitOptions, OnNewShape, broken_guard_text, check_on_new_shape
 from dyn.specialize.inline import call_in_trace
 from dyn.specialize.table import ProgramTable
 from dyn.specialize.version import (
@@ -42,7 +43,7 @@ from dyn.specialize.version import (
     load_compiler,
     no_more_compiling,
 )
-from dyn.stages import Lowered, Traced
+from dyn.stages import Traced
 from dyn.trace.attributes import AttributeReads, objects_read
 from dyn.trace.closed_numbers import closed_floats
 from dyn.trace.context import current_trace
@@ -54,7 +55,7 @@ from dyn.trace.tracer import Tracer, active_trace
 
 if TYPE_CHECKING:
     from dyn.backends.families import Placement
-    from dyn.explain.explanation import Explanation
+    from dyn.explain.explanation import WayToCall
     from dyn.explain.versions import MadeFor
 
 Array = np.ndarray[Any, Any]
@@ -67,22 +68,6 @@ _TRACE_BYTES = 4 << 20
 _MOST_RELATED = 2
 
 
-class CacheInfo(NamedTuple):
-    """Counts of a jitted function.
-
-    Attributes:
-        compiles: programs compiled.
-        hits: calls that found one.
-        guards: guards recorded.
-        compile_seconds: seconds of compiling.
-    """
-
-    compiles: int
-    hits: int
-    guards: int
-    compile_seconds: float
-
-
 def _is_readable(bound: BoundArguments) -> bool:
     """Whether the native entry reads a call's arrays itself, rather than what they were viewed as."""
     import_whole("dyn.call")
@@ -91,26 +76,20 @@ def _is_readable(bound: BoundArguments) -> bool:
     return all(map(is_readable, bound.leaves))
 
 
-def _counts(versions: Iterable[Version]) -> tuple[int, int, float]:
-    """Counts of versions: compiled ones, their guards, and the seconds that they took."""
-    known = list(versions)
-    seconds = sum(sum(v.record.seconds.values()) for v in known)
-    return sum(v.code_of is None for v in known), sum(len(v.guards) for v in known), seconds
+def _counts(version: Version) -> CacheInfo:
+    """Counts of a version: whether it was compiled, its guards, and the seconds that it took."""
+    seconds = sum(version.record.seconds.values())
+    return CacheInfo(compiles=version.code_of is None, guards=len(version.guards), compile_seconds=seconds)
 
 
 def _stand_in(leaf: Any) -> Any:
     """An array of the shape and dtype that a ShapeDtypeStruct says, which takes no memory; itself for anything else."""
     if not isinstance(leaf, ShapeDtypeStruct):
         return leaf
-    sizes = [size for size in leaf.shape if isinstance(size, int)]
-    if len(sizes) != len(leaf.shape):
-        raise ArgumentError(
-            f"a call cannot be prepared for the shape {leaf.shape}.", remedy="give a number for each size."
-        )
-    return np.broadcast_to(np.zeros((), dtypes.dtype(leaf.dtype).np), sizes)
+    return np.broadcast_to(np.zeros((), dtypes.dtype(leaf.dtype).np), leaf.sizes())
 
 
-class Jitted(NativeCallable):
+class Jitted(CompiledFunction[Version]):
     """Function that is compiled once for every shape. Made by :func:`jit`.
 
     Attributes:
@@ -120,23 +99,17 @@ class Jitted(NativeCallable):
     """
 
     def __init__(self, function: Callable[..., Any], signature: Signature, options: JitOptions) -> None:
-        super().__init__()
-        functools.update_wrapper(self, function)
+        super().__init__(function, signature.name)
         self._arguments = CallArguments(signature, options)
         self._signature = signature
         self._options = options
-        #: What was traced, for calls from outside and in other traces, and what of that was compiled.
-        self._traces: ProgramTable[TracedFunction] = ProgramTable()
-        self._versions: ProgramTable[Version] = ProgramTable()
+        #: What was traced, for calls from outside and in other traces.
+        self._traced: ProgramTable[TracedFunction] = ProgramTable()
         #: Functions of the same arguments, whose programs make calls of this one where they compute the same.
         self.relatives: Callable[[], Iterable[Jitted]] = tuple
+        #: Why there is this function, where a front end has one for each way to call another.
+        self.reason = ""
         self._hits = 0
-        #: How many programs were compiled, in how many seconds, that are forgotten, for attributes that they read.
-        self._forgotten = (0, 0.0)
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """Methods: ``self`` becomes the first argument."""
-        return self if instance is None else MethodType(self, instance)
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -162,10 +135,6 @@ class Jitted(NativeCallable):
     def __repr__(self) -> str:
         return f"dyn.jit({self._signature.name})"
 
-    def __reduce__(self) -> str:
-        """Pickled by its name in its module, as a function is; without one it cannot be pickled."""
-        return getattr(self, "__qualname__", self._signature.name)
-
     # Calling --------------------------------------------------------------------------------------------------
 
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -185,7 +154,7 @@ class Jitted(NativeCallable):
         if current_trace() is not None or any(isinstance(leaf, Tracer) for leaf in bound.leaves):
             trace = active_trace(*bound.leaves)
             assert trace is not None, "a tracer has a trace"
-            return call_in_trace(trace, self._traces, self._signature, self._options.declarations, bound)
+            return call_in_trace(trace, self._traced, self._signature, self._options.declarations, bound)
         viewed, host = self._arguments.viewed(bound)
         placement = self._arguments.placement(viewed)
         if placement is not None:
@@ -270,7 +239,7 @@ class Jitted(NativeCallable):
         viewed, _ = reader.viewed(reader.bind(args, kwargs))
         leaves = reader.leaves(viewed)
         arrays, key = reader.arrays(leaves), reader.key(viewed, leaves, reader.placement(viewed))
-        return self._versions.find(key, lambda version: version.traced.matches(arrays)) is not None
+        return self._programs.find(key, lambda version: version.traced.matches(arrays)) is not None
 
     def _version(
         self, bound: BoundArguments, leaves: list[ArgumentLeaf], arrays: list[Any], placement: Placement | None = None
@@ -282,13 +251,13 @@ class Jitted(NativeCallable):
             load_compiler()
             if not fits(_TRACE_BYTES):
                 raise MemoryError("no memory to compile")
-            if lost := self._versions.forget(key, lambda version: version.traced.is_gone()):
-                compiles, _, seconds = _counts(lost)
-                self._forgotten = (self._forgotten[0] + compiles, self._forgotten[1] + seconds)
-                self._traces.forget(self._arguments.key(bound, leaves), lambda traced: traced.is_gone())
+            if lost := self._programs.forget(key, lambda version: version.traced.is_gone()):
+                gone = functools.reduce(CacheInfo.__add__, map(_counts, lost))
+                self._forgotten += gone._replace(guards=0)
+                self._traced.forget(self._arguments.key(bound, leaves), lambda traced: traced.is_gone())
                 self._forget_calls()
-            changed = [version for version in self._versions.of(key) if not version.traced.is_current()]
-            known = tuple([version for version in self._versions.of(key) if version not in changed])
+            changed = [version for version in self._programs.of(key) if not version.traced.is_current()]
+            known = tuple([version for version in self._programs.of(key) if version not in changed])
             if known and self._options.on_new_shape == "error":
                 broken = broken_guard_text(known[-1], arrays)
                 raise ShapeError(
@@ -303,15 +272,16 @@ class Jitted(NativeCallable):
                 from dyn.call import begin_loading
 
                 begin_loading()
-            made_for = self._made_for(bound, leaves)
-            because = self._because(made_for, known, changed, arrays)
+            made_for = self._described(bound, leaves)
+            because = self._because(made_for, known, changed, arrays) or self.reason
             log_miss(self._signature.name, because)
             start = time.perf_counter()
             anywhere = self._arguments.key(bound, leaves)
-            traced, _ = self._traces.get(
-                anywhere, lambda traced: traced.matches(arrays), lambda: self._trace(bound, leaves)
+            traced, is_new = self._traced.get(
+                anywhere, lambda traced: traced.matches(arrays), lambda: self._traced_for(bound, leaves)
             )
-            related = [v for one in self.relatives() for v in one._versions.of(key) if v.code_of is None]
+            self._traces += is_new
+            related = [v for one in self.relatives() for v in one._programs.of(key) if v.code_of is None]
             version = build_beside(
                 [*related[-_MOST_RELATED:], *known], traced.ended().with_hidden_numbers(), arrays,
                 time.perf_counter() - start, placement,
@@ -323,15 +293,19 @@ class Jitted(NativeCallable):
             return version
 
         with keeping_recent():
-            version, made = self._versions.get(key, lambda version: version.traced.matches(arrays), make)
+            version, made = self._programs.get(key, lambda version: version.traced.matches(arrays), make)
         if made:
             import_whole("dyn.explain.log")
             from dyn.explain.log import log_compiled
 
             log_compiled(self._signature.name, version.record, version.guards)
+            if version.code_of is None:
+                stages = tuple(version.record.seconds.items())
+                note_compiled(self._name, version.because, stages, version.record.kernels_compiled, user_loc())
+                self._note_program()
         return version, made
 
-    def _made_for(self, bound: BoundArguments, leaves: list[ArgumentLeaf]) -> MadeFor:
+    def _described(self, bound: BoundArguments, leaves: list[ArgumentLeaf]) -> MadeFor:
         """A call's arguments, static values and settings, which decide on its program, as ``explain`` shows them."""
         import_whole("dyn.explain.versions")
         from dyn.explain.versions import ArgumentKey, MadeFor
@@ -355,14 +329,14 @@ class Jitted(NativeCallable):
 
         if changed and not same_key:
             return f"{changed[-1].traced.changed()} has changed"
-        versions = self._versions.in_order
+        versions = self._programs.in_order
         known = [version.made_for for version in versions if version.made_for is not None]
         broken = [broken_guard(v.guards, v.traced.sizes_of(arrays)) if v in same_key else "" for v in versions]
         return why_new(made_for, known, broken)
 
     # Stages ---------------------------------------------------------------------------------------------------
 
-    def _trace(self, bound: BoundArguments, leaves: list[ArgumentLeaf]) -> TracedFunction:
+    def _traced_for(self, bound: BoundArguments, leaves: list[ArgumentLeaf]) -> TracedFunction:
         names = self._signature.leaf_names(bound)
         axes, wanted = self._signature.declared(bound, [leaf.rank for leaf in leaves])
         donated = self._signature.donated(bound)
@@ -383,72 +357,20 @@ class Jitted(NativeCallable):
             reads=AttributeReads(objects_read(self._signature.function, bound.static)),
         )  # fmt: skip
 
-    def trace(self, *args: Any, **kwargs: Any) -> Traced:
-        """Program for some arguments, not yet optimised: the first of JAX's stages.
-
-        Args:
-            *args: arrays, or :class:`ShapeDtypeStruct` for arrays that are not there; static arguments as they are.
-            **kwargs: arguments by name.
-
-        Returns:
-            A :class:`Traced`.
-
-        Raises:
-            TraceError: if the function cannot be traced.
-            ArgumentError: if arguments do not fit.
-
-        Example:
-            >>> dyn.jit(lambda x: x + 1).trace(np.zeros(3)).as_text().splitlines()[0]
-            'func @lambda(%x: f64[x_0] "x") -> (f64[x_0] "result") {'
-        """
+    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         bound = self._signature.bind(args, kwargs)
         leaves = self._arguments.leaves(bound)
         start = time.perf_counter()
-        traced = self._trace(bound, leaves).ended()
+        traced = self._traced_for(bound, leaves).ended()
         return Traced(self._arguments, bound, leaves, traced, time.perf_counter() - start)
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """Program for some arguments, optimised: ``trace(...).lower()``, as in JAX.
-
-        Args:
-            *args: arrays, or :class:`ShapeDtypeStruct`; static arguments as they are.
-            **kwargs: arguments by name.
-
-        Returns:
-            A :class:`Lowered`.
-
-        Raises:
-            TraceError: if the function cannot be traced.
-            ArgumentError: if arguments do not fit.
-        """
-        return self.trace(*args, **kwargs).lower()
-
-    def prepare(self, shapes: Iterable[Any]) -> None:
-        """Compile ahead what calls with arguments of some shapes need, so that none of them waits or is slow at first.
-
-        Traces and compiles as a first call would, but runs nothing; and compiles the variants of kernels that are the
-        quickest for these sizes, which otherwise happens in the background once a call meets them.
-
-        Args:
-            shapes: the calls to prepare for. Each is a tuple of arguments, a dict of arguments by name, or the only
-                argument. An array counts by its shape and dtype, and so does a :class:`ShapeDtypeStruct`, whose sizes
-                are numbers here; static arguments and Python numbers are given as they are.
-
-        Raises:
-            ArgumentError: if a size is no number.
-            TraceError, ShapeError: and what else a call with such arguments would raise before it computes.
-
-        Example:
-            >>> f = dyn.jit(lambda x, scale: x * scale)
-            >>> f.prepare([(dyn.ShapeDtypeStruct((8, n), "float32"), 0.5) for n in (128, 1024)])
-        """
-        for args, kwargs in prepared_calls(shapes):
-            bound = self._signature.bind(args, kwargs)
-            stood_for = [_stand_in(leaf) for leaf in bound.leaves]
-            viewed, _ = self._arguments.viewed(replace(bound, leaves=stood_for))
-            leaves = self._arguments.leaves(viewed)
-            arrays = self._arguments.arrays(leaves)
-            self._version(viewed, leaves, arrays, self._arguments.placement(viewed))[0].prepare(arrays)
+    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        bound = self._signature.bind(args, kwargs)
+        stood_for = [_stand_in(leaf) for leaf in bound.leaves]
+        viewed, _ = self._arguments.viewed(replace(bound, leaves=stood_for))
+        leaves = self._arguments.leaves(viewed)
+        arrays = self._arguments.arrays(leaves)
+        self._version(viewed, leaves, arrays, self._arguments.placement(viewed))[0].prepare(arrays)
 
     def reference(self, *args: Any, **kwargs: Any) -> Any:
         """Call of the function on the NumPy oracle, op by op: slow, and independent of code generation.
@@ -470,47 +392,34 @@ class Jitted(NativeCallable):
         bound = self._signature.bind(args, kwargs)
         leaves = self._arguments.leaves(bound)
         arrays = self._arguments.arrays(leaves)
-        traced = self._trace(bound, leaves).ended()
+        traced = self._traced_for(bound, leaves).ended()
         captured = [as_numpy(a) for a in traced.captured]
         return unflatten(traced.out_tree, list(run_reference(traced.function, [*arrays, *captured])))
 
     # What there is --------------------------------------------------------------------------------------------
 
-    def cache_info(self) -> CacheInfo:
-        """Counts so far.
+    def _info(self, program: Version) -> CacheInfo:
+        return _counts(program)
 
-        Returns:
-            A :class:`CacheInfo`.
+    def _made_for(self, program: Version) -> MadeFor | None:
+        return None if program.code_of is not None else program.made_for
 
-        Example:
-            >>> f = dyn.jit(lambda x: x + 1)
-            >>> f(np.zeros(3)), f(np.zeros(0)), f.cache_info().compiles
-            (array([1., 1., 1.]), array([], dtype=float64), 1)
-        """
-        compiles, guards, seconds = _counts(self._versions.in_order)
-        hits = self._hits + self._native_hits()
-        return CacheInfo(compiles + self._forgotten[0], hits, guards, seconds + self._forgotten[1])
+    def _made_by(self, program: Version) -> tuple[str, Loc]:
+        reason = program.guards[-1].reason if program.guards else None
+        return ("", UNKNOWN) if reason is None else (reason.text, reason.loc or UNKNOWN)
 
-    def explain(self) -> Explanation:
-        """Report on what was traced, assumed, proved, stitched and generated, and why.
-
-        Returns:
-            A report: text when printed, and HTML in Jupyter.
-        """
+    def _way(self, program: Version) -> WayToCall:
         load_modules("dyn.explain.explanation", "dyn.explain.report")
-        from dyn.explain.explanation import Explanation
+        from dyn.explain.explanation import WayToCall
         from dyn.explain.report import make_report
 
-        versions = self._versions.in_order
-        parts = [
-            make_report(
-                v.optimized, v.traced, v.record, v.because, v.program.deferred_states(), v.program.kernel_resources()
-            )
-            for v in versions
-        ]
-        info = self.cache_info()
-        counts = {"compile": info.compiles, "hit": info.hits, "guard": info.guards}
-        return Explanation(self._signature.name, tuple(parts), counts)
+        code = program.program
+        states, resources = code.deferred_states(), code.kernel_resources()
+        report = make_report(program.optimized, program.traced, program.record, program.because, states, resources)
+        return WayToCall((report,))
+
+    def cache_info(self) -> CacheInfo:
+        return super().cache_info() + CacheInfo(hits=self._hits)
 
 
 def jit(
@@ -525,7 +434,7 @@ def jit(
     donate_argnums: int | Sequence[int] = (),
     donate_argnames: str | Sequence[str] = (),
     device: str | None = None,
-    on_new_shape: Literal["compile", "error"] = "compile",
+    on_new_shape: OnNewShape = "compile",
 ) -> Any:
     """Compile a function once for every shape.
 
@@ -596,9 +505,17 @@ def jit(
         )
     if device is not None:
         parse_device(device)
-    if on_new_shape not in ("compile", "error"):
-        raise ArgumentError(f"on_new_shape={on_new_shape!r} is neither 'compile' nor 'error'.")
+    check_on_new_shape(on_new_shape)
     texts = (constraints,) if isinstance(constraints, str) else tuple(constraints)
     options = JitOptions(Declarations(tuple(dims), texts), on_new_shape, device)
     signature = Signature(function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames)
     return Jitted.single()(function, signature, options)
+
+
+def jit_of_arrays(
+    function: Callable[..., Any], called: Sequence[str], *, shapes: Shapes = None, dims: Iterable[NamedDim] = (),
+    device: str | None = None, on_new_shape: OnNewShape = "compile",
+) -> Jitted:  # fmt: skip
+    """A front end's function of trees of arrays, whose first leaves are ``called`` as its users call them."""
+    signature = Signature(function, shapes, (), (), called=called)
+    return Jitted.single()(function, signature, JitOptions(Declarations(tuple(dims), ()), on_new_shape, device))

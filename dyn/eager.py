@@ -349,4 +349,6 @@ def _program(call: _EagerFunctionCall) -> Jitted:
         return fn(*args, **kwargs)
 
     program.__name__ = fn.__name__
-    return jit(program, device=call.device)
+    made = jit(program, device=call.device)
+    made.warns_of_many = False  # it is no function of a user's
+    return made

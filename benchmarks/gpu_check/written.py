@@ -111,7 +111,7 @@ def _write() -> None:
     compiled = jit(layer, dynamic_shapes={"src": {0: torch.export.Dim("b"), 1: torch.export.Dim("s"), 2: 16}})
     with torch.no_grad():
         compiled(given)
-        (made,) = compiled._in_order()
+        (made,) = compiled.programs
         function = made.version([given]).traced.function
     # Weights are arguments like others.
     text = print_function(replace(function, infos=tuple([replace(info, hidden=False) for info in function.infos])))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 from dyn.explain.graph import make_graph
 from dyn.explain.markup import mono, table, tag
@@ -15,6 +16,9 @@ from dyn.ir.printer import print_function
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.launch import walk_launches
 
+if TYPE_CHECKING:
+    from dyn.explain.explanation import Explanation
+
 #: Code longer than this is cut: a notebook keeps what it shows.
 _MOST_CODE = 24_000
 #: Tables that are longer than this are closed at first.
@@ -23,23 +27,41 @@ _STATUS_CLASS = {Status.DECLARED: "dyn-parameter", Status.NEEDED: "dyn-contract"
 _STATUS_TEXT = {Status.DECLARED: "declared", Status.NEEDED: "needed", Status.PROVED: "proved"}
 
 
-def page(name: str, cache: Mapping[str, int], versions: Sequence[Report]) -> str:
+def page(explanation: Explanation) -> str:
     """The explanation of a function: a heading, and a part for each of its programs."""
-    counts = "".join(f'<span class="dyn-count">{escape(pluralized(n, what))}</span>' for what, n in cache.items())
-    parts = [style(), f'<div class="dyn-explain"><div><span class="dyn-name">{escape(name)}</span>{counts}</div>']
-    if not versions:
+    return style() + _function(explanation)
+
+
+def _function(explanation: Explanation) -> str:
+    name, count, number = explanation.name, len(explanation.versions), 0
+    counts = "".join(
+        f'<span class="dyn-count">{escape(pluralized(n, what))}</span>' for what, n in explanation.cache.items()
+    )
+    parts = [f'<div class="dyn-explain"><div><span class="dyn-name">{escape(name)}</span>{counts}</div>']
+    parts += _texts(explanation.notes)
+    for way in explanation.ways:
+        parts += _texts(way.notes)
+        for report in way.programs:
+            number += 1
+            body = _version(name, report)
+            if count == 1:
+                parts.append(body)
+                continue
+            because = f"<small>because {escape(report.because)}</small>" if report.because else ""
+            parts.append(
+                f'<details class="dyn-version"{" open" if number == 1 else ""}><summary>program {number} of '
+                f"{count}{because}</summary>{body}</details>"
+            )
+        parts += _texts(way.pieces)
+    if not (explanation.ways or explanation.failures or explanation.parts):
         parts.append('<p class="dyn-none">Not called yet: nothing is compiled.</p>')
-    for number, report in enumerate(versions, 1):
-        body = _version(name, report)
-        if len(versions) == 1:
-            parts.append(body)
-            continue
-        because = f"<small>because {escape(report.because)}</small>" if report.because else ""
-        parts.append(
-            f'<details class="dyn-version"{" open" if number == 1 else ""}><summary>program {number} of '
-            f"{len(versions)}{because}</summary>{body}</details>"
-        )
-    return "".join([*parts, "</div>"])
+    parts += _texts(explanation.failures)
+    return "".join([*parts, *map(_function, explanation.parts), "</div>"])
+
+
+def _texts(texts: Sequence[str]) -> list[str]:
+    """What a front end says, line by line."""
+    return [f"<pre>{escape(text)}</pre>" for text in texts]
 
 
 def _version(name: str, report: Report) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from enum import Enum
 from itertools import groupby
 from types import MappingProxyType
+from typing import Any
 
 from dyn.backends.binaries import Origin
 from dyn.backends.deferred import DeferredState
@@ -124,6 +125,25 @@ class Report:
     @property
     def seconds(self) -> float:
         return sum(seconds for _, seconds in self.stages)
+
+    def as_dict(self) -> dict[str, Any]:
+        """It as dicts, lists, strings and numbers, without the picture and the code."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self) if field.name != "optimized"}
+
+
+def _plain(value: Any) -> Any:
+    """Rows as what JSON has."""
+    match value:
+        case tuple():
+            return [_plain(one) for one in value]
+        case Status():
+            return value.value
+        case Loc():
+            return value.describe() if value.line else None
+        case str() | int() | float() | None:
+            return value
+        case _:
+            return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
 
 
 def make_report(

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dyn.frozen import record
 from dyn.shapes import Relation, Symbol, first_broken
 
+#: Longer values are cut in warnings.
+_MOST_TEXT = 80
+
 
 @record()
 class ArgumentKey:
@@ -102,3 +105,33 @@ def _changed(new: ArgumentKey, old: ArgumentKey) -> str:
 def _values(new: Sequence[tuple[str, object]], old: Sequence[tuple[str, object]], form: str) -> list[str]:
     was = dict(old)
     return [form.format(name, value, was.get(name, "not given")) for name, value in new if was.get(name) != value]
+
+
+def what_multiplies(made_for: Sequence[MadeFor]) -> tuple[str, str] | None:
+    """What differs most among programs, in words, and what to do about it; None where nothing but sizes does."""
+    values: dict[str, set[object]] = {}
+    last: dict[str, str] = {}
+    remedies: dict[str, str] = {}
+
+    def add(what: str, value: object, text: str, remedy: str) -> None:
+        values.setdefault(what, set()).add(value)
+        last[what], remedies[what] = text, remedy
+
+    for one in made_for:
+        for name, value in one.static:
+            add(f"the static argument {name}", value, value, "pass it as an array, or with fewer values.")
+        for argument in one.arguments:
+            kind = argument.describe()
+            add(f"the kind of {argument.name}", kind, kind, "convert it to one dtype and rank before the call.")
+        for name, tree in one.trees:
+            add(f"the structure of {name}", tree, tree, "pass containers of one structure.")
+        for name, value in one.settings:
+            add(f"the setting {name}", value, str(value), "call it under one setting.")
+    what = max(values, key=lambda one: len(values[one]), default="")
+    if not what or len(values[what]) < 2:
+        return None
+    return f"{what} has had {len(values[what])} values, the last {_shortened(last[what])}", remedies[what]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"

@@ -307,7 +307,7 @@ def _static_power(x: Tracer, exponent: int | float) -> Tracer | None:
     """``x ** exponent`` by multiplication or roots, where that is as good."""
     if x.element_type.is_float and builtins.abs(exponent) == 0.5:
         return emit("sqrt" if exponent > 0 else "rsqrt", x)
-    if exponent != int(exponent) or builtins.abs(exponent) > _UNROLLED_POWER:
+    if builtins.abs(exponent) > _UNROLLED_POWER or not math.isfinite(exponent) or exponent != int(exponent):
         return None
     left = builtins.abs(int(exponent))
     result: Tracer | None = None

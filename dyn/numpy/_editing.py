@@ -675,11 +675,21 @@ def piecewise(
             remedy="give one for each, and one more for the rest.",
         )
 
-    def filled_with(function: Any) -> Array:
-        made_of = function(value, *args, **kw) if callable(function) else function
+    def filled_with(function: Any, chosen: Any) -> Array:
+        """A function's values; derivatives come through the elements that it is chosen for, and no others."""
+        given = value
+        if callable(function) and value.element_type.is_inexact:
+            given = emit("select", expand(chosen, shape_of(value)), value, emit("stop_gradient", value))
+        made_of = function(given, *args, **kw) if callable(function) else function
         return expand(cast(promote("piecewise", made_of, value)[0], value.element_type), shape_of(value))
 
-    result = filled_with(otherwise)
-    for flag, function in zip(flags, functions, strict=True):
-        result = where(flag, filled_with(function), result)
+    left = expand(constant(value._trace, True, dtypes.bool_), shape_of(value))
+    pieces: list[tuple[Any, Any]] = []
+    for flag, function in reversed([*zip(flags, functions, strict=True)]):  # the last condition that holds counts
+        flag = expand(flag, shape_of(value))
+        pieces.append((flag, filled_with(function, emit("and", flag, left))))
+        left = emit("and", left, emit("not", flag))
+    result = filled_with(otherwise, left)
+    for flag, piece in reversed(pieces):
+        result = where(flag, piece, result)
     return result

@@ -60,7 +60,7 @@ def gcd(x: ArrayLike, y: ArrayLike, /) -> Array:
         >>> dnp.gcd(np.array([12, 0, -9]), np.array([18, 5, 6]))
         array([6, 5, 3])
     """
-    return _divisor(*_sizes("gcd", x, y))
+    return abs_of(_divisor(*_sizes("gcd", x, y)))  # the least integer is its own absolute value, and its remainders
 
 
 @public

@@ -425,7 +425,10 @@ def choice_batch(
     if has_effect(op):
         return one_by_one(b, op, operands, flags, size)
     takers = _takers(b, index, len(op.regions))
-    made = [_taken(b, branch, mine, given, own, size) for branch, mine in zip(op.regions, takers, strict=True)]
+    made = [
+        _taken(b, branch, mine, *_of_takers(b, branch, mine, given, own, size), size)
+        for branch, mine in zip(op.regions, takers, strict=True)
+    ]
     chosen = made[-1]
     for mine, results in reversed([*zip(takers, made, strict=True)][:-1]):
         chosen = [_chosen(b, mine, new, old) for new, old in zip(results, chosen, strict=True)]
@@ -442,6 +445,25 @@ def _takers(b: Builder, index: Value, count: int) -> list[Value]:
     for mine in takers:
         others = b.op("and", others, b.op("not", mine))
     return [*takers, others]
+
+
+def _of_takers(
+    b: Builder, branch: Region, mine: Value, given: Sequence[Value], flags: Sequence[bool], size: Dim
+) -> tuple[list[Value], list[bool]]:
+    """The operands of a branch, through which no derivative comes of the examples that do not take it: the branch may
+    have none there, as a root of a negative number has none, and 0 times NaN is NaN. Nothing is left of it in a program
+    that is not differentiated. (As JAX does.)
+
+    An operand that the examples share is spread over them, unless there is a contraction, whose cost that would
+    multiply.
+    """
+    shares = any(op.opdef.kind in (OpKind.CONTRACT, OpKind.CALL, OpKind.CONTROL, OpKind.OPAQUE) for op in branch.ops)
+    values, found = list(given), list(flags)
+    for number, (value, flag) in enumerate(zip(given, flags, strict=True)):
+        if value.dtype.is_inexact and (flag or not shares):
+            own = _spread_where(b, value, not flag, size)
+            values[number], found[number] = _chosen(b, mine, own, b.op("stop_gradient", own)), True
+    return values, found
 
 
 def _taken(

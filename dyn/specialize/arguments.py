@@ -35,6 +35,22 @@ class ShapeDtypeStruct:
     dtype: Any
     weak: bool = False
 
+    def sizes(self) -> tuple[int, ...]:
+        """The shape, where each size is a number.
+
+        Returns:
+            A tuple of ints.
+
+        Raises:
+            ArgumentError: where one is not.
+        """
+        found = [size for size in self.shape if isinstance(size, int)]
+        if len(found) != len(self.shape):
+            raise ArgumentError(
+                f"a call cannot be prepared for the shape {self.shape}.", remedy="give a number for each size."
+            )
+        return tuple(found)
+
 
 class ArgumentLeaf(NamedTuple):
     """An argument leaf, ready to trace or to call with."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from dyn.backends.families import Placement
 
 Array = np.ndarray[Any, Any]
+#: What is done where sizes need a program beside those that there are.
+OnNewShape = Literal["compile", "error"]
+
+
+def check_on_new_shape(value: str) -> None:
+    """Raise ArgumentError for what ``on_new_shape=`` cannot be."""
+    if value not in get_args(OnNewShape):
+        raise ArgumentError(f"on_new_shape={value!r} is neither 'compile' nor 'error'.")
 
 
 @dataclass
@@ -31,7 +39,7 @@ class JitOptions:
     """What ``dyn.jit`` is told beside the function: declarations, what another shape does, and the device."""
 
     declarations: Declarations
-    on_new_shape: Literal["compile", "error"]
+    on_new_shape: OnNewShape
     device: str | None
 
 

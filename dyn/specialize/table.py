@@ -63,6 +63,33 @@ class ProgramTable(Generic[V]):
             self.in_order = tuple([program for program in self.in_order if program not in lost])
         return lost
 
+    def pairs(self) -> list[tuple[Hashable, V]]:
+        """All programs, each with its key."""
+        with self._lock:
+            return [(key, program) for key, known in self._by_key.items() for program in known]
+
+    def add(self, key: Hashable, program: V) -> None:
+        """Add a program, the last of its key."""
+        with self._lock:
+            self._by_key[key] = (*self.of(key), program)
+            self.in_order = (*self.in_order, program)
+
+    def keep(self, stays: Callable[[V], bool]) -> list[V]:
+        """Forget all programs but those that stay. Those that are forgotten are given."""
+        lost = [program for program in self.in_order if not stays(program)]
+        with self._lock:
+            left = {key: tuple([one for one in known if one not in lost]) for key, known in self._by_key.items()}
+            self._by_key = {key: known for key, known in left.items() if known}
+            self.in_order = tuple([program for program in self.in_order if program not in lost])
+        return lost
+
+    def replace(self, old: V, new: V) -> None:
+        """Have a program in the place of another one."""
+        with self._lock:
+            for key, known in self._by_key.items():
+                self._by_key[key] = tuple([new if program is old else program for program in known])
+            self.in_order = tuple([new if program is old else program for program in self.in_order])
+
     def clear(self) -> None:
         """Forget all programs."""
         with self._lock:

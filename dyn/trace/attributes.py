@@ -29,15 +29,16 @@ _READERS: dict[type, tuple[Replacement[AttributeReads], int]] = {}
 
 @lru_cache(maxsize=1024)
 def is_plain(kind: type) -> bool:
-    """Return True if objects of a class are compared by identity and have their state in attributes by name, which are
-    read as all objects' are: classes that Python code declares without ``__slots__`` and ``__getattribute__``."""
+    """Return True if objects of a class have their state in attributes by name, which are read as all objects' are, and
+    no hash by it: classes that Python code declares without ``__slots__`` and ``__getattribute__``, dataclasses that
+    can be changed among them."""
     layers = [one for one in kind.__mro__ if one is not object]
     is_python = all(one.__flags__ & _HEAP and not vars(one).get("__slots__") for one in layers)
     reads = next((vars(one)["__getattribute__"] for one in layers if "__getattribute__" in vars(one)), None)
     return (
         bool(layers)
         and is_python
-        and kind.__hash__ is object.__hash__
+        and kind.__hash__ in (object.__hash__, None)
         and (reads is None or isinstance(reads, _Reader))
         and not issubclass(kind, Enum | BaseException | type)
         and kind.__module__.partition(".")[0] not in ("dyn", "threading", "logging")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from dyn.fork_safety import lock
@@ -63,3 +63,12 @@ class Replacement(Generic[T]):
 
 
 _NOTHING = object()
+
+
+@contextlib.contextmanager
+def all_active(replacements: Iterable[Replacement[bool]]) -> Iterator[None]:
+    """Have this thread have several replacements that are there or not."""
+    with contextlib.ExitStack() as stack:
+        for one in replacements:
+            stack.enter_context(one.active(True))
+        yield

@@ -52,6 +52,8 @@ class BoundArguments:
 class Signature:
     """Parameters of a Python function: names, shapes, and which are static or donated.
 
+    ``called`` are names of the first leaves, where a front end knows better ones than the function's parameters.
+
     Raises ArgumentError for static and donated arguments that the function does not have, for one that is to be both,
     and for ``shapes`` that cannot be read.
     """
@@ -64,8 +66,9 @@ class Signature:
         static_argnames: str | Sequence[str],
         donate_argnums: int | Sequence[int] = (),
         donate_argnames: str | Sequence[str] = (),
+        called: Sequence[str] = (),
     ) -> None:
-        self.function = function
+        self.function, self._called = function, list(called)
         self.name = getattr(function, "__name__", type(function).__name__)
         try:
             self.signature: inspect.Signature | None = inspect.signature(function)
@@ -211,7 +214,7 @@ class Signature:
         found: list[str] = []
         for name, child in zip(bound.names, bound.tree.children(), strict=True):
             found += leaf_names(child, name)
-        return found
+        return [*self._called, *found[len(self._called) :]]
 
     def donated(self, bound: BoundArguments) -> list[bool]:
         """Flags of the leaves: whether each belongs to a donated argument."""

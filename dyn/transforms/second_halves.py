@@ -86,7 +86,9 @@ def _program_of(half: Half, zero: frozenset[int]) -> Jitted:
         return write_second_half(trace, flat, residuals, tree, zero)
 
     program.__name__ = "pull" if half.what == "cotangent" else "push"
-    return jit(program, shapes=(declared_axes(half.residuals), None))
+    made = jit(program, shapes=(declared_axes(half.residuals), None))
+    made.warns_of_many = False  # it is no function of a user's
+    return made
 
 
 class _BoundSecondHalf:

@@ -83,7 +83,7 @@ def _judge(
     chooser = None if random is None else Chooser(program, random)
     done: list[Call] = []
     for number in range(count if chooser is not None else len(calls)):
-        call = chooser.next([v.traced for v in function._versions.in_order]) if chooser is not None else calls[number]
+        call = chooser.next([v.traced for v in function.programs]) if chooser is not None else calls[number]
         done.append(call)
         if progress is not None:
             progress.write_text(json.dumps({"program": program.as_data(), "seed": seed, "calls": done}))

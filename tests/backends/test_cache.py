@@ -270,7 +270,7 @@ PROGRAM = """
     for n in (0, 1, 2, 7, 64, 1000):
         x = np.linspace(0, 1, 3 * n, dtype="f4").reshape(3, n)
         np.testing.assert_allclose(f(x), np.sum(np.exp(x) * 2, axis=-1) + 1, rtol=1e-5)
-    (version,) = f._versions.in_order
+    (version,) = f.programs
     info = dyn.backends.binaries.cache_info()
     print(json.dumps({
         "origins": [origin.value for origin in version.record.origins], "llvmlite": "llvmlite" in sys.modules,

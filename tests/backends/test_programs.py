@@ -189,7 +189,7 @@ def test_guards_choose_among_what_is_found() -> None:
     first, second = branches(), branches()
     assert run(first) == run(second) == [15, 6, 15, 6, 15]
     assert first.cache_info().compiles == second.cache_info().compiles == 2
-    for made, found in zip(first._versions.in_order, second._versions.in_order, strict=True):
+    for made, found in zip(first.programs, second.programs, strict=True):
         assert "find" in found.record.seconds
         assert "lower" not in found.record.seconds
         names = [
@@ -226,7 +226,7 @@ def test_donated_memory_is_taken() -> None:
         assert len(told) == 1
         assert result.__array_interface__["data"][0] == address
         np.testing.assert_allclose(result, 0.9)
-        assert ("lower" not in function._versions.in_order[0].record.seconds) is expected
+        assert ("lower" not in function.programs[0].record.seconds) is expected
 
 
 def test_captured_arrays_are_each_programs_own() -> None:
@@ -258,7 +258,7 @@ def test_the_bodies_of_reductions_are_part_of_a_program() -> None:
     x = np.array([3, 5], np.float32)
     functions = [make(body) for body in bodies]
     assert [float(function(x)) for function in functions] == [15, 17, 37, 15]
-    lowered = ["lower" in function._versions.in_order[0].record.seconds for function in functions]
+    lowered = ["lower" in function.programs[0].record.seconds for function in functions]
     assert lowered == [True, True, True, False]
 
 
@@ -469,7 +469,7 @@ PROGRAM = """
         sums.append([float(r.sum()) for r in layer(x, np.ones((b, s), "f4"))])
     rooms = ("dyn.stitch", "dyn.schedule", "dyn.lower", "dyn.pipeline", "llvmlite")
     lowered = sorted(m for m in sys.modules if m.startswith(rooms))
-    (version,) = layer._versions.in_order
+    (version,) = layer.programs
     try:
         layer(np.ones((1, 2, 64), "f4"), np.ones((1, 3), "f4"))
     except dyn.errors.ShapeError as error:

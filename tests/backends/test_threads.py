@@ -197,7 +197,7 @@ def test_the_process_ends_while_daemons_call(end: str) -> None:
     """The program alone: optree, which walks the arguments of ``f``, is C++ that a dying interpreter may abort."""
     script = f"""
     native_runtime().split_from(0, 0, 1)
-    (program,) = [v.loaded for v in f._versions.in_order]
+    (program,) = [v.loaded for v in f.programs]
     def work():
         with dyn.config.override(num_threads=3):
             while True: program([x, w])

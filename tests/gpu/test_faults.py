@@ -78,7 +78,7 @@ def test_programs_are_found_on_disk(device: Device, tmp_path: Path) -> None:
         forget()
         again = dyn.jit(double, device=device.name)
         np.testing.assert_allclose(again(x).to_numpy(), np.exp(x).sum(0) * 2, rtol=1e-6)
-    record = again._versions.in_order[0].record
+    record = again.programs[0].record
     assert Origin.COMPILED not in record.origins
     assert "lower" not in record.seconds
 

@@ -195,7 +195,7 @@ def test_torch_module(device: Device, require_module: Callable[[str], ModuleType
     compiled, given = jit(layer), torch.randn(2, 5, 16)
     with torch.no_grad():
         compiled(given)
-        (made,) = compiled._in_order()
+        (made,) = compiled.programs
         program = stablehlo.load(stablehlo.dump(made.version([given]).traced), trusted=True)
         for shape in ((2, 5), (1, 1), (3, 33), (1, 40)):
             x = torch.randn(*shape, 16)

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from dyn.errors import UnsupportedOpError
-from dyn.interop.torch import jit
+from dyn.interop.torch import FallbackWarning, jit
 from dyn.interop.torch.devices import common_device
-from dyn.interop.torch.fallback import FallbackWarning
 from dyn.runtime.driver import context_of
 from tests.gpu.programs import Device, names, new_stream
 from tests.gpu.torch_device import TorchDevice, torch_on

@@ -15,8 +15,7 @@ from torch import nn
 
 from dyn import config
 from dyn.errors import NotYetError
-from dyn.interop.torch import jit
-from dyn.interop.torch.fallback import FallbackWarning
+from dyn.interop.torch import FallbackWarning, jit
 from dyn.runtime.driver import context_of
 from tests.gpu.programs import Device, new_stream
 from tests.gpu.torch_device import TorchDevice, torch_on

@@ -17,6 +17,7 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
 from dyn.interop.jax import call  # noqa: E402
+from tests.interop.counting import counts  # noqa: E402
 
 SIZES = (0, 1, 2, 7, 64, 1000)
 
@@ -71,11 +72,11 @@ TRANSFORMS = {
 def test_as_in_jax_with_one_compile_for_all_sizes(name: str) -> None:
     ours, theirs = TRANSFORMS[name](OURS), jax.jit(TRANSFORMS[name](THEIRS))
     close(ours(*data(2)), theirs(*data(2)))
-    before = OURS.cache_info()
+    before = counts(OURS)
     for n in SIZES if name in ("alone", "jit value_and_grad") else (0, 1, 7):
         if n or name != "vmap":  # JAX has no vmap of no examples
             close(ours(*data(n)), theirs(*data(n)))
-    assert OURS.cache_info() == before
+    assert counts(OURS) == before
 
 
 SECOND = [jax.hessian, lambda f: jax.jacrev(jax.jacrev(f)), lambda f: jax.jacrev(jax.jacfwd(f))]
@@ -114,7 +115,7 @@ def test_vmap_is_one_program_with_the_axes_where_they_are() -> None:
     np.testing.assert_array_equal(made, np.stack([np.asarray(a)[:, i, None] - np.asarray(b) for i in range(3)], 2))
     twice = jax.vmap(jax.vmap(outer, (None, 0)), (0, None))(a, jnp.ones((5, 4)))
     assert twice.shape == (2, 5, 3, 4)
-    assert outer.cache_info() == (4, 2)  # the function and one vmap were traced on the way, and not compiled
+    assert counts(outer) == (4, 2)  # the function and one vmap were traced on the way, and not compiled
 
 
 def test_linear_functions_are_transposed() -> None:
@@ -132,7 +133,7 @@ def test_python_branches_on_sizes() -> None:
         assert [float(f(jnp.full(n, 3.0))[0]) for n in (2, 5, 3, 7)] == [9, 6, 9, 6]
     gradient = jax.jit(jax.grad(lambda x: jax.jit(branching)(x).sum()))
     assert [float(gradient(jnp.full(n, 3.0))[0]) for n in (2, 5, 3, 7)] == [6, 2, 6, 2]
-    assert branching.cache_info() == (6, 6)
+    assert counts(branching) == (6, 6)
 
 
 def test_trees_arguments_and_results() -> None:

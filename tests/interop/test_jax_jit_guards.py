@@ -12,7 +12,9 @@ import pytest
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
+import dyn  # noqa: E402
 import dyn.interop.jax as djax  # noqa: E402
+from tests.interop.counting import counts  # noqa: E402
 
 
 def ones(*shape: int) -> Any:
@@ -21,7 +23,8 @@ def ones(*shape: int) -> Any:
 
 def guards(run: Any) -> list[list[str]]:
     """For each program its guards, without why."""
-    return [[line.split(":")[0] for line in lines if not line.startswith(" ")] for lines, _ in run.explain().programs]
+    notes = ["\n".join(way.notes).splitlines()[1:] for way in run.explain().ways]
+    return [[line[2:].split(":")[0] for line in lines if line[2] != " "] for lines in notes]
 
 
 def outcome(run: Callable[..., Any], args: Sequence[Any]) -> Any:
@@ -50,7 +53,7 @@ def test_sizes_that_have_to_be_equal() -> None:
     run = check(lambda x, y: x @ y, [(ones(2, 3), ones(3, 4)), (ones(1, 7), ones(7, 4)), (ones(2, 3), ones(4, 3))])
     assert guards(run) == [["x.shape[1] == y.shape[0]"]]
     # One that failed and one that did not; and two that say what is wrong with the last call.
-    assert tuple(run.cache_info()) == (5, 1)
+    assert counts(run) == (5, 1)
 
 
 def test_broadcasting_has_programs_of_its_own() -> None:
@@ -154,7 +157,7 @@ def test_static_where_jax_takes_no_symbol() -> None:
     # The second value is traced once: what the first has taught is known.
     length = check(lambda x: len(x) * x, [(ones(n),) for n in (4, 6, 8)])
     assert guards(length) == [["x.shape[0] == 4"], ["x.shape[0] == 6"], ["x.shape[0] == 8"]]
-    assert tuple(length.cache_info()) == (4, 3)
+    assert counts(length) == (4, 3)
 
 
 def test_many_values_are_worth_a_word() -> None:
@@ -166,14 +169,15 @@ def test_many_values_are_worth_a_word() -> None:
         warnings.simplefilter("error")
         for n in range(1, 8):
             run(ones(n))
-    with pytest.warns(UserWarning, match="compiled anew") as caught:
+    with pytest.warns(dyn.RecompileWarning) as caught:
         run(ones(8))
     run(ones(9))
+    line = scaled.__code__.co_firstlineno + 1
     assert [str(w.message) for w in caught] == [
-        "scaled() is compiled anew for each value of x.shape[0], 8 times by now: "
-        "'_DimExpr' object cannot be interpreted as an integer"
+        "scaled() has been compiled 8 times: calls differ by x.shape[0]: '_DimExpr' object cannot be interpreted as an "
+        f"integer at test_jax_jit_guards.py:{line}  return x * len(x).\n"
+        "  help: compute with the size, or declare it static with shapes=."
     ]
-    assert (caught[0].filename, caught[0].lineno) == (__file__, scaled.__code__.co_firstlineno + 1)
 
 
 def test_explain() -> None:
@@ -181,13 +185,14 @@ def test_explain() -> None:
         return x + y
 
     run = djax.jit(added)
-    assert str(run.explain()) == "added: 0 programs, 0 traces by JAX\n  not called yet: nothing is traced"
+    assert str(run.explain()) == (
+        "added: 0 compiles, 0 hits, 0 guards, 0 traces\n  not called yet: nothing is compiled"
+    )
     run(ones(3), ones(3))
     line = added.__code__.co_firstlineno + 1
-    assert str(run.explain()).split("\nadded: 1 compile")[0] == (
-        "added: 1 program, 2 traces by JAX\n"
-        "program 1 of 1\n"
-        "  guards, which choose the program\n"
+    assert str(run.explain()).split("\n  dims")[0] == (
+        "added: 1 compile, 0 hits, 0 guards, 2 traces\n"
+        "  sizes that JAX traced it for, which choose the program\n"
         "    x.shape[0] == y.shape[0]: JAX wants equal sizes\n"
         f"      at test_jax_jit_guards.py:{line}  return x + y\n"
         "      JAX: add got incompatible shapes for broadcasting: (x_0,), (y_0,)."

@@ -204,7 +204,8 @@ def test_packbits_has_a_program_for_each_answer() -> None:
     for size in (16, 8, 15, 9, 24, 1, 7, 2):
         bits = np.ones(size, np.uint8)
         np.testing.assert_array_equal(run(bits), jnp.packbits(bits))
-    guards = [[line.split(":")[0] for line in lines if line[0] != " "] for lines, _ in run.explain().programs]
+    notes = ["\n".join(way.notes).splitlines()[1:] for way in run.explain().ways]
+    guards = [[line[2:].split(":")[0] for line in lines if line[2] != " "] for lines in notes]
     assert guards == [["a.shape[0] % 8 == 0"], ["a.shape[0] % 8 != 0"]]
 
 

@@ -246,7 +246,7 @@ def test_another_process_finds_the_program_and_its_pointers(folder: Path) -> Non
         assert "scipy" not in sys.modules
         f = dyn.jit(lambda x: dnp.linalg.inv(x))
         print(f(np.diag([2.0, 4.0])).tolist(), "scipy" in sys.modules, f.cache_info().compiles)
-        (version,) = f._versions.in_order
+        (version,) = f.programs
         print("lower" in version.record.seconds)
         """
     environment = {**os.environ, "DYN_CACHE_DIR": str(folder), "DYN_VERIFY": "0", "PYTHONPATH": str(ROOT)}
@@ -267,7 +267,7 @@ def test_without_scipy_a_program_calls_numpy(folder: Path, monkeypatch: pytest.M
         return f, f(x)
 
     def lowered(f: Any) -> bool:
-        return "lower" in f._versions.in_order[0].record.seconds
+        return "lower" in f.programs[0].record.seconds
 
     native, wanted = made()
     assert lowered(native)

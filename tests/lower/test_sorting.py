@@ -184,7 +184,7 @@ def test_places_are_counted_in_32_bits() -> None:
     assert sort.status(x, places, results=(x, places)) == TOO_LONG
     sort = dyn.jit(dnp.argsort)
     sort(np.zeros(3, np.int8))
-    host = sort._versions.in_order[0].loaded.interface.host()
+    host = sort.programs[0].loaded.interface.host()
     error = render_failure(host, host.sites.index(Fault.TOO_LONG), [3] * len(host.symbols), [(3,)])
     assert str(error).startswith("2^32 - 1 or more elements are to be sorted with their places, which have 32 bits")
 

@@ -84,7 +84,7 @@ def _check_call(function: dyn.Jitted, traced: TracedFunction, sizes: dict[str, i
     except ShapeError:  # of a branch that rounding may choose
         return False
     actual = function(*arrays)
-    fenced = run_compiled(function._versions.in_order[0].on_host, native)
+    fenced = run_compiled(function.programs[0].on_host, native)
     for number, (a, e) in enumerate(zip(actual, expected, strict=True)):
         problem = disagreement(np.asarray(a), e, [run[number] for run in runs], dtypes.dtype(e.dtype))
         assert not problem, f"result {number} at {sizes}: {problem}"

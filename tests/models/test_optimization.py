@@ -63,5 +63,5 @@ def test_the_level_is_a_part_of_what_code_is_found_by() -> None:
         with dyn.config.override(optimize=optimize):
             assert function(np.ones(2)).tolist() == [3, 3]
     assert function.cache_info().compiles == 2
-    efforts = [{s.effort.value for s in version.record.sources} for version in function._versions.in_order]
+    efforts = [{s.effort.value for s in version.record.sources} for version in function.programs]
     assert efforts == [{"kernel", "quick"}, {"quick"}]

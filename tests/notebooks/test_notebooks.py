@@ -134,7 +134,7 @@ def test_tensorflow(nbformat: Any, require_module: Callable[[str], ModuleType]) 
 #: What notebooks that compare little need beside NumPy, and have to print.
 SHORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "02-symbolic-sizes.ipynb": ((), ("x[x > 0]: (count,)", "guard: x_0 == 7 |", "needed | x_0*x_1 % 6 == 0 |")),
-    "03-shapes-beside-jax.ipynb": (("jax",), ("JaxCacheInfo(traces=2, compiles=1)", "JAX wants equal sizes")),
+    "03-shapes-beside-jax.ipynb": (("jax",), ("CacheInfo(compiles=1, ", "JAX wants equal sizes")),
     "04-gradients-and-loops.ipynb": ((), ("length 500: loss", "CacheInfo(compiles=1, hits=199, ")),
     "05-stablehlo.ipynb": (("jax",), ("stablehlo.dot_general", "f32[2*n, 3]", "it must be k = 5")),
     "06-signals.ipynb": ((), ("262 Hz", "2400 samples: nothing", "CacheInfo(compiles=1, hits=3, ")),

@@ -114,3 +114,44 @@ def test_counts_that_no_array_has() -> None:
         "an array of this call would have more than 2^63 bytes (arguments: x (1,)).\n  help: pass smaller arguments.",
     )
     np.testing.assert_array_equal(dyn.jit(dnp.repeat)(X[:2], np.array([1, 2], np.uint64)), [0, 1, 1])
+
+
+@pytest.mark.parametrize("step", [2**62, 2**63 - 3, 2**63 - 1, 2**64, 2**64 + 2, 10**30, -(2**63), -(2**64)])
+def test_steps_longer_than_any_axis(step: int) -> None:
+    for start in (None, 1, -2):
+        np.testing.assert_array_equal(dyn.jit(lambda x, a=start: x[a::step])(X), X[start::step])
+    np.testing.assert_array_equal(dyn.jit(lambda x: x[::step])(X[:0]), X[:0])
+
+
+@pytest.mark.parametrize("k", [2**62, 2**63 - 1, -(2**62), -(2**63), 10**30])
+def test_diagonals_far_outside(k: int) -> None:
+    ones = np.ones((3, 3))
+    for name in ("tril", "triu"):
+        keeps = (k > 0) is (name == "tril")
+        function = getattr(dnp, name)
+        made = dyn.jit(lambda x, f=function: f(x, k))(ones)
+        np.testing.assert_array_equal(made, ones * keeps)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_divisors_of_the_least_integer(dtype: str) -> None:
+    least = np.iinfo(dtype).min
+    a, b = np.meshgrid(np.array([least, least + 1, -6, 0, 5], dtype), np.array([least, 6, 0, -4], dtype))
+    np.testing.assert_array_equal(dnp.gcd(a, b), np.gcd(a, b))
+    np.testing.assert_array_equal(dnp.lcm(a, b), np.lcm(a, b))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: dnp.zeros(2**63),
+        lambda x: dnp.arange(1e300),
+        lambda x: dnp.reshape(x, (2**63, 5)),
+        lambda x: dnp.broadcast_to(x, (2**63, 5)),
+        lambda x: dnp.tile(x, 2**63),
+    ],
+)
+def test_sizes_that_64_bits_do_not_hold(make: Callable[[Any], Any]) -> None:
+    for call in (dyn.jit(make), make):
+        with pytest.raises(ShapeError, match=r"64 bits|more than 2\^63"):
+            call(X)

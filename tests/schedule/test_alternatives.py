@@ -78,7 +78,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...], int]] = {
 
 
 def _choices(f: Jitted) -> list[Launch]:
-    return [x for v in f._versions.in_order for x in walk_launches(v.optimized.launches) if x.is_choice]
+    return [x for v in f.programs for x in walk_launches(v.optimized.launches) if x.is_choice]
 
 
 def _ran(f: Callable[[], Any]) -> list[str]:
@@ -243,7 +243,7 @@ def test_a_failed_kernel_leaves_the_general_plan(monkeypatch: pytest.MonkeyPatch
         f = dyn.jit(swiglu)
         a, b, row = _arrays([(5, 33), (5, 33), (1, 33)])
         f(a, row)
-        (version,) = f._versions.in_order
+        (version,) = f.programs
 
         def refused(*_: Any) -> Any:
             raise MemoryError

@@ -163,7 +163,7 @@ def test_a_value_that_comes_back_finds_its_program() -> None:
     for scale in (3.0, 5.0, 3.0, 5.0, float("3.0")):
         m.scale = scale
         np.testing.assert_array_equal(f(m, x), m.compute(x))
-    assert len(f._versions.in_order) == 2
+    assert len(f.programs) == 2
 
 
 def test_replaced_arrays_need_no_code_and_are_let_go() -> None:
@@ -173,7 +173,7 @@ def test_replaced_arrays_need_no_code_and_are_let_go() -> None:
     for _ in range(5):
         m.w = m.w + 1
         np.testing.assert_array_equal(f(m, x), m.compute(x))
-    assert len(f._versions.in_order) == 1
+    assert len(f.programs) == 1
     assert f.cache_info().compiles <= 6
     gc.collect()
     assert gone() is None
@@ -269,3 +269,35 @@ def test_gradients_of_methods() -> None:
     np.testing.assert_allclose(f(ones(4)), m.w * m.half)
     m.w = m.w * 7
     np.testing.assert_allclose(f(ones(4)), m.w * m.half)
+
+
+@dataclass
+class Config:
+    scale: float = 2.0
+    tags: tuple[str, ...] = ()
+
+
+def test_attributes_of_dataclasses_that_can_change() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.config = Config()
+
+        @dyn.jit(static_argnums=0)
+        def __call__(self, x: Any) -> Any:
+            return x * self.config.scale
+
+    model = Model()
+    x = ones(3)
+    np.testing.assert_array_equal(model(x), [2, 2, 2])
+    model.config.scale = 5.0
+    np.testing.assert_array_equal(model(x), [5, 5, 5])
+    model.config.tags = ("not", "read")
+    np.testing.assert_array_equal(model(x), [5, 5, 5])
+    model.config = Config(7.0)
+    np.testing.assert_array_equal(model(x), [7, 7, 7])
+    assert Model.__call__.cache_info().traces == 3
+    config = Config()
+    closed = dyn.jit(lambda x: x * config.scale)
+    closed(x)
+    config.scale = 3.0
+    np.testing.assert_array_equal(closed(x), [3, 3, 3])

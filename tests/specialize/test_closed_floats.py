@@ -48,7 +48,7 @@ def test_two_floats_that_are_equal_are_one_number() -> None:
 
     f = dyn.jit(both(0.3, float("0.3")))
     np.testing.assert_allclose(f(ones(3)), ones(3) * np.float32(0.3) + np.float32(0.3), rtol=1e-6)
-    assert [np.asarray(a).item() for a in f._versions.in_order[0].traced.captured] == [np.float32(0.3)]
+    assert [np.asarray(a).item() for a in f.programs[0].traced.captured] == [np.float32(0.3)]
 
 
 def test_defaults_partials_globals_and_functions_inside() -> None:
@@ -88,7 +88,7 @@ def test_numbers_that_simplify_stay_in_the_code(number: float) -> None:
     jitted = dyn.jit(f)
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(jitted(ones(3)), f(ones(3)))
-    assert jitted._versions.in_order[0].traced.captured == ()
+    assert jitted.programs[0].traced.captured == ()
 
 
 def test_exponents_and_what_is_no_arithmetic_stay_in_the_code() -> None:
@@ -102,7 +102,7 @@ def test_exponents_and_what_is_no_arithmetic_stay_in_the_code() -> None:
     np.testing.assert_allclose(power, ones(3) ** np.float32(e), rtol=1e-6)
     np.testing.assert_array_equal(padded, np.pad(ones(3), 1, constant_values=start))
     assert float(alone) == pytest.approx(e)
-    assert jitted._versions.in_order[0].traced.captured == ()
+    assert jitted.programs[0].traced.captured == ()
 
 
 def test_a_base_is_a_number_and_its_exponent_none() -> None:

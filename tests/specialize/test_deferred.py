@@ -55,7 +55,7 @@ def _names(version: Version) -> list[str]:
 
 def _states(f: Jitted) -> list[DeferredState]:
     """The states of the kernels that are for sizes which agree."""
-    return [v.program.deferred_states()[name] for v in f._versions.in_order for name in _names(v)]
+    return [v.program.deferred_states()[name] for v in f.programs for name in _names(v)]
 
 
 def _add() -> Jitted:
@@ -233,7 +233,7 @@ def test_what_fails_is_told_once_and_not_tried_again(
 def test_memory_is_given_back_with_the_program() -> None:
     f = _add()
     f(_array(5, 7), _array(1, 7))
-    (version,) = f._versions.in_order
+    (version,) = f.programs
     kernels, program = weakref.ref(version.loaded.deferred), weakref.ref(version.program)
     CODES.clear()
     del f, version
@@ -247,7 +247,7 @@ def test_a_program_that_dies_meanwhile() -> None:
     f = _add()
     x, row = _array(5, 7), _array(1, 7)
     f(x, row)
-    (version,) = f._versions.in_order
+    (version,) = f.programs
     kernels, (name,) = version.loaded.deferred, _names(version)
     del f, version
     gc.collect()
@@ -297,7 +297,7 @@ def states():
     return {[DeferredState.NOT_YET, DeferredState.MADE][made() - 1]}
 
 def made():
-    (version,) = f._versions.in_order
+    (version,) = f.programs
     return list(version.program.deferred_states().values()).count(DeferredState.MADE)
 
 x, row, y = (np.random.default_rng(0).standard_normal(s).astype("f4") for s in ((60, 70), (1, 70), (60, 70)))
@@ -392,7 +392,7 @@ def test_another_process_finds_them(tmp_path: Path) -> None:
 def test_a_process_that_found_its_program_compiles_others(tmp_path: Path) -> None:
     folder = {"DYN_CACHE_DIR": str(tmp_path)}
     run("assert states() == {DeferredState.NOT_YET}", **folder)
-    run("assert states() == {DeferredState.NOT_YET} and not f._versions.in_order[0].record.sources", **folder)
+    run("assert states() == {DeferredState.NOT_YET} and not f.programs[0].record.sources", **folder)
     run("f(x, y); assert finish() and states() == {DeferredState.MADE}", **folder)
     run("assert states() == {DeferredState.MADE}", **folder)
 
@@ -500,7 +500,7 @@ def test_every_variant_computes_the_same(name: str) -> None:
         expected = [flat(f(*call)) for call in calls]
         ran = 0
         while True:
-            (version,) = f._versions.in_order
+            (version,) = f.programs
             names = list(version.loaded.deferred.states())
             if ran == len(names):
                 break
@@ -523,5 +523,5 @@ def test_the_example_of_the_documentation() -> None:
     names: dict[str, Any] = {}
     exec(compile(code, "schedules.md", "exec"), names)
     assert finish()
-    states = names["add"]._versions.in_order[0].program.deferred_states()
+    states = names["add"].programs[0].program.deferred_states()
     assert list(states.values()).count(DeferredState.MADE) == 3

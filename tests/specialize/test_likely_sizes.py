@@ -62,7 +62,7 @@ def _compiled(version: Version | Any) -> list[str]:
 
 
 def _only(f: Jitted) -> Version:
-    (version,) = f._versions.in_order
+    (version,) = f.programs
     return version
 
 
@@ -184,8 +184,8 @@ def test_torch_has_them() -> None:
     f = dyn.interop.torch.jit(lambda x, w: x @ w, dynamic_shapes=dims)
     x, w = torch.ones(300, 64), torch.ones(64, 64)
     assert torch.equal(f(x, w), x @ w)
-    ((program,),) = f._programs.values()
-    (version,) = program.jitted._versions.in_order
+    (program,) = f.programs
+    (version,) = program.jitted.programs
     assert _compiled(version) == [FEW_ROWS]
 
 

@@ -165,7 +165,7 @@ def test_residuals_have_the_dims_that_the_first_half_found_equal(monkeypatch: py
                     given[place] = old
                 np.testing.assert_allclose(found[place], (steps[0] - steps[1]) / 2e-6, rtol=1e-4)
     (program,) = made
-    function = program._versions.in_order[0].traced.function
+    function = program.programs[0].traced.function
     assert not any("has its size on axis" in relation.reason.text for relation in function.facts.relations)
     names = [symbol.name for symbol in function.symbols()]
     assert sorted(names) == ["args_0_0", "args_0_1", "args_1_0", "args_1_1", "args_2_0", "count"]

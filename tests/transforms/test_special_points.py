@@ -297,3 +297,74 @@ def test_second_derivative_of_det() -> None:
     for a in squares:
         np.testing.assert_allclose(hessian(a), by_permutations(a), atol=1e-12)
     assert hessian.cache_info().compiles == 1
+
+
+BRANCHES: dict[str, tuple[Callable[[Any, Any], Any], Any, Any]] = {
+    "a root": (
+        lambda y, w: dyn.vmap(lambda v: lax.cond(v > 0, dnp.sqrt, lambda v: v * 0, v))(y).sum(),
+        np.array([-1.0, 0.0, 4.0]),
+        [0, 0, 0.25],
+    ),
+    "a norm": (
+        lambda y, w: dyn.vmap(
+            lambda v: lax.cond(dnp.sum(v * v) > 0, lambda v: dnp.sqrt(dnp.sum(v * v)), lambda v: 0 * v.sum(), v)
+        )(y).sum(),
+        np.array([[0.0, 0.0], [3.0, 4.0]]),
+        [[0, 0], [0.6, 0.8]],
+    ),
+    "one of several": (
+        lambda y, w: dyn.vmap(
+            lambda v: lax.switch((v > 0).astype("int32") + (v > 2), [lambda v: v, dnp.log, dnp.sqrt], v)
+        )(y).sum(),
+        np.array([-1.0, 0.0, 1.0, 4.0]),
+        [1, 1, 1, 0.25],
+    ),
+    "pieces": (
+        lambda y, w: dnp.piecewise(y, [y > 0, y <= 0], [dnp.log, lambda v: v * 0.0]).sum(),
+        np.array([-1.0, 0.0, 4.0]),
+        [0, 0, 0.25],
+    ),
+    "pieces, of which the last counts": (
+        lambda y, w: dnp.piecewise(y, [y > -2, y <= 0], [dnp.log, lambda v: v * 3, 7.0]).sum(),
+        np.array([-5.0, -1.0, 0.0, 4.0]),
+        [3, 3, 3, 0.25],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_branches_that_an_example_does_not_take_have_no_derivative(name: str) -> None:
+    function, y, expected = BRANCHES[name]
+    for gradient in (dyn.jit(dyn.grad(function)), dyn.grad(function)):
+        np.testing.assert_allclose(gradient(y, 1.0), expected, rtol=1e-12)
+    np.testing.assert_allclose(dyn.jit(dyn.jacfwd(function))(y, 1.0), expected, rtol=1e-12)
+    lowered = dyn.jit(function).lower(y, 1.0).as_text()
+    assert "stop_gradient" not in lowered
+    assert lowered.count("select(") <= 2
+
+
+def test_what_examples_share_has_no_derivative_through_branches_that_none_takes() -> None:
+    def f(w: Any, y: Any) -> Any:
+        return dyn.vmap(lambda v: lax.cond(v > 0, lambda v: v, lambda v: v * dnp.sqrt(w), v))(y).sum()
+
+    assert dyn.jit(dyn.grad(f))(-1.0, np.array([1.0, 2.0])) == 0
+
+
+def test_second_derivatives_of_running_sums_of_exponentials() -> None:
+    def f(x: Any) -> Any:
+        return (lax.cumlogsumexp(x) ** 2).sum()
+
+    x, step = np.zeros(3), 1e-5
+    hessian = dyn.jit(dyn.hessian(f))(x)
+    gradient = dyn.jit(dyn.grad(f))
+    differences = [(gradient(x + step * e) - gradient(x - step * e)) / (2 * step) for e in np.eye(3)]
+    np.testing.assert_allclose(hessian, differences, atol=1e-8)
+
+
+@pytest.mark.parametrize("exponent", [inf, -inf, nan])
+def test_powers_by_a_number_that_is_not_finite(exponent: float) -> None:
+    x = np.array([0.0, 0.5, 1.0, 2.0, -1.0, inf, nan])
+    with np.errstate(all="ignore"):
+        expected = np.power(x, exponent)
+    for power in (dyn.jit(lambda x: x**exponent), lambda x: dnp.power(x, exponent)):
+        np.testing.assert_array_equal(power(x), expected)

@@ -11,6 +11,7 @@ from typing import Any
 from dyn.api import Jitted
 from dyn.errors import ArgumentError
 from dyn.fork_safety import lock
+from dyn.frontend.compiled_function import CacheInfo
 from dyn.interop.jax.internals import import_jax
 from dyn.interop.jax.programs import ProgramFamily
 from dyn.late_imports import import_whole
@@ -195,11 +196,11 @@ class JaxCallable:
                 remedy="pass an array or a number, or name the argument in call(f, static_argnames=...).",
             ) from None
 
-    def cache_info(self) -> tuple[int, int]:
+    def cache_info(self) -> CacheInfo:
         """Counts of programs traced for it, derivatives and the like among them, and of those compiled by dyn.
 
         Returns:
-            A pair of numbers.
+            A :class:`dyn.CacheInfo`, whose other counts are 0.
         """
         programs = [version for family in tuple(self._families.values()) for version in family.programs()]
-        return len(programs), sum(version.is_compiled for version in programs)
+        return CacheInfo(traces=len(programs), compiles=sum(version.is_compiled for version in programs))

@@ -7,41 +7,36 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import warnings
-from collections.abc import Callable, Iterable, Sequence
-from types import MethodType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dyn import events
 from dyn.array import Array, use_up
 from dyn.call import CallForm, NoPlanError, private, same_objects
 from dyn.errors import ArgumentError, ShapeError
+from dyn.frontend.compiled_function import CacheInfo, CompiledFunction
 from dyn.interop.jax.arguments import Arguments, CallTree
 from dyn.interop.jax.calls import JaxCall, family_of, fits, place_of, ranks_of
 from dyn.interop.jax.devices import device_name, device_of, memory
 from dyn.interop.jax.entry import donated_in, donated_label, form_of, is_for_entry, results_of, state_of, test_of
 from dyn.interop.jax.internals import Internals, internals
 from dyn.interop.jax.results import read_leaf
-from dyn.interop.jax.traced_program import JaxExplanation, JaxProgram, build
+from dyn.interop.jax.traced_program import JaxProgram, build
 from dyn.interop.jax.tracing import JaxTracing, LeafType
-from dyn.native_callable import NativeCallable
-from dyn.specialize.arguments import ShapeDtypeStruct, prepared_calls
-from dyn.specialize.table import ProgramTable
-from dyn.stages import Lowered, Traced
+from dyn.late_imports import import_whole
+from dyn.source import UNKNOWN, Loc, user_loc
+from dyn.specialize.arguments import ShapeDtypeStruct
+from dyn.specialize.call_arguments import OnNewShape, check_on_new_shape
+from dyn.stages import Traced
 from dyn.trace.signature import Shapes, Signature
 from dyn.trace.static_keys import Static
 
-#: So many programs for one value of a size each, and a word is said about it.
-MANY_VALUES = 8
+if TYPE_CHECKING:
+    from dyn.explain.explanation import WayToCall
+    from dyn.explain.versions import MadeFor
+
 #: Calls, and types of leaves, that are remembered to the last detail.
 _MOST_CALLS, _MOST_TYPES = 4096, 65536
-
-
-class JaxCacheInfo(NamedTuple):
-    """Counts of a function: traces by JAX, and compilations by dyn."""
-
-    traces: int
-    compiles: int
 
 
 def jit(
@@ -54,6 +49,7 @@ def jit(
     donate_argnames: str | Sequence[str] = (),
     shapes: Shapes = None,
     device: str | None = None,
+    on_new_shape: OnNewShape = "compile",
 ) -> Any:
     """Compile a JAX function once for every shape, in place of ``jax.jit``: one trace by JAX, one compile by dyn.
 
@@ -86,6 +82,7 @@ def jit(
             containers too.
         device: ``"cuda"``, ``"cuda:1"``, ``"rocm"``, …: the function runs there, and arrays in this machine's memory
             are copied there at each call. Without it, it runs where its arguments are.
+        on_new_shape: ``"error"`` raises instead of making a second program for other sizes.
 
     Returns:
         A :class:`JaxJitted`, called as the function is.
@@ -105,26 +102,28 @@ def jit(
     if function is None:
         return functools.partial(
             jit, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
-            donate_argnames=donate_argnames, shapes=shapes, device=device,
+            donate_argnames=donate_argnames, shapes=shapes, device=device, on_new_shape=on_new_shape,
         )  # fmt: skip
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not a {type(function).__name__}.")
     signature = Signature(function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames)
-    return JaxJitted.single()(function, signature, device_name(device))
+    check_on_new_shape(on_new_shape)
+    return JaxJitted.single()(function, signature, device_name(device), on_new_shape)
 
 
-class JaxJitted(NativeCallable):
+class JaxJitted(CompiledFunction[JaxProgram]):
     """JAX function that dyn compiles. Made by :func:`jit`.
 
     Attributes:
-        explain: the programs there are, and why.
-        cache_info: counts of traces and compilations.
+        programs: its programs, as dyn's own records.
     """
 
-    def __init__(self, function: Callable[..., Any], signature: Signature, device: str | None) -> None:
-        super().__init__()
-        functools.update_wrapper(self, function)
-        self._function, self._signature, self._device = function, signature, device
+    def __init__(
+        self, function: Callable[..., Any], signature: Signature, device: str | None,
+        on_new_shape: OnNewShape = "compile",
+    ) -> None:  # fmt: skip
+        super().__init__(function, signature.name)
+        self._signature, self._device, self._on_new_shape = signature, device, on_new_shape
         self._arguments = Arguments(signature)
         self._internals: Internals | None = None
         self._plans: dict[Any, CallTree] = {}
@@ -134,22 +133,11 @@ class JaxJitted(NativeCallable):
         self._codes: dict[int, tuple[Any, int]] = {}
         self._types: dict[Any, int] = {}
         self._calls: dict[Any, JaxProgram] = {}
-        self._programs: ProgramTable[JaxProgram] = ProgramTable()
         #: The shapes of all leaves at the first call of a tree, dtypes and ranks.
         self._first_shapes: dict[Any, list[tuple[int, ...]]] = {}
-        self._traces = 0
-        self._warned: set[Any] = set()
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """Methods: ``self`` becomes the first argument."""
-        return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"dyn.interop.jax.jit({self._signature.name})"
-
-    def __reduce__(self) -> str:
-        """Pickled by its name in its module, as a function is."""
-        return getattr(self, "__qualname__", self._signature.name)
 
     # Calling ------------------------------------------------------------------------------------------------------
 
@@ -290,13 +278,21 @@ class JaxJitted(NativeCallable):
         shapes, family = key[3], family_of(key)
 
         def make() -> JaxProgram:
+            known = self._programs.of(family)
+            if known and self._on_new_shape == "error":
+                told = "; ".join([line for line in known[-1].guard_lines() if not line.startswith(" ")])
+                raise ShapeError(
+                    f"{self._name}() needs a second program for these arguments: it has one for {told or 'others'}.",
+                    loc=user_loc(),
+                    remedy="call it with such arguments before on_new_shape='error' is set.",
+                )
             program, made = self._make(parts, family, call, leaves, shapes)
             result.append(made)
             return program
 
         program, made = self._programs.get(family, fits(shapes), make)
         if made:
-            self._warn_of_values(family)
+            self._note_program()
         if len(self._calls) >= _MOST_CALLS:
             self._calls = {}
         self._calls[key] = program
@@ -334,11 +330,26 @@ class JaxJitted(NativeCallable):
             sizes = sizes if learnt is None else learnt
         tracing, name = self._tracing(parts, call), self._signature.name
         try:
-            program, result = build(parts, name, call.plan, tracing, sizes, leaves, shapes, call.device)
+            described = self._described(call)
+            why = self._why(described)
+            program, result = build(parts, name, call.plan, tracing, sizes, leaves, shapes, call.device, why)
+            program.made_for = described
         finally:
             with self._lock:
                 self._traces += tracing.count
         return program, (result,)
+
+    def _described(self, call: JaxCall) -> MadeFor:
+        """What a call's program is made for, but for sizes."""
+        import_whole("dyn.explain.versions")
+        from dyn.explain.versions import ArgumentKey, MadeFor
+
+        arguments = [
+            ArgumentKey(name, str(aval.dtype), len(aval.shape), bool(getattr(aval, "weak_type", False)))
+            for name, aval in zip(call.plan.names, call.avals, strict=True)
+        ]
+        static = tuple([(one.name, repr(one.value)) for one in call.static])
+        return MadeFor(tuple(arguments), (("the arguments", str(call.tree)),), static, ())
 
     def _tracing(self, parts: Internals, call: JaxCall) -> JaxTracing:
         types = [LeafType(aval.dtype, bool(getattr(aval, "weak_type", False))) for aval in call.avals]
@@ -363,6 +374,8 @@ class JaxJitted(NativeCallable):
             with self._lock:
                 self._traces += tracing.count
         made = JaxProgram(parts, self._signature.name, call.plan, exported, device=call.device)
+        made.made_for = self._described(call)
+        made.run.reason = self._why(made.made_for)
         result = made(call.arrays, shapes)
         # Before the program that does not know that it is not for these.
         made, _ = self._programs.get(
@@ -371,55 +384,43 @@ class JaxJitted(NativeCallable):
         self._calls[key] = made
         return (result,)
 
-    def _warn_of_values(self, family: Any) -> None:
-        """Once for each line that makes a program for each value of a size."""
-        counts: dict[Any, int] = {}
-        for program in self._programs.of(family):
-            for guard in program.static:
-                counts[guard.loc, guard.left] = counts.get((guard.loc, guard.left), 0) + 1
-        for program in self._programs.of(family)[-1:]:
-            for guard in program.static:
-                where = guard.loc, guard.left
-                if counts[where] < MANY_VALUES or where in self._warned:
-                    continue
-                self._warned.add(where)
-                name = program.places()[guard.left]
-                warnings.warn_explicit(
-                    f"{self._signature.name}() is compiled anew for each value of {name}, {counts[where]} times by "
-                    f"now: {guard.why or guard.kind.value}",
-                    UserWarning,
-                    guard.loc.file,
-                    guard.loc.line,
-                )
-
     # What there is ------------------------------------------------------------------------------------------------
-
-    def cache_info(self) -> JaxCacheInfo:
-        """Counts so far: traces by JAX, and compilations by dyn.
-
-        Returns:
-            A named tuple.
-        """
-        return JaxCacheInfo(self._traces, sum(p.run.cache_info().compiles for p in self._programs.in_order))
 
     def clear_cache(self) -> None:
         """Forget all programs, as ``jax.jit``'s method does."""
         with self._lock:
             self._calls, self._traces, self._first_shapes = {}, 0, {}
-            self._warned.clear()
             self._forget_calls()
         self._programs.clear()
 
-    def explain(self) -> JaxExplanation:
-        """Report on the programs there are: why more than one, the lines that caused it, what dyn made of each.
+    def _info(self, program: JaxProgram) -> CacheInfo:
+        return program.run.cache_info()._replace(traces=0)  # JAX's are counted, of which dyn's are a part
 
-        Returns:
-            A report: text when printed, with the lines of the user's code.
-        """
-        parts = [(tuple(program.guard_lines()), str(program.run.explain())) for program in self._programs.in_order]
+    def _made_for(self, program: JaxProgram) -> MadeFor:
+        return program.made_for
+
+    def _made_by(self, program: JaxProgram) -> tuple[str, Loc]:
+        if not program.sizes.guards:
+            return "", UNKNOWN
+        guard = program.sizes.guards[-1]
+        place = program.places().get(guard.left, guard.left)
+        return f"{place}: {guard.why or guard.kind.value}", guard.loc
+
+    def _counted(self, info: CacheInfo) -> Mapping[str, int]:
+        return {**super()._counted(info), "trace": info.traces}
+
+    def _way(self, program: JaxProgram) -> WayToCall:
+        import_whole("dyn.explain.explanation")
+        from dyn.explain.explanation import WayToCall
+
+        lines = program.guard_lines()
+        notes = ["sizes that JAX traced it for, which choose the program", *[f"  {line}" for line in lines]]
+        return WayToCall(program.run.explain().versions, ("\n".join(notes),) if lines else ())
+
+    def _notes(self) -> Iterable[str]:
         plans = [plan for plans in self._wider.values() for plan in plans.values()]
         varying = dict.fromkeys([place for plan in plans for place in plan.varying])
-        return JaxExplanation(self._signature.name, self._traces, tuple(parts), tuple(varying))
+        return [f"axes in containers, symbolic since calls differ there: {', '.join(varying)}"] if varying else []
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and dtypes of the results: ``jax.eval_shape`` of the plain function.
@@ -440,55 +441,19 @@ class JaxJitted(NativeCallable):
 
         return parts.jax.eval_shape(dynamic, call_args, call_kwargs)
 
-    def prepare(self, shapes: Iterable[Any]) -> None:
-        """Compile ahead what calls with arguments of some shapes need (``prepare`` of :func:`dyn.jit`'s functions).
-
-        Args:
-            shapes: the calls to prepare for: tuples of arguments, dicts of arguments by name, or each the only
-                argument. An array counts by its shape and dtype, and so does a ``jax.ShapeDtypeStruct``.
-        """
-        parts = self._internals = self._internals or internals()
-        for args, kwargs in prepared_calls(shapes):
-            call = self._taken_apart(parts, args, kwargs)
-            if call is None:
-                raise ArgumentError(f"{self._signature.name}.prepare() takes no tracers.")
-            program, _, _, call = self._found_or_made(parts, self._key(parts, call), call, None)
-            avals = [call.avals[n] for n in program.kept]
-            program.run.prepare([tuple([ShapeDtypeStruct(tuple(aval.shape), aval.dtype) for aval in avals])])
-
-    def trace(self, *args: Any, **kwargs: Any) -> Traced:
-        """Program of dyn for some arguments: of its arrays, one by one.
-
-        Args:
-            *args: arrays or ``jax.ShapeDtypeStruct``.
-            **kwargs: arguments by name.
-
-        Returns:
-            A :class:`dyn.Traced`.
-
-        Raises:
-            ArgumentError: for arguments that are no arrays.
-            UnsupportedOpError: for operations that dyn has not.
-        """
+    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         parts = self._internals = self._internals or internals()
         call = self._taken_apart(parts, args, kwargs)
         if call is None:
-            raise ArgumentError(f"{self._signature.name}.trace() takes no tracers.")
+            raise ArgumentError(f"{self._name}.prepare() takes no tracers.")
+        program, _, _, call = self._found_or_made(parts, self._key(parts, call), call, None)
+        avals = [call.avals[n] for n in program.kept]
+        program.run.prepare([tuple([ShapeDtypeStruct(tuple(aval.shape), aval.dtype) for aval in avals])])
+
+    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+        parts = self._internals = self._internals or internals()
+        call = self._taken_apart(parts, args, kwargs)
+        if call is None:
+            raise ArgumentError(f"{self._name}.trace() takes no tracers.")
         program, *_ = self._found_or_made(parts, self._key(parts, call), call, None)
         return program.run.trace(*program.structs())
-
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """Program for some arguments, optimised: ``trace(...).lower()``, as in JAX.
-
-        Args:
-            *args: arrays or ``jax.ShapeDtypeStruct``.
-            **kwargs: arguments by name.
-
-        Returns:
-            A :class:`dyn.Lowered`.
-
-        Raises:
-            ArgumentError: for arguments that are no arrays.
-            UnsupportedOpError: for operations that dyn has not.
-        """
-        return self.trace(*args, **kwargs).lower()

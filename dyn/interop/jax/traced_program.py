@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dyn.errors import DynError, NotYetError, ShapeError, TraceError
-from dyn.explain.words import pluralized
 from dyn.interop.jax.arguments import CallTree
 from dyn.interop.jax.devices import memory
 from dyn.interop.jax.internals import Internals
@@ -33,9 +32,11 @@ class JaxProgram:
 
     def __init__(
         self, parts: Internals, name: str, plan: CallTree, exported: Exported, asserted: bool = True,
-        device: str | None = None,
+        device: str | None = None, why: str = "",
     ) -> None:  # fmt: skip
         self._parts, self.plan, self.device = parts, plan, device
+        #: What it was made for, but for sizes, in words.
+        self.made_for: Any = None
         #: The Python functions that the module calls by number.
         self.imported = exported.callbacks
         self.sizes: TraceSizes = exported.sizes
@@ -49,6 +50,7 @@ class JaxProgram:
         # JAX's arrays on the processor never change, and so are not written to.
         donated = [at for at, leaf in enumerate(self.kept) if device is not None and leaf in plan.donated]
         self.run = function_of(self._module, rules=XLA, device=device, donate_argnums=donated, imported=self.imported)
+        self.run.reason = why
 
     def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         """Tell whether the program is for calls whose symbolic leaves have these shapes."""
@@ -116,10 +118,11 @@ def _is_guarded(op: HloOp) -> bool:
 
 def build(
     parts: Internals, name: str, plan: CallTree, tracing: JaxTracing, sizes: TraceSizes, leaves: Sequence[Any] | None,
-    shapes: Sequence[tuple[int, ...]], device: str | None = None,
+    shapes: Sequence[tuple[int, ...]], device: str | None = None, why: str = "",
 ) -> tuple[JaxProgram, Any]:  # fmt: skip
     """A program for a device, and what it gives for the leaves of the call that it is made for (None without leaves).
 
+    ``why`` says why it is there beside others.
     What JAX can export and dyn cannot compile for symbolic sizes is compiled for these alone. Constraints that dyn
     cannot read are left out before that: the guards see to them.
     """
@@ -127,14 +130,14 @@ def build(
     last: DynError | None = None
     for asserted in (True, False) if exported.sizes.constraints else (True,):
         try:
-            return _tried(JaxProgram(parts, name, plan, exported, asserted, device), leaves, shapes)
+            return _tried(JaxProgram(parts, name, plan, exported, asserted, device, why), leaves, shapes)
         except (TraceError, ShapeError, NotYetError) as error:
             last = error
     assert last is not None
     if not exported.sizes.free:
         raise last
     static = tracing.static(exported.sizes, last)
-    return _tried(JaxProgram(parts, name, plan, static, device=device), leaves, shapes)
+    return _tried(JaxProgram(parts, name, plan, static, device=device, why=why), leaves, shapes)
 
 
 def _tried(
@@ -144,29 +147,3 @@ def _tried(
         program.run.trace(*program.structs())
         return program, None
     return program, program(leaves, shapes)
-
-
-@dataclass(frozen=True)
-class JaxExplanation:
-    """The programs of a JAX function, and why there is more than one. Prints as text."""
-
-    name: str
-    traces: int
-    #: For each program its guards, as lines, and dyn's explanation.
-    programs: tuple[tuple[tuple[str, ...], str], ...]
-    #: Axes of arrays in containers that are symbolic because calls differed there.
-    varying: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        head = f"{self.name}: {pluralized(len(self.programs), 'program')}, {pluralized(self.traces, 'trace')} by JAX"
-        parts = [head if self.programs else f"{head}\n  not called yet: nothing is traced"]
-        if self.varying:
-            parts.append(f"axes in containers, symbolic since calls differ there: {', '.join(self.varying)}")
-        for number, (guards, text) in enumerate(self.programs, 1):
-            lines = ["guards, which choose the program", *(f"  {line}" for line in guards)] if guards else []
-            lines = lines if lines else ["guards, which choose the program: none"]
-            title = f"program {number} of {len(self.programs)}"
-            parts.append("\n".join([title, *(f"  {line}" for line in lines), text]))
-        return "\n".join(parts)
-
-    __repr__ = __str__

@@ -14,6 +14,7 @@ import numpy as np
 
 from dyn import lax
 from dyn.errors import DynError, NotYetError, UnsupportedOpError, problem_of
+from dyn.frontend.fallback import Piece
 from dyn.interop.tf.attributes import check_all_read, of_inputs, unread
 from dyn.interop.tf.converter_registry import CONVERTERS, FOLDS, READ, Typed
 from dyn.interop.tf.graphs import FunctionLibrary, Graph, GraphNode, constant
@@ -48,15 +49,6 @@ class EffectState:
         self.written.add(key)
 
 
-@dataclass(frozen=True, slots=True)
-class TfPiece:
-    """An operation that TensorFlow runs in the midst of a program: its name in the graph, and the reason."""
-
-    operation: str
-    name: str
-    reason: str
-
-
 #: The values of nodes' outputs, by the names of the nodes.
 Known = dict[str, Sequence[Any]]
 
@@ -74,7 +66,7 @@ class Evaluation:
         #: The number of the branch that is read, the innermost.
         self.branch: int | None = None
         #: What ``otherwise`` has taken.
-        self.pieces: list[TfPiece] = []
+        self.pieces: list[Piece] = []
         #: Whether TensorFlow is wrong about sizes from here on.
         self.is_misled = False
 
@@ -151,7 +143,7 @@ class Evaluation:
         if self.otherwise is None:
             raise NotYetError(reason, remedy="compute it outside of the function.")
         made = self.otherwise(call, reason)
-        self.pieces.append(TfPiece(call.node.op, call.node.name, reason))
+        self.pieces.append(Piece(call.node.op, reason, name=call.node.name))
         return made
 
     def claim(self, value: Any, shape: Sequence[Any]) -> None:

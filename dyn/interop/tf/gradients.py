@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import dyn.numpy as dnp
-from dyn import api
 from dyn.interop.tf.arrays import from_arrays
 from dyn.interop.tf.evaluation import EffectState, Evaluation, Known
 from dyn.interop.tf.graph_calls import operation
@@ -202,7 +201,10 @@ class RecordedProgram(TfProgram):
         self._arguments, self._wanted = joint.arguments, joint.wanted
         concrete = traced_for_dyn(joint.both, joint.specs)
         self._count = sum([form.count for form in joint.forms])
-        super().__init__(concrete, plain.name, strict=plain.strict, assigns=plain.assigns)
+        super().__init__(
+            concrete, plain.name, plain.called, strict=plain.strict, assigns=plain.assigns,
+            on_new_shape=plain.on_new_shape,
+        )  # fmt: skip
         self._inputs = joint.places(self)
         self.watched = tuple(joint.watched)
         self._plain = plain
@@ -217,8 +219,7 @@ class RecordedProgram(TfProgram):
             return self._traced(args, variables, seed)
 
         recorded.__name__ = recorded.__qualname__ = self.name
-        sizes = tuple([one.axes(number) for number, one in enumerate(self.variables)])
-        return api.jit(recorded, shapes={"variables": sizes} if sizes else None)
+        return self._compiled(recorded)
 
     def _traced(self, args: Sequence[Tracer], variables: Sequence[Tracer], seed: Any) -> RecordedOutputs:
         state = self._state(variables, seed)

@@ -4,34 +4,42 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dyn.api import CacheInfo
-from dyn.errors import ArgumentError, DynError, NotYetError, UnsupportedOpError
-from dyn.fork_safety import lock
-from dyn.interop.fallback import FallbackReason
-from dyn.interop.tf.fallback import OF_CALLERS, failure_of, last_line, pieces_text, warn_of_failure, warn_of_pieces
+from dyn import dtypes
+from dyn.errors import ArgumentError, DynError, NotYetError, ShapeError, UnsupportedOpError
+from dyn.frontend.compiled_function import CacheInfo, CompiledFunction
+from dyn.frontend.fallback import OF_CALLERS, FallbackReason, failure_of
 from dyn.interop.tf.gradients import GradientProgram, Joint, RecordedProgram, is_recording, watched_untrained
 from dyn.interop.tf.graph_calls import call_in_graph, part_of_graph
 from dyn.interop.tf.internals import EagerTensor, context, pywrap_tfe, tf
 from dyn.interop.tf.programs import TfProgram, traced_for_dyn
 from dyn.interop.tf.values import check_is_array
-from dyn.source import user_loc
-from dyn.trace.pytree import TreeSpec, flatten, unflatten
+from dyn.late_imports import import_whole
+from dyn.source import UNKNOWN, Loc, user_loc
+from dyn.specialize.arguments import ShapeDtypeStruct
+from dyn.specialize.call_arguments import OnNewShape, check_on_new_shape
+from dyn.stages import Traced
+from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
+from dyn.trace.signature import Signature
 from dyn.trace.static_keys import Static
 from dyn.trace.tracer import Tracer
 
 #: What is asked of sizes below is asked by the function that is called here.
 CALLS_USERS = True
 
+if TYPE_CHECKING:
+    from dyn.explain.explanation import WayToCall
+    from dyn.explain.versions import MadeFor
+
 _NO_RESULT = object()
 
 
-def jit(function: Any = None, /, *, strict: bool = False) -> Any:
+def jit(function: Any = None, /, *, strict: bool = False, on_new_shape: OnNewShape = "compile") -> Any:
     """In place of ``tf.function``: TensorFlow traces once, dyn compiles once, and every shape runs.
 
     Each axis of each tensor is open, those of a batch above all: TensorFlow traces the function for tensors of which it
@@ -43,6 +51,7 @@ def jit(function: Any = None, /, *, strict: bool = False) -> Any:
         function: a function, a ``tf.function``, a Keras model or layer, a ``tf.Module`` that can be called. Arguments
             are tensors, NumPy arrays, and trees of them; anything else is static, and has to have a hash.
         strict: whether what dyn cannot compile is an error, instead of TensorFlow's.
+        on_new_shape: ``"error"`` raises instead of compiling a second program for other sizes.
 
     Returns:
         A function with the results of the given one: tensors, in the memory that dyn computed them in. Variables are
@@ -52,21 +61,30 @@ def jit(function: Any = None, /, *, strict: bool = False) -> Any:
         BackendUnavailableError: without TensorFlow, or with another version.
     """
     if function is None:
-        return functools.partial(jit, strict=strict)
+        return functools.partial(jit, strict=strict, on_new_shape=on_new_shape)
     if not callable(function):
         raise ArgumentError(f"jit takes a function or a model, not a {type(function).__name__}.", loc=user_loc())
-    return TfJitted(function, strict=strict)
+    check_on_new_shape(on_new_shape)
+    return TfJitted(function, strict=strict, on_new_shape=on_new_shape)
 
 
-@dataclass(frozen=True, eq=False)
 class _SizedProgram:
-    """A program with the sizes that it is for; None for those that are open. ``failure`` is why it is none."""
+    """A program with the sizes that it is for; None for those that are open. ``failure`` is why it is none, ``why`` why
+    sizes are fixed."""
 
-    program: TfProgram | None
-    fixed: tuple[tuple[int | None, ...], ...]
-    failure: FallbackReason | None = None
-    #: Why sizes are fixed.
-    why: str = ""
+    def __init__(
+        self, program: TfProgram | None, fixed: tuple[tuple[int | None, ...], ...],
+        failure: FallbackReason | None = None, why: str = "",
+    ) -> None:  # fmt: skip
+        self.program, self.fixed, self.failure, self.why = program, fixed, failure, why
+        #: What it was made for, but for sizes, in words.
+        self.made_for: MadeFor | None = None
+        #: The program with its gradients, by which variables tapes watch that are not trained.
+        self.recorded: dict[tuple[int, ...], TfProgram] = {}
+        #: Its gradient by itself, of calls in graphs.
+        self.gradient: GradientProgram | None = None
+        #: Whether it is known that dyn compiles it: in a graph nothing can take its place.
+        self.is_for_graphs = False
 
     def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         return all(
@@ -79,37 +97,34 @@ class _SizedProgram:
     def is_open(self) -> bool:
         return all(size is None for sizes in self.fixed for size in sizes)
 
+    @property
+    def programs(self) -> list[TfProgram]:
+        """The program, and those with its gradients."""
+        alone = None if self.gradient is None else self.gradient.program
+        return [one for one in (self.program, *self.recorded.values(), alone) if one is not None]
 
-class TfJitted:
+
+class TfJitted(CompiledFunction[_SizedProgram]):
     """Function or model of TensorFlow's that dyn compiles. Made by :func:`jit`.
 
     Attributes:
-        cache_info: counts of its programs.
-        explain: what was made of it, and why.
+        programs: its programs, as dyn's own records.
     """
 
     #: AutoGraph leaves alone what has this.
     autograph_info__: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, function: Callable[..., Any], *, strict: bool) -> None:
-        self._function, self._strict = function, strict
+    def __init__(self, function: Callable[..., Any], *, strict: bool, on_new_shape: OnNewShape = "compile") -> None:
         name = getattr(function, "__name__", None) or getattr(function, "name", type(function).__name__)
-        self._name = tf.compat.as_str_any(name)
+        remedy = "strict=True of jit makes it an error."
+        super().__init__(function, tf.compat.as_str_any(name), wraps=False, library="TensorFlow", remedy=remedy)
         functools.update_wrapper(self, function, updated=())
-        self._lock = lock()
-        self._versions: dict[Any, tuple[_SizedProgram, ...]] = {}
+        self._strict = strict
+        self._on_new_shape: OnNewShape = on_new_shape
         #: Programs for every size of calls whose arguments are tensors by position, by dtypes and ranks.
         self._plain: dict[Any, TfProgram] = {}
-        #: Programs with their gradients, by those without, and by which variables tapes watch that are not trained.
-        self._gradients: dict[Any, TfProgram] = {}
-        #: Gradients by themselves, of calls in graphs.
-        self._alone: dict[_SizedProgram, GradientProgram] = {}
         #: Shapes of results by a program and by shapes of tensors.
         self._inferred: dict[Any, list[Any]] = {}
-        #: Versions of which it is known that dyn compiles them: in a graph nothing can take their place.
-        self._in_graphs: set[_SizedProgram] = set()
-        self._said: set[Any] = set()
-        self._traces = 0
         #: The tensors that layers are built by, where they are others than those of the call.
         self._built_by: tuple[Any, ...] = ()
 
@@ -132,7 +147,7 @@ class TfJitted:
             program = None if key is None else self._plain.get(tuple(key))
             if program is not None and (result := self._call_plain(program, args)) is not _NO_RESULT:
                 return result
-        return self._call_slow(args, kwargs)
+        return self._call_slow(*args, **kwargs)
 
     def _call_plain(self, program: TfProgram, args: tuple[Any, ...]) -> Any:
         """The result of a program; _NO_RESULT where dyn has something against another version of it, that of sizes
@@ -144,12 +159,10 @@ class TfJitted:
             raise
         except DynError:
             return _NO_RESULT
-        for pieces in program.pieces[known:]:
-            if pieces:
-                self._report(pieces)
+        self.fallbacks.report(self._name, program.pieces[known:])
         return result
 
-    def _call_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = flatten((args, kwargs))
         if any(map(_is_of_keras, leaves)):  # a model is being put together
             return self._function(*args, **kwargs)
@@ -160,7 +173,7 @@ class TfJitted:
         except UnsupportedOpError as error:
             if self._strict:
                 raise
-            return self._by_tensorflow(failure_of(error), args, kwargs)
+            return self._by_tensorflow(failure_of(error, notes=True), args, kwargs)
         version = self._version(tensors, rest, tree)
         if version.program is None:
             assert version.failure is not None, "a version without a program says why"
@@ -177,13 +190,11 @@ class TfJitted:
         except DynError as error:
             if self._strict or len(program.pieces) != known:
                 raise
-            failure = failure_of(error)
+            failure = failure_of(error, notes=True)
             result = self._by_tensorflow(failure, args, kwargs)
-            self._replace(version, failure)
+            self._programs.replace(version, _SizedProgram(None, version.fixed, failure))
             return result
-        for pieces in program.pieces:
-            if pieces:
-                self._report(pieces)
+        self.fallbacks.report(self._name, program.pieces)
         is_plain = version.is_open and not kwargs and len(args) == len(leaves) == len(tensors)
         if is_plain and all(type(one) is EagerTensor for one in args):
             arrays = [tensor._numpy() for tensor in tensors]
@@ -199,29 +210,27 @@ class TfJitted:
             tensors, rest = self._apart(leaves)
             with context.eager_mode():
                 version = self._version(tensors, rest, tree)
-                if version.program is not None and version not in self._in_graphs:
+                if version.program is not None and not version.is_for_graphs:
                     version.program.trace()
-                    self._in_graphs.add(version)
+                    version.is_for_graphs = True
         except (DynError, TypeError, ValueError) as error:  # TensorFlow's of tensors of the outer graph, among others
             if self._strict:
                 raise
-            return self._part(args, kwargs, failure_of(error))
+            return self._part(args, kwargs, failure_of(error, notes=True))
         if version.program is None:
             assert version.failure is not None, "a version without a program says why"
             return self._part(args, kwargs, version.failure)
-        self._say(FallbackReason("a call inside of a tf.function is a tf.numpy_function.", user_loc()), warns=False)
-        for pieces in version.program.pieces:
-            if pieces:
-                self._report(pieces)
+        reason = "a call inside of a tf.function is a tf.numpy_function."
+        self.fallbacks.say(self._name, FallbackReason(reason, user_loc()), warns=False)
+        self.fallbacks.report(self._name, version.program.pieces)
 
         def gradient() -> GradientProgram:
             with self._lock:
-                found = self._alone.get(version)
-                if found is None:
+                if version.gradient is None:
                     assert version.program is not None, "calls in graphs are of programs"
                     joint = Joint(self._flat(rest, tree), self._specs(version, tensors), version.program)
-                    found = self._alone[version] = GradientProgram(joint)
-                return found
+                    version.gradient = GradientProgram(joint)
+                return version.gradient
 
         shapes = self._shapes_in_graph(version.program, tensors, rest, tree)
         return call_in_graph(version.program, tensors, shapes, gradient)
@@ -248,7 +257,7 @@ class TfJitted:
         """The function as a part of the graph at hand."""
         converted = tf.__internal__.autograph.tf_convert(self._function, tf.__internal__.autograph.control_status_ctx())
         result = converted(*args, **kwargs)
-        self._say(failure, warns=warns)
+        self.fallbacks.say(self._name, failure, warns=warns)
         return result
 
     @staticmethod
@@ -268,7 +277,10 @@ class TfJitted:
                     loc=user_loc(),
                     remedy="call it outside, or call the function of dyn's in it by dyn.interop.tf.call.",
                 )
-            if isinstance(leaf, tf.Tensor):
+            if isinstance(leaf, tf.TensorSpec):  # of a call that is not made
+                tensors.append(leaf)
+                rest.append(None)
+            elif isinstance(leaf, tf.Tensor):
                 check_is_array(leaf)
                 tensors.append(leaf)
                 rest.append(None)
@@ -285,19 +297,8 @@ class TfJitted:
     def _by_tensorflow(self, failure: FallbackReason, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the function as it is. What that raises counts, and nothing is said of a failure then."""
         result = self._function(*args, **kwargs)
-        self._say(failure)
+        self.fallbacks.say(self._name, failure)
         return result
-
-    def _say(self, failure: FallbackReason, *, warns: bool = True) -> None:
-        if failure not in self._said:
-            self._said.add(failure)
-            if warns:
-                warn_of_failure(self._name, failure)
-
-    def _report(self, pieces: Sequence[Any]) -> None:
-        if not self._said.issuperset(pieces):
-            self._said.update(pieces)
-            warn_of_pieces(self._name, pieces)
 
     def build_by(self, specs: Any) -> None:
         """Have Keras's layers built by open sizes, such as a data set has, in place of the first call's.
@@ -328,13 +329,22 @@ class TfJitted:
                 loc=user_loc(),
                 remedy="pass a tensor, or a tuple.",
             ) from None
-        with self._lock:
-            known = self._versions.get(key, ())
-            found = next((one for one in known if one.fits(shapes)), None)
-            if found is None:
-                found = self._made(tensors, rest, tree, shapes)
-                self._versions[key] = (*known, found)
-            return found
+
+        def make() -> _SizedProgram:
+            known = self._programs.of(key)
+            if known and self._on_new_shape == "error":
+                raise ShapeError(
+                    f"{self._name}() needs a second program for these arguments: it has one for {known[-1].fixed}.",
+                    loc=user_loc(),
+                    remedy="call it with such arguments before on_new_shape='error' is set.",
+                )
+            return self._made(tensors, rest, tree, shapes)
+
+        count = len(self.programs)
+        found = self._alone(key, lambda one: one.fits(shapes), make)
+        if len(self.programs) != count:
+            self._note_program()
+        return found
 
     def _made(
         self, tensors: Sequence[Any], rest: tuple[Static | None, ...], tree: TreeSpec, shapes: list[tuple[int, ...]]
@@ -353,11 +363,20 @@ class TfJitted:
                 why = why or f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
                 continue
             try:
-                return _SizedProgram(TfProgram(concrete, self._name, strict=self._strict), fixed, None, why)
+                labels = self._labels(tree)
+                called = [label for label, one in zip(labels, rest, strict=True) if one is None]
+                program = TfProgram(
+                    concrete, self._name, called, strict=self._strict,
+                    on_new_shape=self._on_new_shape,
+                )  # fmt: skip
+                made = _SizedProgram(program, fixed, None, why)
+                made.made_for = _described(called, tensors, tree, labels, rest)
+                program.function.reason = self._why(made.made_for)
+                return made
             except DynError as error:
                 if self._strict:
                     raise
-                return _SizedProgram(None, fixed, failure_of(error))
+                return _SizedProgram(None, fixed, failure_of(error, notes=True))
         raise AssertionError("the last attempt returns or raises")
 
     def _recorded(
@@ -367,18 +386,30 @@ class TfJitted:
         with self._lock:
             assert version.program is not None, "the caller has one"
             untrained = watched_untrained(version.program)
-            key = version, tuple(map(id, untrained))
-            found = self._gradients.get(key)
+            key = tuple(map(id, untrained))
+            found = version.recorded.get(key)
             if found is None:
                 specs = self._specs(version, tensors)
                 try:
                     found = RecordedProgram(self._flat(rest, tree), specs, version.program, untrained)
                 except (NotImplementedError, TypeError, ValueError, tf.errors.OpError) as error:  # TensorFlow's
                     raise NotYetError(
-                        f"TensorFlow makes no gradient of it for open sizes: {last_line(error)}"
+                        f"TensorFlow makes no gradient of it for open sizes: {_last_line(error)}"
                     ) from error
-                self._gradients[key] = found
+                version.recorded[key] = found
         return found
+
+    def _labels(self, tree: TreeSpec) -> list[str]:
+        """The leaves of the arguments as a user would write them: ``x``, ``batch['mask']``."""
+        function: Any = self._function
+        if not isinstance(function, FunctionType | MethodType):
+            function = getattr(function, "python_function", None) or getattr(function, "call", function)
+        signature = Signature(function, None, (), ())
+        args, kwargs = tree.children()
+        labels = [signature.argument_name(number) for number in range(len(args.children()))]
+        labels += [signature.keyword_label(str(keyword)) for keyword in kwargs.entries()]
+        parts = zip(labels, [*args.children(), *kwargs.children()], strict=True)
+        return [name for label, part in parts for name in leaf_names(part, label)]
 
     def _flat(self, rest: tuple[Static | None, ...], tree: TreeSpec) -> Callable[..., Any]:
         """The function of its tensors alone."""
@@ -392,53 +423,90 @@ class TfJitted:
         flat.__name__ = self._name if self._name.isidentifier() else "function"
         return flat
 
-    def _replace(self, version: _SizedProgram, failure: FallbackReason) -> None:
-        with self._lock:
-            for key, known in self._versions.items():
-                if version in known:
-                    made = _SizedProgram(None, version.fixed, failure)
-                    self._versions[key] = tuple([made if one is version else one for one in known])
+    # Stages
+
+    def _staged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_SizedProgram, TfProgram, list[Any]]:
+        """The program of a call that is not made, with specifications of its tensors."""
+        leaves, tree = flatten((args, kwargs))
+        tensors, rest = self._apart([_stand_in(leaf) for leaf in leaves])
+        version = self._version(tensors, rest, tree)
+        if version.program is None:
+            assert version.failure is not None, "a version without a program says why"
+            raise NotYetError(version.failure.reason, loc=version.failure.loc, remedy="leave it to TensorFlow.")
+        return version, version.program, tensors
+
+    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+        version, program, tensors = self._staged(args, kwargs)
+        return program.function.trace(*program.structs(self._specs(version, tensors)))
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        try:
+            _, program, tensors = self._staged(args, kwargs)
+            program.function.prepare([program.structs(tensors)])
+        except OF_CALLERS:
+            raise
+        except DynError as error:  # which a call would leave to TensorFlow
+            if self._strict:
+                raise
+            self.fallbacks.say(self._name, failure_of(error, notes=True))
+        else:
+            self.fallbacks.report(self._name, program.pieces)
 
     # What there is
 
-    def cache_info(self) -> CacheInfo:
-        """Counts so far.
+    def _info(self, program: _SizedProgram) -> CacheInfo:
+        infos = [one.function.cache_info() for one in program.programs]
+        return functools.reduce(CacheInfo.__add__, infos, CacheInfo())._replace(traces=0)  # TensorFlow's are counted
 
-        Returns:
-            A named tuple: programs compiled, calls that found one, guards that tell programs apart, compile seconds.
-        """
-        infos = [program.function.cache_info() for program in self._programs()]
-        return CacheInfo(*[sum(column) for column in zip(CacheInfo(0, 0, 0, 0.0), *infos, strict=True)])
+    def _made_for(self, program: _SizedProgram) -> MadeFor | None:
+        return program.made_for if program.program is not None else None
 
-    def explain(self) -> str:
-        """Report on what was traced, assumed, proved, stitched and generated, for each signature of its calls.
+    def _made_by(self, program: _SizedProgram) -> tuple[str, Loc]:
+        return ("sizes that TensorFlow cannot trace as open ones" if program.why else "", UNKNOWN)
 
-        Returns:
-            A string.
-        """
-        parts: list[str] = []
-        for known in list(self._versions.values()):
-            for version in known:
-                if version.program is None:
-                    continue
-                if not version.is_open:
-                    parts.append(f"sizes are fixed to {version.fixed}, for TensorFlow cannot trace it: {version.why}")
-                parts.append(str(version.program.function.explain()))
-                parts += [pieces_text(pieces) for pieces in version.program.pieces if pieces]
-        parts += [str(program.function.explain()) for program in list(self._gradients.values())]
-        failures = [said for said in self._said if isinstance(said, FallbackReason)]
-        return "\n\n".join([*parts, *[f"calls in TensorFlow: {failure}" for failure in failures]])
+    def _counted(self, info: CacheInfo) -> Mapping[str, int]:
+        return {**super()._counted(info), "trace": info.traces}
 
-    def _programs(self) -> list[TfProgram]:
-        versions = [version for known in list(self._versions.values()) for version in known]
-        plain = [version.program for version in versions if version.program is not None]
-        return [*plain, *list(self._gradients.values()), *[one.program for one in list(self._alone.values())]]
+    def _way(self, program: _SizedProgram) -> WayToCall:
+        import_whole("dyn.explain.explanation")
+        from dyn.explain.explanation import WayToCall
+
+        fixed = f"sizes are fixed to {program.fixed}, for TensorFlow cannot trace it: {program.why}"
+        reports = [report for one in program.programs for report in one.function.explain().versions]
+        pieces = [self.fallbacks.pieces_text(own) for one in program.programs for own in one.pieces if own]
+        return WayToCall(tuple(reports), () if program.is_open or not reports else (fixed,), tuple(pieces))
 
 
 def _is_of_keras(leaf: object) -> bool:
     """Whether something stands for a tensor in a model of Keras that is put together."""
     keras = sys.modules.get("keras")  # who has one has imported it
     return keras is not None and isinstance(leaf, getattr(keras, "KerasTensor", ()))
+
+
+def _described(
+    called: Sequence[str], tensors: Sequence[Any], tree: TreeSpec, labels: Sequence[str], rest: Sequence[Static | None]
+) -> MadeFor:
+    """What a program is made for, but for sizes."""
+    import_whole("dyn.explain.versions")
+    from dyn.explain.versions import ArgumentKey, MadeFor
+
+    arguments = [
+        ArgumentKey(name, one.dtype.name, len(one.shape), weak=False) for name, one in zip(called, tensors, strict=True)
+    ]
+    static = [(label, repr(one.value)) for label, one in zip(labels, rest, strict=True) if one is not None]
+    return MadeFor(tuple(arguments), (("the arguments", tree_text(tree)),), tuple(static), ())
+
+
+def _stand_in(leaf: Any) -> Any:
+    """The specification of a tensor for what stands for one."""
+    if isinstance(leaf, ShapeDtypeStruct):
+        return tf.TensorSpec(leaf.sizes(), tf.as_dtype(dtypes.dtype(leaf.dtype).name))
+    return leaf
+
+
+def _last_line(error: BaseException) -> str:
+    """The last line of an error's text, which of those of TensorFlow's is what went wrong."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
 
 
 def _ladder(tensors: Sequence[Any]) -> list[tuple[tuple[int | None, ...], ...]]:

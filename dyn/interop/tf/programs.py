@@ -18,10 +18,11 @@ import numpy as np
 import dyn.numpy as dnp
 from dyn import api
 from dyn.errors import NotYetError, ShapeError, UndecidedDimError, UnsupportedOpError
+from dyn.frontend.fallback import Piece
 from dyn.interop.tf import graphs
 from dyn.interop.tf.arrays import from_arrays, to_array
 from dyn.interop.tf.eager_pieces import cut
-from dyn.interop.tf.evaluation import EffectState, Evaluation, TfPiece
+from dyn.interop.tf.evaluation import EffectState, Evaluation
 from dyn.interop.tf.internals import (
     EagerTensor,
     auto_control_deps_utils,
@@ -35,6 +36,7 @@ from dyn.interop.tf.values import Foreign, Resource, SizeTensor, data, dyn_dtype
 from dyn.interop.tf.variables import Variable, VariableAssignments, VariableReads
 from dyn.lazy_property import lazy_property
 from dyn.specialize.arguments import ShapeDtypeStruct
+from dyn.specialize.call_arguments import OnNewShape
 from dyn.trace.context import current_trace
 from dyn.trace.pytree import register_node
 from dyn.trace.tracer import Tracer
@@ -128,17 +130,22 @@ def is_tracing() -> bool:
 
 
 class TfProgram:
-    """A concrete function, as dyn runs it. ``strict`` leaves no operation to TensorFlow; where it ``assigns`` nothing,
-    variables stay what they are."""
+    """A concrete function, as dyn runs it. ``called`` are its tensors as users would write them. ``strict`` leaves no
+    operation to TensorFlow; where it ``assigns`` nothing, variables stay what they are."""
 
-    def __init__(self, concrete: Any, name: str, *, strict: bool, assigns: bool = True) -> None:
+    def __init__(
+        self, concrete: Any, name: str, called: Sequence[str] = (), *, strict: bool, assigns: bool = True,
+        on_new_shape: OnNewShape = "compile",
+    ) -> None:  # fmt: skip
         self.concrete, self.name, self.strict, self.assigns = concrete, name, strict, assigns
+        self.called = called
+        self.on_new_shape: OnNewShape = on_new_shape
         graph = concrete.graph
         effects = [op.name for op in graph.control_outputs]
         self.graph, self.library = graphs.of_graph(graph, concrete.outputs, effects)
         self._otherwise = None if strict else cut
         #: The operations that TensorFlow runs, of each version.
-        self.pieces: list[tuple[TfPiece, ...]] = []
+        self.pieces: list[tuple[Piece, ...]] = []
         self.variables: list[Variable] = []
         self._captured: list[Any] = []
         numbers: dict[int, int] = {}
@@ -180,8 +187,13 @@ class TfProgram:
             return self._trace(args, variables, seed)
 
         traced.__name__ = traced.__qualname__ = self.name
+        return self._compiled(traced)
+
+    def _compiled(self, function: Callable[..., Any]) -> Any:
+        """The function of dyn's of ``args``, ``variables`` and a seed."""
         sizes = tuple([one.axes(number) for number, one in enumerate(self.variables)])
-        return api.jit(traced, shapes={"variables": sizes} if sizes else None)
+        shapes = {"variables": sizes} if sizes else None
+        return api.jit_of_arrays(function, self.called, shapes=shapes, on_new_shape=self.on_new_shape)
 
     def _trace(self, args: Sequence[Tracer], variables: Sequence[Tracer], seed: Any) -> TfOutputs:
         state = self._state(variables, seed)
@@ -251,16 +263,17 @@ class TfProgram:
     def trace(self) -> None:
         """Trace the program for any sizes, which raises what dyn has against it."""
         given = self.concrete.graph.inputs
-        count = len(given) - len(self._captured)
-        args = tuple([ShapeDtypeStruct(tuple(one.shape), one.dtype.name) for one in given[:count]])
-        variables = tuple(
-            [ShapeDtypeStruct(one.axes(number), one.dtype.name) for number, one in enumerate(self.variables)]
-        )
-        seed = ShapeDtypeStruct((), "uint64") if self.draws else None
+        structs = self.structs(given[: len(given) - len(self._captured)])
         try:
-            self.function.trace(args, variables, seed)
+            self.function.trace(*structs)
         except (UndecidedDimError, ShapeError):
             return  # with numbers for sizes, it is known
+
+    def structs(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        """What stands for the arguments of the compiled function, for tensors or their specifications."""
+        args = tuple([ShapeDtypeStruct(tuple(one.shape), one.dtype.name) for one in tensors])
+        variables = [ShapeDtypeStruct(one.axes(number), one.dtype.name) for number, one in enumerate(self.variables)]
+        return args, tuple(variables), ShapeDtypeStruct((), "uint64") if self.draws else None
 
     def computed(self, *given: Any) -> list[Array]:
         """Arrays of the outputs, and of the variables that may be ``assigned``, for arrays of the tensors, of the

@@ -4,9 +4,9 @@ from dyn.interop.torch.installed import check
 
 check()
 
+from dyn.frontend.fallback import FallbackWarning  # noqa: E402
 from dyn.interop.torch import aten as _aten  # noqa: E402  # fills the tables of converters
 from dyn.interop.torch import higher_order as _higher_order  # noqa: E402  # and of operations of functions
-from dyn.interop.torch.fallback import FallbackWarning  # noqa: E402
 from dyn.interop.torch.jit import TorchJitted, jit  # noqa: E402
 from dyn.interop.torch.report import explain  # noqa: E402
 

@@ -8,8 +8,9 @@ import torch
 
 from dyn.errors import UnsupportedOpError
 from dyn.frozen import record
-from dyn.interop.torch.fallback import unsupported
+from dyn.interop.torch.devices import KINDS
 from dyn.interop.torch.layouts import TensorLayout, layout_of
+from dyn.interop.torch.tensors import dyn_dtype
 from dyn.source import user_loc
 
 
@@ -28,6 +29,19 @@ class TensorSignature:
     has_gradient: bool
     is_leaf: bool
     same_as: int | None
+
+
+def unsupported(tensor: torch.Tensor) -> str | None:
+    """What keeps a tensor from being an argument of a program, in words; None where nothing does."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return f"a tensor of the class {type(tensor).__name__}"
+    if tensor.is_nested:
+        return "a nested tensor"
+    if tensor.layout is not torch.strided:
+        return f"a tensor of the layout {tensor.layout}"
+    if tensor.device.type not in KINDS:
+        return f"a tensor on {tensor.device}"
+    return f"a tensor of {tensor.dtype}" if dyn_dtype(tensor.dtype) is None else None
 
 
 def type_of(tensor: torch.Tensor, before: Sequence[torch.Tensor]) -> TensorSignature:

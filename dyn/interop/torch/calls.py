@@ -38,9 +38,9 @@ from dyn.call import (
 )
 from dyn.frozen import record
 from dyn.hosts import TORCH
+from dyn.interop.torch.arguments import unsupported
 from dyn.interop.torch.attributes import BACKWARD_HOOKS, FORWARD_HOOKS, TABLES, Watched, own_names, same_values
 from dyn.interop.torch.devices import autocasts
-from dyn.interop.torch.fallback import unsupported
 from dyn.interop.torch.results import TorchOutputs
 from dyn.interop.torch.return_plans import Plain, Returned, ReturnedTensor, ReturnPlan
 from dyn.interop.torch.tensors import dyn_dtype

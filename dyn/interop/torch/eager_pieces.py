@@ -28,6 +28,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, t
 import dyn.numpy as dnp
 from dyn import dtypes
 from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
+from dyn.frontend.fallback import Piece
 from dyn.frozen import record
 from dyn.hosts import TORCH
 from dyn.interop.torch.collectives import check_collective, is_collective, wait_for
@@ -59,15 +60,6 @@ _SIZES_WHAT_IS_EMPTY = {
 _NO_FAKE_KERNEL = (UnsupportedOperatorException, UnsupportedFakeTensorException)
 _MEND = "mend the function that torch.library.register_fake was given for it."
 _OF_DATA = (DynamicOutputShapeException, DataDependentOutputException)
-
-
-@record()
-class EagerPiece:
-    """An operation of a program that eager PyTorch runs, with the user's line and the reason."""
-
-    operation: str
-    loc: Loc
-    reason: str
 
 
 def cut(tracing: TorchTracing, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
@@ -328,7 +320,7 @@ class _OperationCall:
         name = f"{self.func} in eager PyTorch"
         external = External(name, loc, operation, has_effects(self.func), vmap_method="sequential", borrows=True)
         names = [f"operand {number}" for number in range(len(self.operands))]
-        self.tracing.pieces.append(EagerPiece(str(self.func), loc, self.reason))
+        self.tracing.pieces.append(Piece(str(self.func), self.reason, loc))
         made = call_external(
             trace,
             external,

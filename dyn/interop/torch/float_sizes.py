@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 import operator
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, cast
@@ -14,7 +15,15 @@ import torch
 
 from dyn.interop import conditions
 from dyn.interop.torch.errors import TorchDomainError
-from dyn.interop.torch.sizes import BoolNode, IntNode, ValueNode, require_true, size_from_value
+from dyn.interop.torch.sizes import (
+    BoolNode,
+    IntNode,
+    ValueNode,
+    format_number,
+    is_made_by_user,
+    require_true,
+    size_from_value,
+)
 from dyn.interop.torch.sym_nodes import Environment, NodeTypes, SymNode
 from dyn.shapes import Dim, Reason, Relation, RelKind, evaluate, floordiv, mod
 from dyn.source import user_loc
@@ -29,6 +38,11 @@ _IN_PYTHON: dict[str, Callable[..., float]] = {
     "power": math.pow, "sqrt": math.sqrt, "cos": math.cos, "cosh": math.cosh, "sin": math.sin, "sinh": math.sinh,
     "tan": math.tan, "tanh": math.tanh, "arcsin": math.asin, "arccos": math.acos, "arctan": math.atan,
     "log2": math.log2,
+}  # fmt: skip
+#: Python's comparisons by the names of dyn's.
+_IN_PYTHON_ORDER: dict[str, Callable[[float, float], bool]] = {
+    "equal": operator.eq, "not_equal": operator.ne, "greater_equal": operator.ge, "less_equal": operator.le,
+    "greater": operator.gt, "less": operator.lt,
 }  # fmt: skip
 #: Larger denominators are those of numbers such as 0.1, whose products with a size PyTorch rounds.
 _MOST_EXACT = 1 << 20
@@ -121,10 +135,14 @@ class FloatNode(SymNode):
         return (self.value,), size / self.denominator if self.factor is None else size * self.factor
 
     def _graph_repr(self) -> str:
-        """Its text, which a number that is computed at each call has not: a string is made once."""
+        """Its text: the number's, where the user's code makes it."""
+        return str(self.in_text()) if is_made_by_user(sys._getframe(2)) else repr(self)
+
+    def in_text(self) -> float:
+        """The number that it is in this call, for a string, which is made once: with a guard."""
         if self.constant is None and self.in_this_call() is None:
             raise NotImplementedError(f"the text of {self!r}, which is computed at each call")
-        return repr(self)
+        return self.guard_float()
 
     def factors(self) -> tuple[Dim, ...] | None:
         """Dims, none negative, without which it would be 0, and only so; None where no such are known."""
@@ -277,6 +295,11 @@ class FloatNode(SymNode):
 
     def _compared(self, other: FloatNode, compare: Any, what: str) -> BoolNode:
         own, its = self._ratio(), other._ratio()
+        for one, number in ((self, other.constant), (other, self.constant)):
+            if number is not None and not math.isfinite(number) and one.in_this_call() is not None:
+                # Any number made of sizes is to an infinity, or to NaN, as 0 is; one that is infinite raised before.
+                left, right = (0.0, number) if one is self else (number, 0.0)
+                return self.wrap_bool(_IN_PYTHON_ORDER[what](left, right))
         if self.factor is not None and self.factor > 0 and other.constant == 0:  # as its sign is
             own = self.value, 1
         if own is None or its is None:
@@ -353,7 +376,11 @@ def _powers(name: str, own: str) -> Replacement[bool]:
     return Replacement(torch.SymFloat, name, power)
 
 
-POWERS, REFLECTED_POWERS = _powers("__pow__", "__float_pow__"), _powers("__rpow__", "__rfloat_pow__")
+#: What is done otherwise with ``torch.SymFloat``s while a function is traced.
+FLOAT_OPERATORS = (
+    _powers("__pow__", "__float_pow__"), _powers("__rpow__", "__rfloat_pow__"),
+    Replacement(torch.SymFloat, "__format__", format_number),
+)  # fmt: skip
 
 
 class RoundedNode(IntNode):

@@ -12,23 +12,22 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.utils._pytree import SequenceKey, TreeSpec, keystr, tree_flatten, tree_flatten_with_path
+from torch.utils._pytree import SequenceKey, TreeSpec, keystr, tree_flatten, tree_flatten_with_path, tree_map
 
-from dyn.api import CacheInfo
+from dyn import dtypes
 from dyn.call import private, same_objects
 from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
-from dyn.interop.fallback import FallbackReason
+from dyn.frontend.compiled_function import CacheInfo, CompiledFunction
+from dyn.frontend.fallback import OF_CALLERS, FallbackReason, failure_of
 from dyn.interop.torch.arguments import TensorSignature, type_of
 from dyn.interop.torch.attributes import HooksChanged
 from dyn.interop.torch.calls import accept, entry_state, torch_state, transformation
 from dyn.interop.torch.distributed import DistributedModuleError, compile_parts, gathered
 from dyn.interop.torch.dynamic_shapes import DeclaredShapes, DynamicShapes
-from dyn.interop.torch.eager_pieces import EagerPiece
 from dyn.interop.torch.errors import torch_error
-from dyn.interop.torch.fallback import OF_CALLERS, failure_of, pieces_text, warn_of_failure, warn_of_pieces
 from dyn.interop.torch.hidden_arguments import MovingTensor, StateCreated
 from dyn.interop.torch.objects import SIMPLE, ObjectLayout, Opened, reached
 from dyn.interop.torch.options import DEFAULT, TorchOptions
@@ -37,11 +36,19 @@ from dyn.interop.torch.randomness import GeneratorNumber
 from dyn.interop.torch.return_plans import OverlapError
 from dyn.interop.torch.subclasses import WrapperLayout, is_wrapper
 from dyn.interop.torch.threads import limited
-from dyn.native_callable import NativeCallable
+from dyn.late_imports import import_whole
 from dyn.source import user_loc
+from dyn.specialize.arguments import ShapeDtypeStruct
+from dyn.specialize.call_arguments import OnNewShape
+from dyn.stages import Traced
 from dyn.trace.context import current_trace
 from dyn.trace.partition import Memory
+from dyn.trace.signature import Signature
 from dyn.trace.static_keys import Static
+
+if TYPE_CHECKING:
+    from dyn.explain.explanation import WayToCall
+    from dyn.explain.versions import MadeFor
 
 #: What is asked of sizes right below is asked by the function that is called here.
 CALLS_USERS = True
@@ -49,7 +56,7 @@ CALLS_USERS = True
 
 def jit(
     function: Callable[..., Any] | None = None, /, *, dynamic_shapes: Any = None, strict: bool = False,
-    memory: Memory = "default",
+    memory: Memory = "default", on_new_shape: OnNewShape = "compile",
 ) -> Any:  # fmt: skip
     """Compile a function or a module of PyTorch, once for every shape: ``model = dyn.interop.torch.jit(model)``.
 
@@ -80,6 +87,7 @@ def jit(
             UnsupportedOpError, UndecidedDimError, CompileError, or what was raised in tracing.
         memory: with ``"low"`` gradients take less memory and more time: the function is computed once more for them,
             segment by segment, from the values between layers, where that takes less than to keep the rest.
+        on_new_shape: ``"error"`` raises instead of compiling a second program when a branch on a size goes another way.
 
     Returns:
         A function of the same arguments, which returns what ``function`` returns: tensors of the same dtypes and
@@ -89,9 +97,10 @@ def jit(
         ShapeError: for arguments that do not fit together, or not what is declared.
         ArgumentError: for arguments that have no hash, and ``dynamic_shapes`` that are not like the arguments.
     """
-    options = TorchOptions.of({"strict": strict, "memory": memory}, "dyn.interop.torch.jit")
+    given = {"strict": strict, "memory": memory, "on_new_shape": on_new_shape}
+    options = TorchOptions.of(given, "dyn.interop.torch.jit")
     if function is None:
-        return functools.partial(jit, dynamic_shapes=dynamic_shapes, strict=strict, memory=memory)
+        return functools.partial(jit, dynamic_shapes=dynamic_shapes, **given)
     if isinstance(function, torch.export.ExportedProgram):
         function = function.module()
     if not callable(function):
@@ -100,14 +109,15 @@ def jit(
     return _jitted(function, shapes, options)
 
 
+#: How a user has errors in place of calls and operations that eager PyTorch makes.
+_REMEDY = 'strict=True of jit, or options={"strict": True} of torch.compile, makes it an error.'
 #: So many programs are made of which each has changed an attribute that it relies on.
 MOST_REWRITES = 4
 
 #: The attributes of a jitted function's own.
 _OWN = frozenset({
-    "_first_steps", "_function", "_hits_before", "_hooked", "_lock", "_name", "_opened", "_options", "_parts",
-    "_programs", "_said",
-    "_shapes", "_strict", "_table",
+    "_first_steps", "_forgotten", "_function", "_hits_before", "_hooked", "_lock", "_name", "_opened", "_options",
+    "_parts", "_programs", "_shapes", "_strict", "_table", "_traces", "fallbacks", "warns_of_many",
 })  # fmt: skip
 
 
@@ -118,7 +128,18 @@ def _jitted(
     return kind.single()(function, shapes, options)
 
 
-class TorchJitted(NativeCallable):
+class _Call(NamedTuple):
+    """A call as it was read: what containers hold, and PyTorch's settings, may be something else later."""
+
+    leaves: list[Any]
+    tree: TreeSpec
+    tensors: list[torch.Tensor]
+    generators: list[torch.Generator]
+    settings: Any
+    program: TensorProgram
+
+
+class TorchJitted(CompiledFunction[TensorProgram]):
     """PyTorch function that dyn compiles. Made by :func:`jit`.
 
     Of a module it has the attributes: they are read and set there, and a method that returns the module (``eval()``,
@@ -126,24 +147,19 @@ class TorchJitted(NativeCallable):
     function or the module alone, and compiles anew.
 
     Attributes:
-        cache_info: counts of its programs.
-        explain: what was made of it, and why.
+        programs: its programs, as dyn's own records.
     """
 
     def __init__(
         self, function: Callable[..., Any], shapes: DynamicShapes | DeclaredShapes | None = None,
         options: TorchOptions = DEFAULT,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self._function = function
+        name = getattr(function, "__name__", type(function).__name__)
+        wraps = not isinstance(function, torch.nn.Module)
+        super().__init__(function, name, wraps=wraps, library="eager PyTorch", remedy=_REMEDY)
         self._options, self._strict = options, options.strict
         #: What is declared of the tensors' shapes: for each way to call it, or of all calls.
         self._shapes = shapes
-        self._name = getattr(function, "__name__", type(function).__name__)
-        #: The function of tensors alone, for each way to call it that is neither a size nor a state of modules.
-        self._programs: dict[Any, tuple[TensorProgram, ...]] = {}
-        #: What has been said of calls and operations that are left to eager PyTorch.
-        self._said: set[FallbackReason | EagerPiece] = set()
         #: The classes whose objects are trees of tensors among the arguments.
         self._opened = Opened()
         #: The optimizers whose first steps eager PyTorch has made, with the identities of the parameters.
@@ -152,8 +168,6 @@ class TorchJitted(NativeCallable):
         self._hooked: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         #: The compiled functions of which a distributed module's calls are made.
         self._parts: list[TorchJitted] = []
-        if not isinstance(function, torch.nn.Module):
-            functools.update_wrapper(self, function)
 
     def __repr__(self) -> str:
         return f"dyn.interop.torch.jit({self._name})"
@@ -234,61 +248,20 @@ class TorchJitted(NativeCallable):
 
         Raises ArgumentChanged where the function changes an object that was taken for static.
         """
-        leaves, tree = tree_flatten((args, kwargs))
-        tensors: list[torch.Tensor] = []
-        generators: list[torch.Generator] = []
-        rest: list[Static | ObjectLayout | WrapperLayout | GeneratorNumber | None] = []
-        inside: list[torch.Tensor]
-        types: list[TensorSignature] = []
         try:
-            _check_place()
-            for leaf in leaves:
-                if isinstance(leaf, torch.Tensor) and is_wrapper(leaf) and self._shapes is None:
-                    inside = []
-                    rest.append(WrapperLayout.of(leaf, inside))
-                    _check_hash(leaf, rest[-1])
-                    for tensor in inside:
-                        types.append(type_of(tensor, tensors))
-                        tensors.append(tensor)
-                elif isinstance(leaf, torch.Tensor):
-                    types.append(type_of(leaf, tensors))
-                    tensors.append(leaf)
-                    rest.append(None)
-                elif isinstance(leaf, torch.Generator):
-                    rest.append(GeneratorNumber.of(leaf, generators))
-                elif type(leaf) not in SIMPLE and self._opened.takes(leaf):
-                    inside = []
-                    rest.append(self._opened.layout(leaf, inside))
-                    _check_hash(leaf, rest[-1])
-                    for tensor in inside:
-                        types.append(type_of(tensor, tensors))
-                        tensors.append(tensor)
-                else:
-                    rest.append(Static("argument", leaf))
-        except UnsupportedOpError as error:
+            call = self._read(args, kwargs)
+        except UnsupportedOpError as error:  # of an argument, or of a gradient
             if self._strict:
                 raise
             return self._eagerly(failure_of(error), args, kwargs)
-        declared = self._shapes
-        if isinstance(declared, DynamicShapes):
-            key = (tree, tuple([type.rank for type in types]))
-            declared = declared.declared(args, kwargs, key).of(tensors)
-        state = (tree, tuple(rest), tuple(types), torch_state(), declared)
-        try:
-            hash(state)
-        except TypeError:
-            raise self._unhashable(args, kwargs) from None
-        try:
-            program = self._program(state, lambda: TensorProgram(self, tree, rest, types, declared))
-        except UnsupportedOpError as error:  # of a gradient
-            if self._strict:
-                raise
-            return self._eagerly(failure_of(error), args, kwargs)
+        program, tensors = call.program, call.tensors
         failure = program.failure
         if failure is None or program.is_compiled_for(tensors):
             try:
                 with limited():
-                    result = program(tensors, generators, lambda: self._opened.containers((*args, *kwargs.values())))
+                    result = program(
+                        tensors, call.generators, lambda: self._opened.containers((*args, *kwargs.values()))
+                    )
             except ShapeError as error:
                 raise torch_error(error) from None
             except OF_CALLERS:
@@ -310,12 +283,74 @@ class TorchJitted(NativeCallable):
                 if isinstance(error, DistributedModuleError):
                     failure = self._in_parts(error, failure)
             else:
-                self._report(program)
-                self._accept(args, kwargs, (leaves, tree), state[3], tensors, program)
+                self.fallbacks.report(self._name, program.pieces)
+                self._accept(args, kwargs, call)
                 return result
         result = self._eagerly(failure, args, kwargs)
         program.failure = failure
         return result
+
+    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+        """A call's tensors and generators, and its program.
+
+        Raises UnsupportedOpError for what no program is given, ArgumentError for what has no hash.
+        """
+        leaves, tree = tree_flatten((args, kwargs))
+        tensors: list[torch.Tensor] = []
+        generators: list[torch.Generator] = []
+        rest: list[Static | ObjectLayout | WrapperLayout | GeneratorNumber | None] = []
+        types: list[TensorSignature] = []
+
+        def add(found: Sequence[torch.Tensor]) -> None:
+            for tensor in found:
+                types.append(type_of(tensor, tensors))
+                tensors.append(tensor)
+
+        _check_place()
+        for leaf in leaves:
+            inside: list[torch.Tensor] = []
+            if isinstance(leaf, torch.Tensor) and is_wrapper(leaf) and self._shapes is None:
+                rest.append(WrapperLayout.of(leaf, inside))
+                _check_hash(leaf, rest[-1])
+                add(inside)
+            elif isinstance(leaf, torch.Tensor):
+                add([leaf])
+                rest.append(None)
+            elif isinstance(leaf, torch.Generator):
+                rest.append(GeneratorNumber.of(leaf, generators))
+            elif type(leaf) not in SIMPLE and self._opened.takes(leaf):
+                rest.append(self._opened.layout(leaf, inside))
+                _check_hash(leaf, rest[-1])
+                add(inside)
+            else:
+                rest.append(Static("argument", leaf))
+        declared = self._shapes
+        if isinstance(declared, DynamicShapes):
+            key = (tree, tuple([type.rank for type in types]))
+            declared = declared.declared(args, kwargs, key).of(tensors)
+        settings = torch_state()
+        state = (tree, tuple(rest), tuple(types), settings, declared)
+        try:
+            hash(state)
+        except TypeError:
+            raise self._unhashable(args, kwargs) from None
+
+        def make() -> TensorProgram:
+            return TensorProgram(self, tree, rest, types, self._labels(args, kwargs), declared)
+
+        return _Call(leaves, tree, tensors, generators, settings, self._program(state, make))
+
+    def _labels(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+        """The leaves of the arguments of a call as the user would write them: ``input_ids``, ``batch['mask']``."""
+        function = self._function
+        signature = Signature(function.forward if isinstance(function, torch.nn.Module) else function, None, (), ())
+        labels: list[str] = []
+        for path, _ in tree_flatten_with_path((args, kwargs))[0]:
+            first: Any = path[1]
+            is_positional = path[0] == SequenceKey(0)
+            name = signature.argument_name(first.idx) if is_positional else signature.keyword_label(first.key)
+            labels.append(name + keystr(path[2:]))
+        return labels
 
     def _program(self, state: Any, make: Callable[[], TensorProgram]) -> TensorProgram:
         """The program for a state, made where there is none: one for all threads that ask.
@@ -323,10 +358,10 @@ class TorchJitted(NativeCallable):
         Those are forgotten then that rely on what is gone, with the tensors that they hold.
         """
         with self._lock:
-            known = self._programs.get(state, ())
-            program = next((one for one in known if one.is_known_to_be_current()), None)
+            program = self._programs.find(state, TensorProgram.is_known_to_be_current)
             if program is not None:
                 return program
+            known = self._programs.of(state)
             program = next((one for one in known if one.is_for_now() and one.is_current()), None)
             if program is not None:
                 if program.renew():
@@ -338,16 +373,15 @@ class TorchJitted(NativeCallable):
             if known:
                 program.follow(known[-1])
             self._check_rewritten(program, known)
-            current = {key: tuple([one for one in known if one.is_current()]) for key, known in self._programs.items()}
-            if sum(map(len, current.values())) < sum(map(len, self._programs.values())):
+            if self._programs.keep(TensorProgram.is_current):
                 self._forget_calls()
-            self._programs = {key: known for key, known in current.items() if known}
-            self._programs[state] = (*self._programs.get(state, ()), program)
+            self._programs.add(state, program)
+            self._note_program()
             return program
 
     def _siblings(self, program: TensorProgram) -> Sequence[TensorProgram]:
         """The programs for tensors like those of one, made for other static arguments or attributes of modules."""
-        found = {one: state for state, known in list(self._programs.items()) for one in known}
+        found: dict[TensorProgram, Any] = {one: state for state, one in self._programs.pairs()}
         own = found.pop(program, None)
         if own is None:  # forgotten since
             return []
@@ -391,13 +425,10 @@ class TorchJitted(NativeCallable):
         return is_first
 
     def _accept(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], given: tuple[list[Any], TreeSpec], state: Any,
-        tensors: Sequence[torch.Tensor], program: TensorProgram,
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], call: _Call,
     ) -> None:  # fmt: skip
-        """Leave calls like this one to the native entry from now on, if it can make them.
-
-        ``given`` are the leaves of the arguments as they were read, with their tree, and ``state`` PyTorch's then.
-        """
+        """Leave calls like this one to the native entry from now on, if it can make them."""
+        program, tensors = call.program, call.tensors
         if self._table is not None and self._table.is_full:
             self._forget_calls()
         table = self._call_table(lambda: entry_state) if program.is_for_entry() else None
@@ -405,27 +436,14 @@ class TorchJitted(NativeCallable):
             args, kwargs = private(args, kwargs)
             leaves, tree = tree_flatten((args, kwargs))
             # What containers hold, and PyTorch's state, may be something else by now.
-            if same_objects(leaves, given[0]) and tree == given[1] and torch_state() == state:
+            if same_objects(leaves, call.leaves) and tree == call.tree and torch_state() == call.settings:
                 accept(table, args, kwargs, tensors, program.version(tensors), program.modules, program.captured)
 
     def _eagerly(self, failure: FallbackReason, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the function as it is. What that raises counts, and nothing is said of a failure then."""
         result = self._function(*args, **kwargs)
-        self._say(failure)
+        self.fallbacks.say(self._name, failure)
         return result
-
-    def _say(self, failure: FallbackReason) -> None:
-        """Say, once, why PyTorch makes a call."""
-        if failure not in self._said:
-            self._said.add(failure)
-            warn_of_failure(self._name, failure)
-
-    def _report(self, program: TensorProgram) -> None:
-        """Say which operations of a program are eager PyTorch's, those that nothing was said of."""
-        for pieces in program.pieces:
-            if not self._said.issuperset(pieces):
-                self._said.update(pieces)
-                warn_of_pieces(self._name, pieces)
 
     def _unhashable(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
         """The error for the first argument that is no tensor and has no hash."""
@@ -444,34 +462,46 @@ class TorchJitted(NativeCallable):
                 )
         raise AssertionError("all arguments have hashes")
 
-    def cache_info(self) -> CacheInfo:
-        """Counts so far.
+    # Stages
 
-        Returns:
-            A named tuple: programs compiled, calls that found one, guards that tell programs apart, compile seconds.
-        """
-        infos = [program.jitted.cache_info() for program in self._in_order()]
-        infos += [part.cache_info() for part in self._parts]
-        native = CacheInfo(0, self._native_hits(), 0, 0.0)
-        return CacheInfo(*[sum(column) for column in zip(native, *infos, strict=True)])
+    def _staged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+        """A call that is not made. ShapeDtypeStructs stand for tensors that lie in rows."""
+        return self._read(*tree_map(_stand_in, (args, kwargs)))
 
-    def explain(self) -> str:
-        """Report on what was traced, assumed, proved, stitched and generated, for each way in which it was called.
+    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+        call = self._staged(args, kwargs)
+        return call.program.trace(call.tensors)
 
-        Returns:
-            A string.
-        """
-        parts: list[str] = []
-        for program in self._in_order():
-            if program.jitted.cache_info().compile_seconds:
-                parts.append(str(program.jitted.explain()))
-            parts += [pieces_text(pieces) for pieces in program.pieces if pieces]
-        parts += [part.explain() for part in self._parts]
-        failures = [said for said in self._said if isinstance(said, FallbackReason)]
-        return "\n\n".join([*parts, *[f"calls in eager PyTorch: {failure}" for failure in failures]])
+    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        try:
+            call = self._staged(args, kwargs)
+            call.program.prepare(call.tensors)
+        except OF_CALLERS:
+            raise
+        except Exception as error:  # which a call would leave to PyTorch
+            if self._strict:
+                raise
+            self.fallbacks.say(self._name, failure_of(error))
+        else:
+            self.fallbacks.report(self._name, call.program.pieces)
 
-    def _in_order(self) -> list[TensorProgram]:
-        return [program for known in list(self._programs.values()) for program in known]
+    # What there is
+
+    def _info(self, program: TensorProgram) -> CacheInfo:
+        return program.jitted.cache_info()
+
+    def _made_for(self, program: TensorProgram) -> MadeFor:
+        return program.made_for()
+
+    def _way(self, program: TensorProgram) -> WayToCall:
+        import_whole("dyn.explain.explanation")
+        from dyn.explain.explanation import WayToCall
+
+        pieces = [self.fallbacks.pieces_text(own) for own in program.pieces if own]
+        return WayToCall(program.jitted.explain().versions, pieces=tuple(pieces))
+
+    def _made_of(self) -> Sequence[TorchJitted]:
+        return self._parts
 
 
 class JittedModule(TorchJitted, torch.nn.Module):
@@ -490,6 +520,14 @@ def _of_module(name: str) -> property:
 for _name in vars(torch.nn.Module):
     if not _name.startswith("__") and _name not in vars(TorchJitted):
         setattr(JittedModule, _name, _of_module(_name))
+
+
+def _stand_in(leaf: Any) -> Any:
+    """A tensor for what stands for one: of these sizes, of which pages of memory are taken as they are written."""
+    if not isinstance(leaf, ShapeDtypeStruct):
+        return leaf
+    dtype = getattr(torch, dtypes.dtype(leaf.dtype).name)
+    return torch.empty(leaf.sizes(), dtype=dtype)
 
 
 def _check_place() -> None:

@@ -15,7 +15,14 @@ from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
-from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import (
+    SUPPORTED_NODES,
+    TreeSpec,
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_unflatten,
+)
 
 from dyn.frozen import record
 from dyn.interop.torch.attributes import HOOKS, is_plain, own_names
@@ -54,6 +61,16 @@ class ObjectLayout:
                     leaves.append(leaf.value)
         own_names(made).update(tree_unflatten(leaves, self.tree))
         return made
+
+    def tensor_names(self, name: str) -> Iterator[str]:
+        """The tensors of an object of that name, as a user would write them."""
+        paths = tree_flatten_with_path(tree_unflatten(list(range(len(self.leaves))), self.tree))[0]
+        for ((attribute, *rest), _), leaf in zip(paths, self.leaves, strict=True):
+            own = f"{name}.{getattr(attribute, 'key', attribute)}{keystr(tuple(rest))}"
+            if leaf is None:
+                yield own
+            elif isinstance(leaf, ObjectLayout):
+                yield from leaf.tensor_names(own)
 
     def statics(self) -> Iterator[Any]:
         """The attributes that are passed as they are."""

@@ -9,15 +9,18 @@ from typing import Any, get_args
 from dyn.errors import ArgumentError
 from dyn.frozen import record
 from dyn.source import user_loc
+from dyn.specialize.call_arguments import OnNewShape
 from dyn.trace.partition import Memory
 
 
 @record()
 class TorchOptions:
-    """``strict``: nothing is left to eager PyTorch. ``memory``: how much gradients compute again."""
+    """``strict``: nothing is left to eager PyTorch. ``memory``: how much gradients compute again. ``on_new_shape``:
+    what is done where sizes need a second program."""
 
     strict: bool = False
     memory: Memory = "default"
+    on_new_shape: OnNewShape = "compile"
 
     @staticmethod
     def of(given: Mapping[str, Any], what: str) -> TorchOptions:
@@ -33,11 +36,13 @@ class TorchOptions:
             raise ArgumentError(
                 f"the option strict of {what} is {made.strict!r}.", loc=user_loc(), remedy="pass a bool."
             )
-        if made.memory not in get_args(Memory):
-            values = " or ".join(map(repr, get_args(Memory)))
-            raise ArgumentError(
-                f"the option memory of {what} is {made.memory!r}.", loc=user_loc(), remedy=f"pass {values}."
-            )
+        for name, kind in (("memory", Memory), ("on_new_shape", OnNewShape)):
+            value = getattr(made, name)
+            if value not in get_args(kind):
+                values = " or ".join(map(repr, get_args(kind)))
+                raise ArgumentError(
+                    f"the option {name} of {what} is {value!r}.", loc=user_loc(), remedy=f"pass {values}."
+                )
         return made
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.utils._pytree import tree_unflatten
@@ -17,15 +17,15 @@ from dyn import api
 from dyn.array import OWN
 from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.fork_safety import lock
+from dyn.frontend.fallback import FallbackReason, Fallbacks, Piece
 from dyn.frozen import record
 from dyn.hosts import TORCH
-from dyn.interop.fallback import FallbackReason
 from dyn.interop.torch.arguments import TensorSignature, apart, plain, start_at_0, types_of
 from dyn.interop.torch.attributes import Changes, HooksChanged, Reads, is_plain, settable
 from dyn.interop.torch.calls import Captured, ModuleConditions, Watch, torch_state
 from dyn.interop.torch.devices import DeviceNeeded, RowsNeeded, autocast, common_device, device_name
 from dyn.interop.torch.dynamic_shapes import DeclaredShapes, DynamicShapes
-from dyn.interop.torch.eager_pieces import EagerPiece, cut
+from dyn.interop.torch.eager_pieces import cut
 from dyn.interop.torch.gradients import BackwardProgram, Given, spent
 from dyn.interop.torch.hidden_arguments import (
     Hidden,
@@ -47,11 +47,16 @@ from dyn.interop.torch.sym_nodes import SizesNeeded, answers_by_sizes
 from dyn.interop.torch.symbolic_numbers import with_symbolic_numbers
 from dyn.interop.torch.tensors import refuse_leaks
 from dyn.interop.torch.tracing import StartsNeeded, TorchTracing
+from dyn.late_imports import import_whole
 from dyn.source import user_loc
 from dyn.specialize.version import Version
+from dyn.stages import Traced
 from dyn.trace.context import current_trace
 from dyn.trace.static_keys import Static
 from dyn.trace.tracer import Tracer
+
+if TYPE_CHECKING:
+    from dyn.explain.versions import MadeFor
 
 #: What is asked of sizes right below is asked by the function that is called here.
 CALLS_USERS = True
@@ -72,12 +77,14 @@ class Owner(Protocol):
     _options: TorchOptions
     _shapes: DynamicShapes | DeclaredShapes | None
     _opened: Opened
-
-    def _say(self, failure: FallbackReason) -> None:
-        """Say, once, why PyTorch makes a call."""
+    fallbacks: Fallbacks
 
     def _forget_calls(self) -> None:
         """Have Python make the calls again."""
+
+    def _why(self, made_for: MadeFor) -> str:
+        """Why there is a program beside others."""
+        ...
 
     def _siblings(self, program: TensorProgram) -> Sequence[TensorProgram]:
         """The programs for tensors like those of one, made for other static arguments or attributes of modules."""
@@ -98,14 +105,17 @@ class TensorProgram:
     """A function of tensors alone: a compiled one for one tree, layouts, static arguments and state of PyTorch."""
 
     def __init__(
-        self, owner: Owner, tree: Any, rest: Sequence[Any], types: Sequence[TensorSignature],
+        self, owner: Owner, tree: Any, rest: Sequence[Any], types: Sequence[TensorSignature], labels: Sequence[str],
         declared: DeclaredShapes | None = None,
     ) -> None:  # fmt: skip
         self.owner, self.tree, self.rest, self.types = owner, tree, tuple(rest), tuple(types)
+        #: The leaves of the arguments as users would write them, and the tensors among them.
+        self._labels = tuple(labels)
+        self.names = tuple(_tensor_names(labels, rest))
         #: Why eager PyTorch makes calls for which nothing is compiled; None as long as dyn makes them all.
         self.failure: FallbackReason | None = None
         #: The operations of each program that eager PyTorch runs.
-        self.pieces: list[tuple[EagerPiece, ...]] = []
+        self.pieces: list[tuple[Piece, ...]] = []
         #: The tensors that it captures, and what it reads of modules, as far as it was traced.
         self.captured: tuple[Captured, ...] = ()
         self.modules = ModuleConditions.of((), _ignore)
@@ -128,12 +138,32 @@ class TensorProgram:
         self._giving = lock()
         #: Where it runs: a trace may find that it needs another one than its arguments say.
         self.device = common_device([type.device for type in types])
+        #: Why it is there, beside the others of the function.
+        self._reason = owner._why(self.made_for())
         self._compiled = self._of(())
 
     @property
     def jitted(self) -> Any:
         """The function of tensors that dyn compiles."""
         return self._compiled.function
+
+    def made_for(self) -> MadeFor:
+        """What it was made for, but for sizes and attributes, in words."""
+        import_whole("dyn.explain.versions")
+        from dyn.explain.versions import ArgumentKey, MadeFor
+
+        arguments = [
+            ArgumentKey(name, str(type.dtype).removeprefix("torch."), type.rank, weak=False)
+            for name, type in zip(self.names, self.types, strict=True)
+        ]
+        pairs = zip(self._labels, self.rest, strict=True)
+        static = [(label, repr(one.value)) for label, one in pairs if isinstance(one, Static)]
+        tree = ("the arguments", str(self.tree))
+        return MadeFor(tuple(arguments), (tree,), tuple(static), (("requires_grad", self._gradients()),))
+
+    def _gradients(self) -> tuple[str, ...]:
+        """The arguments of which gradients are wanted."""
+        return tuple([name for name, type in zip(self.names, self.types, strict=True) if type.has_gradient])
 
     @property
     def hidden(self) -> tuple[Hidden, ...]:
@@ -154,13 +184,13 @@ class TensorProgram:
         traced.__name__ = traced.__qualname__ = self.owner._name
         sizes = tuple([tuple(value.shape) for value in values if value is not None])
         shapes: dict[str, Any] = {"hidden": sizes} if sizes else {}
-        device = device_name(self.device)
-        if self.declared is not None:
-            axes = shapes | {"args": self.declared.axes}
-            function = api.jit(traced, shapes=axes, dims=self.declared.dims, device=device)
-        else:
-            function = api.jit(traced, shapes=shapes or None, device=device)
+        shapes |= {} if self.declared is None else {"args": self.declared.axes}
+        function = api.jit_of_arrays(
+            traced, self.names, shapes=shapes or None, dims=() if self.declared is None else self.declared.dims,
+            device=device_name(self.device), on_new_shape=self.owner._options.on_new_shape,
+        )  # fmt: skip
         # A call may set what it has read, as transformers' models do: what is traced next may compute the same.
+        function.reason = self._reason
         function.relatives = lambda: [one.jitted for one in self.owner._siblings(self)]
         compiled = _Compiled(function, hidden, types)
         return compiled
@@ -202,6 +232,29 @@ class TensorProgram:
         return result
 
     def _called(self, tensors: Sequence[torch.Tensor], seeds: Seeds, containers: Callable[[], Sequence[Any]]) -> Any:
+        outputs, given = self._tried(tensors, seeds, lambda function, *arrays: function(*arrays))
+        return self._finished(outputs, given, containers)
+
+    def trace(self, tensors: Sequence[torch.Tensor]) -> Traced:
+        """The trace for a call with these tensors, whose elements are not looked at."""
+        return self._without_call(tensors, lambda function, *arrays: function.trace(*arrays))
+
+    def prepare(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Compile what a call with these tensors needs."""
+        self._without_call(tensors, lambda function, *arrays: function.prepare([arrays]))
+
+    def _without_call(self, tensors: Sequence[torch.Tensor], run: Callable[..., Any]) -> Any:
+        seeds = Seeds(self._generators, restores=True)
+        try:
+            return self._tried(tensors, seeds, run)[0]
+        finally:
+            seeds.restore()
+
+    def _tried(
+        self, tensors: Sequence[torch.Tensor], seeds: Seeds, run: Callable[..., Any]
+    ) -> tuple[Any, list[torch.Tensor]]:
+        """What ``run`` gives for the function of tensors and for its arguments, once a trace has all that it needs; and
+        the tensors that it was given."""
         by_sizes = False
         while True:  # until a trace has all that it needs
             compiled = self._compiled
@@ -215,8 +268,7 @@ class TensorProgram:
                 )
             try:
                 with answers_by_sizes(by_sizes):
-                    outputs = compiled.function(plain(tensors), plain(hidden))
-                return self._finished(outputs, [*tensors, *hidden], containers)
+                    return run(compiled.function, plain(tensors), plain(hidden)), [*tensors, *hidden]
             except SeedNeeded as error:
                 self.give([self._seed(error.generator)])
             except StartsNeeded:
@@ -260,9 +312,8 @@ class TensorProgram:
         dtype, autocasts, _ = torch_state()
 
         def again(tensors: Sequence[Any]) -> list[torch.Tensor]:
-            self.owner._say(
-                FallbackReason("a second derivative (create_graph=True), for which it is called again.", user_loc())
-            )
+            reason = "a second derivative (create_graph=True), for which it is called again."
+            self.owner.fallbacks.say(self.owner._name, FallbackReason(reason, user_loc()))
             args, kwargs = self._arguments(tensors)
             with autocast(autocasts):
                 return plan.memories(self.owner._function(*args, **kwargs), derivative.results)
@@ -498,6 +549,17 @@ class ArgumentChanged(BaseException):
     def __init__(self, changed: Sequence[Any]) -> None:
         super().__init__()
         self.changed = changed
+
+
+def _tensor_names(labels: Sequence[str], rest: Sequence[Any]) -> list[str]:
+    """The tensors in leaves with these labels, each as a user would write it."""
+    names: list[str] = []
+    for label, layout in zip(labels, rest, strict=True):
+        if layout is None:
+            names.append(label)
+        elif isinstance(layout, ObjectLayout | WrapperLayout):
+            names += layout.tensor_names(label)
+    return names
 
 
 def _ignore(module: Any) -> None:

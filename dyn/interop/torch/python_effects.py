@@ -33,6 +33,8 @@ from dyn.trace.patched_names import Replacement
 #: Containers whose contents Python tells, and that can be filled again.
 _FILLED = (list, dict, set, deque, bytearray)
 _OUTPUT = (open, io.open)
+#: What has nothing that a pass could change. A size leads to the trace that it is of.
+_UNWATCHED: Any = (*SIMPLE, torch.SymInt, torch.SymFloat, torch.SymBool)
 _LOGGING = "logging/__init__.py"
 
 
@@ -52,6 +54,8 @@ class _Watch:
     #: Whether attributes of modules count: inside of a function each call sets those.
     with_modules: bool
     before: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    #: The objects that lead to others and have nothing of their own, by identity, so that none is come to twice.
+    passed: dict[int, Any] = field(default_factory=dict)
     frames: list[_Frame] = field(default_factory=list)
     #: The first effect that is none of an object's: what it does, and the line.
     effect: tuple[str, Loc] | None = None
@@ -111,15 +115,16 @@ class _Watch:
     def _keep(self, roots: Iterable[Any]) -> None:
         """Keep what objects, and those that they lead to, have now."""
         left = list(roots)
-        while left and len(self.before) < MOST:
+        while left and len(self.before) + len(self.passed) < MOST:
             one = left.pop()
-            if id(one) in self.before or isinstance(one, SIMPLE):
+            if id(one) in self.before or id(one) in self.passed or isinstance(one, _UNWATCHED):
                 continue
             content = self._content(one)
             if content is not None:
                 self.before[id(one)] = one, content
                 left += content.values() if isinstance(content, dict) else content
             else:
+                self.passed[id(one)] = one
                 left += _leading(one)
 
     def _content(self, one: Any) -> Any:

@@ -7,13 +7,14 @@ import re
 import sys
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 from torch._guards import CompileContext
 
 from dyn.errors import ArgumentError
+from dyn.explain.explanation import Explanation
 from dyn.explain.words import pluralized
 from dyn.interop.torch.jit import TorchJitted
 from dyn.source import Loc, user_loc
@@ -75,7 +76,7 @@ class GraphReport(Protocol):
 GRAPHS: weakref.WeakSet[GraphReport] = weakref.WeakSet()
 
 
-def explain(compiled: Any = None) -> str:
+def explain(compiled: Any = None) -> Explanation:
     """Report on what dyn compiled for ``torch.compile(backend="dyn")``.
 
     Each program comes with the graphs that run it, its kernels, the seconds that it took, and what eager PyTorch runs.
@@ -85,7 +86,7 @@ def explain(compiled: Any = None) -> str:
             ``dyn.interop.torch.jit`` returned. None: all graphs of the process that Dynamo still has.
 
     Returns:
-        A string.
+        A report: text when printed, HTML in Jupyter, and JSON by ``to_json()``.
 
     Raises:
         ArgumentError: for a function or module that was not compiled with this backend.
@@ -99,14 +100,14 @@ def explain(compiled: Any = None) -> str:
     for graph in graphs:
         for jitted in graph.jitted:
             by_program.setdefault(id(jitted), (jitted, []))[1].append(str(graph.label))
-    head = f"{pluralized(len(graphs), 'graph')} of torch.compile, {pluralized(len(by_program), 'program')}"
-    parts = [head if graphs else f"{head}: nothing has been compiled."]
+    parts: list[Explanation] = []
     for jitted, labels in by_program.values():
         info = jitted.cache_info()
         times = pluralized(info.compiles, "time")
-        text = f"compiled {times} in {info.compile_seconds:.2f} s, then called {info.hits} times"
-        parts.append("\n".join([*labels, f"  {text}", "", jitted.explain()]).rstrip())
-    return "\n\n".join(parts)
+        text = f"  compiled {times} in {info.compile_seconds:.2f} s, then called {info.hits} times"
+        parts.append(replace(jitted.explain(), notes=(*labels, text)))
+    counts = {"graph": len(graphs), "program": len(by_program)}
+    return Explanation("torch.compile", (), counts, parts=tuple(parts))
 
 
 def _owner_of(compiled: Any) -> Any:

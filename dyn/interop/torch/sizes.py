@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -43,6 +43,11 @@ def _is_written_by_user(frame: FrameType) -> bool:
     )
 
 
+def is_made_by_user(frame: FrameType) -> bool:
+    """Whether what ``frame`` asks of a number it asks in code of the user's."""
+    return is_user_frame(frame.f_code.co_filename)
+
+
 class IntNode(SymNode):
     """The node of a ``torch.SymInt``: a dim."""
 
@@ -56,10 +61,14 @@ class IntNode(SymNode):
         return format_dim(self.dim)
 
     def _graph_repr(self) -> str:
-        """Its text, which a size that the program finds out has not: a string is made once."""
+        """Its text: the number's, where the user's code makes it."""
+        return str(self.in_text()) if is_made_by_user(sys._getframe(2)) else repr(self)
+
+    def in_text(self) -> int:
+        """The number that it is in this call, for a string, which is made once: with a guard."""
         if conditions.is_measured(self.dim, self.trace):
             raise NotImplementedError(f"the text of {self!r}, which is known when the program runs")
-        return repr(self)
+        return self.guard_int()
 
     def is_int(self) -> bool:
         return True
@@ -238,9 +247,43 @@ def _masked(size: Dim, mask: int) -> Dim:
     return total
 
 
-#: ``divmod`` of sizes, which ``torch.SymInt`` has not, while a function is traced.
-DIVISIONS: Replacement[bool] = Replacement(torch.SymInt, "__divmod__", lambda a, b: (a // b, a % b))
-REFLECTED_DIVISIONS: Replacement[bool] = Replacement(torch.SymInt, "__rdivmod__", lambda a, b: (b // a, b % a))
+_HASH: Any = torch.SymInt.__hash__
+
+
+def _hash(size: torch.SymInt) -> int:
+    """A size as a key of the user's tables, with a guard. einops has a way of its own for sizes without a hash."""
+    frame = sys._getframe(1)
+    asks = is_made_by_user(frame) and not frame.f_globals.get("__name__", "").startswith("einops")
+    return hash(cast(Any, size.node).guard_int()) if asks and isinstance(size.node, IntNode) else _HASH(size)
+
+
+def format_number(number: Any, form: str) -> str:
+    """The text of a symbolic number in some form: the number's, where the user's code makes it."""
+    in_text: Callable[[], int | float] | None = getattr(number.node, "in_text", None)
+    if in_text is None or not (form or is_made_by_user(sys._getframe(1))):
+        return object.__format__(number, form)
+    return format(in_text(), form)
+
+
+def _root(number: Any) -> Any:
+    return torch.sym_sqrt(number)
+
+
+def _logarithm(number: Any) -> Any:
+    return cast(Any, torch)._sym_log2(number)
+
+
+#: What ints have, and ``torch.SymInt`` has not, while a function is traced: NumPy's functions ask for methods.
+OPERATORS: tuple[Replacement[bool], ...] = (
+    Replacement(torch.SymInt, "__divmod__", lambda a, b: (a // b, a % b)),
+    Replacement(torch.SymInt, "__rdivmod__", lambda a, b: (b // a, b % a)),
+    Replacement(torch.SymInt, "__hash__", _hash),
+    Replacement(torch.SymInt, "__format__", format_number),
+    Replacement(torch.SymInt, "sqrt", _root),
+    Replacement(torch.SymFloat, "sqrt", _root),
+    Replacement(torch.SymInt, "log2", _logarithm),
+    Replacement(torch.SymFloat, "log2", _logarithm),
+)
 
 
 class BoolNode(SymNode):

@@ -97,6 +97,13 @@ class WrapperLayout:
         statics = tuple([Static("argument", leaf) for leaf in leaves])
         return WrapperLayout(type(tensor), tuple(names), statics, tree, tuple(inside))
 
+    def tensor_names(self, name: str) -> Iterator[str]:
+        """The tensors in a wrapper of that name, as a user would write them."""
+        for inner, layout in zip(self.names, self.inside, strict=True):
+            own = f"{name}.{inner}"
+            yield from [own] if layout is None else layout.tensor_names(own)
+        yield name
+
     def made(self, tensors: Iterator[Any]) -> Any:
         """A wrapper of these tensors."""
         inner = {

@@ -50,7 +50,7 @@ from dyn.interop.torch.converters import (
 from dyn.interop.torch.devices import CPU, RowsNeeded, check_devices, require_device, result_device
 from dyn.interop.torch.dynamo import leave_dynamo, without_dynamo
 from dyn.interop.torch.errors import torch_error
-from dyn.interop.torch.float_sizes import NODE_TYPES, POWERS, REFLECTED_POWERS
+from dyn.interop.torch.float_sizes import FLOAT_OPERATORS, NODE_TYPES
 from dyn.interop.torch.functions import Functions
 from dyn.interop.torch.hooks import call_users
 from dyn.interop.torch.inference import called_again, ordinary_tensors
@@ -60,7 +60,7 @@ from dyn.interop.torch.python_effects import refused
 from dyn.interop.torch.randomness import GeneratorError, Keys
 from dyn.interop.torch.saved_tensors import without_callers_hooks
 from dyn.interop.torch.scopes import RegionScope
-from dyn.interop.torch.sizes import DIVISIONS, REFLECTED_DIVISIONS, as_dim, as_dyn, as_torch
+from dyn.interop.torch.sizes import OPERATORS, as_dim, as_dyn, as_torch
 from dyn.interop.torch.subclasses import check_wrapper, wrappers_in
 from dyn.interop.torch.sym_nodes import Environment
 from dyn.interop.torch.tensors import (
@@ -77,6 +77,7 @@ from dyn.shapes import RelKind
 from dyn.source import anchored, user_loc
 from dyn.trace.context import Trace, outside_of_regions
 from dyn.trace.partition import Memory, recompute_from
+from dyn.trace.patched_names import all_active
 from dyn.trace.tracer import Tracer
 
 
@@ -151,8 +152,7 @@ class TorchTracing(TorchDispatchMode):
         """
         with (
             disable_autocast_cache(), enable_python_dispatcher(), COMPILING, without_dynamo(), self.keys.active(),
-            DIVISIONS.active(True), REFLECTED_DIVISIONS.active(True),
-            POWERS.active(True), REFLECTED_POWERS.active(True),
+            all_active((*OPERATORS, *FLOAT_OPERATORS)),
             torch.autograd.set_multithreading_enabled(False), without_callers_hooks(),
             self, Functions(HIGHER_ORDER, self.env, self.note_wrappers, self._note_hooks, self._pulling),
         ):  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from dyn.errors import ShapeError
 from dyn.lower.host import Fault
 from dyn.lower.host_llvm.scope import HostScope, SumKey, UncheckedSize
 from dyn.lower.host_llvm.text import HostText
@@ -57,7 +58,7 @@ class SizeEmitter:
         """The value of a dim, which has been computed before the first launch that can know it, and looked at."""
         if isinstance(dim, int):
             if not -(2**63) <= dim < 2**63:
-                raise AssertionError(f"the size {dim} has not been looked at")
+                raise ShapeError(f"an array would have the size {dim}, which 64 bits do not hold.")
             return str(dim)
         found = self.scope.known.dims.get(dim)
         if found is None:

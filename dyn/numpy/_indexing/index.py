@@ -203,6 +203,7 @@ def _sliced(x: Tracer, axis: int, item: slice) -> SliceRange:
         raise UnsupportedOpError(
             f"a slice does not take the step {item.step!r}.", loc=user_loc(), remedy="use an int other than 0."
         )
+    step = max(-(2**62), min(step, 2**62))  # longer than any axis, and no sum with a size wraps
     start, stop = (None if b is None else _bound(x, axis, b, step) for b in (item.start, item.stop))
     if step < 0:  # position p is size - 1 - p of the reversed axis
         start, stop = (None if p is None else size - 1 - p for p in (start, stop))

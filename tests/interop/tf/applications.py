@@ -45,8 +45,8 @@ def made(name: str, *, narrow: bool = False) -> Any:
 
 def programs(compiled: Any) -> int:
     """How many programs a compiled function has; AssertionError where TensorFlow runs any of it."""
-    assert not any(any(program.pieces) for program in compiled._programs()), compiled.explain()
-    assert not compiled._said, compiled._said
+    assert not any(any(one.pieces) for version in compiled.programs for one in version.programs), compiled.explain()
+    assert not compiled.fallbacks.said, compiled.fallbacks.said
     return compiled.cache_info().compiles
 
 

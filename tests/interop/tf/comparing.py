@@ -42,5 +42,5 @@ def check(
         wanted = function(*args)
         alike(compiled(*args), wanted, tolerance, shapes)
     assert compiled.cache_info().compiles == compiles
-    assert not any(any(program.pieces) for program in compiled._programs())
+    assert not any(any(one.pieces) for version in compiled.programs for one in version.programs)
     return compiled

@@ -38,7 +38,7 @@ def test_sizes_fold_through_what_tensorflow_does_with_them() -> None:
         )
 
     compiled = check(function, [(tf.zeros((n, 4)) + n,) for n in LENGTHS])
-    assert "measure" not in compiled.explain()
+    assert "measure" not in str(compiled.explain())
 
 
 def test_loops() -> None:
@@ -105,7 +105,7 @@ def test_branches_on_sizes_of_other_sizes() -> None:
         return both + found, more
 
     compiled = check(chosen, [(vector(n) + k,) for n in LENGTHS for k in (0, 3)])
-    assert compiled.explain().count("size = the size of the result") == 1  # the other size is that which was found
+    assert str(compiled.explain()).count("size = the size of the result") == 1  # the other size is that which was found
 
 
 def test_variables_and_lists_in_branches_of_other_sizes() -> None:
@@ -198,13 +198,13 @@ def test_operations_without_a_converter_run_in_tensorflow() -> None:
         return z, tf.shape(z)
 
     compiled = dtf.jit(function)
-    with pytest.warns(dtf.FallbackWarning, match="Dilation2D has no converter"):
+    with pytest.warns(dtf.FallbackWarning, match="Dilation2D: has no converter"):
         alike(compiled(tf.ones((2, 4, 5, 1))), function(tf.ones((2, 4, 5, 1))))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         alike(compiled(tf.ones((1, 7, 3, 1))), function(tf.ones((1, 7, 3, 1))))
     assert compiled.cache_info().compiles == 1
-    assert "1 operation in TensorFlow" in compiled.explain()
+    assert "1 operation in TensorFlow" in str(compiled.explain())
     with pytest.raises(NotYetError, match="Dilation2D has no converter"):
         dtf.jit(function, strict=True)(tf.ones((2, 4, 5, 1)))
 
@@ -251,7 +251,7 @@ def test_where_tensorflow_needs_a_size_it_is_fixed() -> None:
     for shape in ((2, 3), (5, 3), (2, 4), (0, 4)):
         alike(compiled(tf.ones(shape)), tf.ones(shape) * sum(range(shape[-1])))
     assert compiled.cache_info().compiles == 2
-    assert "sizes are fixed to ((None, 3),)" in compiled.explain()
+    assert "sizes are fixed to ((None, 3),)" in str(compiled.explain())
 
 
 def test_structures() -> None:
@@ -304,7 +304,7 @@ def test_where_tensorflow_needs_more_sizes_the_batch_stays_open() -> None:
     for shape in ((2, 3, 4), (5, 3, 4), (0, 3, 4), (1, 2, 4)):
         alike(compiled(tf.ones(shape)), tf.ones(shape) * sum(range(shape[1])))
     assert compiled.cache_info().compiles == 2
-    assert "sizes are fixed to ((None, 3, 4),)" in compiled.explain()
+    assert "sizes are fixed to ((None, 3, 4),)" in str(compiled.explain())
 
 
 def test_where_tensorflow_needs_features_words_and_masks_stay_open() -> None:

@@ -57,12 +57,12 @@ def test_parts_are_all_of_an_axis() -> None:
     with pytest.raises(ShapeError, match=r"tf\.split cuts axis 0 into 2 parts of one size") as caught:
         compiled(x[:3])
     assert str(caught.value).startswith(
-        "mod(args_0_0, 2) == 0 is required, but mod(args_0_0, 2) is 1 (args_0_0 is 3): tf.split cuts axis 0 into 2 "
+        "mod(x_0, 2) == 0 is required, but mod(x_0, 2) is 1 (x_0 is 3): tf.split cuts axis 0 into 2 "
     )
     for function, text in (
-        (lambda x: tf.split(x, [1, 1]), "args_0_0 == 2 is required, but args_0_0 is 3"),
-        (lambda x: tf.split(x, [4, -1]), "args_0_0 >= 4 is required, but args_0_0 is 3"),
-        (lambda x: tf.unstack(x, 2), "args_0_0 == 2 is required, but args_0_0 is 3"),
+        (lambda x: tf.split(x, [1, 1]), "x_0 == 2 is required, but x_0 is 3"),
+        (lambda x: tf.split(x, [4, -1]), "x_0 >= 4 is required, but x_0 is 3"),
+        (lambda x: tf.unstack(x, 2), "x_0 == 2 is required, but x_0 is 3"),
         (lambda x: tf.split(tf.concat([tf.shape(x), [1, 2]], 0), 2), "a tensor of 3|is required|evenly|divis|parts"),
     ):
         with pytest.raises((ShapeError, ValueError), match=text):

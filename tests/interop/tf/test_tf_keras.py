@@ -55,7 +55,7 @@ if keras.backend.backend() == "tensorflow":  # on JAX's a fallback is an error
     # train_on_batch gives a weight that is None beside x and y, and fit none: tf.function traces both, too.
     for step, programs in ((own.train_function, 2), (own.test_function, 1), (own.predict_function, 1)):
         assert step.compiled.cache_info().compiles == programs, step.compiled.explain()
-        assert not step.compiled._said, step.compiled._said
+        assert not step.compiled.fallbacks.said, step.compiled.fallbacks.said
 print("the same on", keras.backend.backend())
 """
 

@@ -76,7 +76,7 @@ def test_rows_at_a_place_that_is_computed() -> None:
 def test_rows_that_do_not_fit() -> None:
     compiled = dtf.jit(lambda x, y: array(2).write(0, x).write(1, y).stack(), strict=True)
     alike(compiled(tf.ones(3), tf.ones(3)), tf.ones((2, 3)))
-    with pytest.raises(ShapeError, match=r"args_0_0 == args_1_0 is required, but args_0_0 is 3 and args_1_0 is 2"):
+    with pytest.raises(ShapeError, match=r"x_0 == y_0 is required, but x_0 is 3 and y_0 is 2"):
         compiled(tf.ones(3), tf.ones(2))
     for place in (2, -1):
         with pytest.raises(ShapeError, match=f"element {place} of a list of 2 elements"):
@@ -122,7 +122,7 @@ def ragged(x: Any) -> Any:
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (grows, r"a loop that changes the size of axis 0 of its state from args_0_0 to 2\*args_0_0"),
+        (grows, r"a loop that changes the size of axis 0 of its state from x_0 to 2\*x_0"),
         (appends, "a loop that changes the size of axis 0 of its state from 0 to bound"),
         (ragged, "a list that a loop fills with tensors of the size bound, which each step finds out"),
     ],
@@ -145,6 +145,6 @@ def test_states_of_two_sizes_that_are_one_in_this_call() -> None:
     for n in (3, 5):
         alike(compiled(tf.zeros(n), tf.range(float(n))), tf.range(float(n)) + 1)
     assert compiled.cache_info().compiles == 1
-    assert not compiled._said
-    with pytest.warns(dtf.FallbackWarning, match="changes the size of axis 0 of its state from args_0_0 to args_1_0"):
+    assert not compiled.fallbacks.said
+    with pytest.warns(dtf.FallbackWarning, match="changes the size of axis 0 of its state from x_0 to y_0"):
         np.testing.assert_array_equal(compiled(tf.zeros(2), tf.range(3.0)), [1, 2, 3])

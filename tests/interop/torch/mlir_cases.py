@@ -22,7 +22,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 import dyn.interop.torch as dyn_torch
-from dyn.interop.torch.eager_pieces import EagerPiece
+from dyn.frontend.fallback import Piece
 from tests.interop.torch.opinfo_samples import PASSED, REFUSED_BY_PYTORCH, WRONG, compared
 
 #: Where the cases lie in a checkout, and their package.
@@ -321,8 +321,8 @@ def _judged(
 ) -> CaseOutcome:
     fallbacks: list[tuple[str, str]] = []
     for function in functions:
-        for said in sorted(function._said, key=str):
-            fallbacks.append((said.operation, said.reason) if isinstance(said, EagerPiece) else ("calls", said.reason))
+        for said in sorted(function.fallbacks.said, key=str):
+            fallbacks.append((said.operation, said.reason) if isinstance(said, Piece) else ("calls", said.reason))
     programs = sum(function.cache_info().compiles for function in functions)
     kind, reason = min(differences, key=lambda one: WRONG.index(one[0]), default=(PASSED, ""))
     if kind == PASSED and fallbacks:

@@ -104,7 +104,7 @@ def checked(rank: int) -> list[str]:
                             torch.testing.assert_close(*gradients, msg=f"gradient of {name} by {way}, {rows}")
                     except Exception:
                         problems.append(f"{name} by {way}, {rows} rows: {traceback.format_exc()}")
-            text = dyn_torch.explain(compiled)
+            text = str(dyn_torch.explain(compiled))
             is_whole = way == "jit" and name.startswith("dist.")
             if ("calls in eager PyTorch" in text) != is_whole:
                 problems.append(f"{name} by {way}: {text}")
@@ -192,7 +192,7 @@ def compiled_by(way: str, function: Any, *, fullgraph: bool = True) -> Any:
 
 def check_way(way: str, compiled: Any) -> None:
     """``jit`` leaves tensors of several processes to eager PyTorch; AOTAutograd takes them apart for dyn."""
-    text = dyn_torch.explain(compiled)
+    text = str(dyn_torch.explain(compiled))
     assert ("calls in eager PyTorch" in text) == (way == "jit"), text
 
 

@@ -69,7 +69,7 @@ def test_the_less_is_kept_at_every_length(how: str) -> None:
     text = str(run.explain()) if how != "backend" else str(dyn_torch.explain(run))
     if how == "jit":
         assert run.cache_info().compiles == 2
-        assert "the derivative keeps float32[args_0_0, args_0_1, args_0_1] rather than 2 of float32[" in text
+        assert "the derivative keeps float32[x_0, x_1, x_1] rather than 2 of float32[" in text
 
 
 def test_a_training_step_is_one_program_at_every_length() -> None:

@@ -15,7 +15,6 @@ import dyn
 torch: Any = pytest.importorskip("torch")
 F = torch.nn.functional
 
-import dyn.interop.fallback  # noqa: E402
 import dyn.interop.torch as dyn_torch  # noqa: E402
 from dyn.interop.torch.symbolic_numbers import with_symbolic_numbers  # noqa: E402
 from tests.interop.torch.comparing import same  # noqa: E402
@@ -384,7 +383,7 @@ def test_numbers_that_python_uses_are_pythons(name: str) -> None:
     for number in (2.5, 4.0):
         x = torch.tensor(number)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dyn.interop.fallback.FallbackWarning)
+            warnings.simplefilter("ignore", dyn_torch.FallbackWarning)
             found = compiled(x)
         assert (repr(found), type(found)) == (repr(function(x)), type(function(x)))
 
@@ -392,7 +391,7 @@ def test_numbers_that_python_uses_are_pythons(name: str) -> None:
 def test_hooks_see_pythons_numbers() -> None:
     model, seen = _Number(), []
     model.register_forward_hook(lambda module, args, result: seen.append(f"{result['loss']}"))
-    with pytest.warns(dyn.interop.fallback.FallbackWarning):
+    with pytest.warns(dyn_torch.FallbackWarning):
         found = dyn_torch.jit(model)(torch.tensor([2.0, 3.0]))
     assert (found["loss"], seen) == (5.0, ["5.0"])
 
@@ -506,7 +505,7 @@ def test_the_text_of_a_number_is_of_each_call(text: Any) -> None:
         return {text(x[0].item()): x * 2}
 
     compiled = dyn_torch.jit(f)
-    with pytest.warns(dyn.interop.fallback.FallbackWarning, match=r"text of|__format__"):
+    with pytest.warns(dyn_torch.FallbackWarning, match=r"text of|__format__"):
         first = compiled(torch.tensor([2.5]))
     assert [*first] == [text(2.5)]
     assert [*compiled(torch.tensor([4.0]))] == [text(4.0)]
@@ -514,6 +513,6 @@ def test_the_text_of_a_number_is_of_each_call(text: Any) -> None:
 
 def test_the_truth_of_a_float_is_of_each_call() -> None:
     compiled = dyn_torch.jit(lambda x: x + 1 if x[0].item() else x)
-    with pytest.warns(dyn.interop.fallback.FallbackWarning, match="truth value of a tensor"):
+    with pytest.warns(dyn_torch.FallbackWarning, match="truth value of a tensor"):
         same(torch.tensor([3.0]), compiled(torch.tensor([2.0])))
     same(torch.tensor([0.0]), compiled(torch.tensor([0.0])))

@@ -90,7 +90,7 @@ def checked(rank: int) -> list[str]:
     TorchJitted.__init__ = noted  # of this process alone
 
     def programs() -> int:
-        return sum(program.jitted.cache_info().compiles for one in compiled for program in one._in_order())
+        return sum(program.jitted.cache_info().compiles for one in compiled for program in one.programs)
 
     model = parallel(network())
     wanted = trained(model, model, rank, [], programs)
@@ -127,7 +127,7 @@ def checked(rank: int) -> list[str]:
     with pytest.warns(dyn_torch.FallbackWarning, match="gathers its parameters at each call. 1 part of it is compiled"):
         check("jit of fully_shard", model, whole := dyn_torch.jit(model))
     assert whole.cache_info()[:2] == (1, 2)
-    assert whole.explain().startswith("FSDPNetwork: 1 compile, 2 hits"), whole.explain()
+    assert str(whole.explain()).startswith("FSDPNetwork: 1 compile, 2 hits"), str(whole.explain())
     with pytest.raises(NotYetError, match="gathers its parameters at each call"):
         dyn_torch.jit(sharded(), strict=True)(torch.ones(3, 4))
     model = sharded(made=dyn_torch.jit)

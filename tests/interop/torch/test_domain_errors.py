@@ -144,7 +144,7 @@ def test_info_says_so_where_it_is_asked_for() -> None:
         checked(matrices)
 
 
-@pytest.mark.filterwarnings("ignore::dyn.interop.torch.fallback.FallbackWarning")
+@pytest.mark.filterwarnings("ignore::dyn.interop.torch.FallbackWarning")
 def test_in_graphs_of_torch_compile_and_in_branches() -> None:
     compiled = torch.compile(lambda a, b: a // b, backend="dyn", dynamic=True, options={"strict": True})
     assert compiled(ints(5, 7), ints(2, 3)).tolist() == [2, 2]

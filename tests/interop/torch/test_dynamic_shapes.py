@@ -42,10 +42,10 @@ def test_a_dim_is_one_size_in_its_range() -> None:
     for size in (1, 9, 0):
         with pytest.raises(ShapeError) as error:
             compiled(ones(size, 3), ones(size, 2))
-        assert message(error) == f"args[0].shape[0] is {size}, and 2 <= n <= 8 was declared."
+        assert message(error) == f"x.shape[0] is {size}, and 2 <= n <= 8 was declared."
     with pytest.raises(ShapeError) as error:
         compiled(ones(4, 3), ones(5, 2))
-    assert message(error) == "args[1].shape[0] is 5, and it must be n = 4."
+    assert message(error) == "y.shape[0] is 5, and it must be n = 4."
     assert compiled.cache_info().compiles == 1
 
 
@@ -86,7 +86,7 @@ def test_a_static_axis_is_a_program_for_each_size_and_a_number_for_one() -> None
     assert compiled.cache_info()[:2] == (2, 2)
     with pytest.raises(ShapeError) as error:
         compiled(ones(2, 2), ones(4))
-    assert message(error) == "args[1].shape[0] is 4, and it is declared to be 3."
+    assert message(error) == "y.shape[0] is 4, and it is declared to be 3."
 
 
 def test_trees_of_arguments() -> None:

@@ -135,7 +135,7 @@ def test_an_operation_without_a_converter_is_a_piece_of_the_program() -> None:
     for sizes in ((0, 3), (1, 1), (5, 2)):  # and no word more
         same(f(rows(*sizes)), compiled(rows(*sizes)))
     assert compiled.cache_info()[:2] == (1, 3)
-    assert "2 operations in eager PyTorch" in compiled.explain()
+    assert "2 operations in eager PyTorch" in str(compiled.explain())
 
 
 def test_strict_raises_for_it() -> None:
@@ -340,7 +340,7 @@ def test_gradients_come_through_an_operation() -> None:
             compiled(found).backward()
         same(wanted.grad, found.grad)
     assert compiled.cache_info().compiles == 1
-    assert "dyn_tests.cube.default" in compiled.explain()
+    assert "dyn_tests.cube.default" in str(compiled.explain())
 
 
 def test_an_operation_without_a_derivative() -> None:
@@ -400,12 +400,12 @@ def test_a_call_that_cannot_be_traced_is_made_by_pytorch(function: Callable[...,
     assert len(ours) == 1
     text = str(ours[0].message)
     assert text.startswith("<lambda> runs in eager PyTorch: ")
-    assert reason in text or reason in compiled.explain() or "register_fake" in reason
+    assert reason in text or reason in str(compiled.explain()) or "register_fake" in reason
     assert "at test_fallback.py:" in text
     for n in (1, 0, 6):  # and no word more
         same(function(rows(n)), compiled(rows(n)))
-    assert compiled.cache_info() == (0, 0, 0, 0.0)
-    assert text.splitlines()[0].removeprefix("<lambda> runs") in compiled.explain().replace("calls", "", 1)
+    assert not any(compiled.cache_info())
+    assert text.splitlines()[0].removeprefix("<lambda> runs") in str(compiled.explain()).replace("calls", "", 1)
     with pytest.raises(Exception):  # noqa: B017  # each of another class
         dyn_torch.jit(function, strict=True)(rows(4))
 

@@ -160,7 +160,7 @@ def test_composite_operations_are_taken_apart_as_without_the_mode() -> None:
                 x = torch.randn(2, 3, 3)
                 same(function(x), compiled(x))
             nothing_fell_back(compiled)
-            texts.append(compiled.explain().partition("  compiled\n")[0])
+            texts.append(str(compiled.explain()).partition("  compiled\n")[0])
         assert texts[0] == texts[1]
 
 

@@ -96,7 +96,7 @@ class Dropping(nn.Module):
         return x
 
 
-@pytest.mark.filterwarnings("ignore::dyn.interop.torch.fallback.FallbackWarning")
+@pytest.mark.filterwarnings("ignore::dyn.interop.torch.FallbackWarning")
 def test_what_is_computed_again_is_what_was_computed() -> None:
     """The same elements are dropped; statistics are written once."""
     torch.manual_seed(0)
@@ -115,7 +115,7 @@ def arena(function: Any) -> int:
     """Bytes of the arena of a compiled function's only program, of ROWS rows."""
     text = str(function.explain())
     formula = text.partition("\n    arena ")[2].partition(" bytes")[0]
-    return eval(formula, {"args_0_0": ROWS, "floordiv": lambda a, b: a // b, "max": max})
+    return eval(formula, {"x_0": ROWS, "floordiv": lambda a, b: a // b, "max": max})
 
 
 def step_of(module: Any, memory: Memory) -> Any:
@@ -150,7 +150,7 @@ def test_a_training_step_computes_again_what_takes_memory() -> None:
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore::dyn.interop.torch.fallback.FallbackWarning")
+@pytest.mark.filterwarnings("ignore::dyn.interop.torch.FallbackWarning")
 def test_a_step_with_random_numbers_and_statistics_computes_the_same_again() -> None:
     found: list[Any] = []
     torch.manual_seed(0)

@@ -13,7 +13,6 @@ torch: Any = pytest.importorskip("torch")
 
 pytest.importorskip("torch.ao.quantization.fx._decomposed")  # which defines the library
 
-import dyn.interop.fallback  # noqa: E402
 import dyn.interop.torch as dyn_torch  # noqa: E402
 from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
 from tests.interop.torch.whole import nothing_fell_back  # noqa: E402
@@ -259,7 +258,7 @@ def test_an_observer_that_sizes_its_buffers_is_left_to_pytorch() -> None:
     for n in (5, 7, 9):
         x = torch.randn(4, n)
         with warnings.catch_warnings():  # of the first call
-            warnings.simplefilter("ignore", dyn.interop.fallback.FallbackWarning)
+            warnings.simplefilter("ignore", dyn_torch.FallbackWarning)
             same(own(x), compiled(x))
         same(own.state_dict(), others.state_dict())
 
@@ -304,7 +303,7 @@ def test_tensors_that_are_quantized_are_pytorchs(compile: Any) -> None:
         return y.dequantize() * 2
 
     x = torch.randn(3, 4)
-    with pytest.warns(dyn.interop.fallback.FallbackWarning, match="dyn has no arrays of torch.qint8"):
+    with pytest.warns(dyn_torch.FallbackWarning, match="dyn has no arrays of torch.qint8"):
         found = compile(f)(x)
     same(f(x), found)
 

@@ -131,7 +131,7 @@ def test_around_a_compiled_function(name: str) -> None:
         same(function(x), compiled(x))
         same(function(x[0]), compiled(x[0]))
     assert compiled.cache_info().compiles == 2
-    assert "calls in eager PyTorch: a call inside of" in compiled.explain()
+    assert "calls in eager PyTorch: a call inside of" in str(compiled.explain())
     with pytest.raises(UnsupportedOpError, match=r"a call inside of(.|\n)*jit the function that transforms"):
         transform(dyn_torch.jit(function, strict=True), x)
 

@@ -78,7 +78,7 @@ def test_changes_after_several_calls(change: str) -> None:
     compiled = dyn_torch.jit(module, strict=True)
     for _ in range(4):
         same(both(compiled, module), both(module, module), 1e-5)
-    (programs,) = compiled._programs.values()
+    programs = compiled.programs
     assert programs[0].is_known_to_be_current()
     CHANGES[change](module)
     for _ in range(4):

@@ -1,0 +1,271 @@
+"""Functions that are compiled by key: their programs, the counts of them, and what is said of them.
+
+A front end derives one class from :class:`CompiledFunction`, and says how a call of its library's becomes a key, arrays
+and a program; everything that does not know the library is here.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from dyn.frontend.fallback import Fallbacks
+from dyn.late_imports import import_whole
+from dyn.native_callable import NativeCallable
+from dyn.source import UNKNOWN, Loc, user_loc
+from dyn.specialize.arguments import prepared_calls
+from dyn.specialize.table import ProgramTable
+from dyn.stages import Lowered, Traced
+
+if TYPE_CHECKING:
+    from dyn.explain.explanation import Explanation, WayToCall
+    from dyn.explain.versions import MadeFor
+
+P = TypeVar("P")
+
+
+class CacheInfo(NamedTuple):
+    """Counts of a compiled function.
+
+    Attributes:
+        compiles: programs compiled.
+        hits: calls that found one.
+        guards: guards recorded, which tell programs apart by sizes.
+        compile_seconds: seconds of compiling.
+        traces: times that the function was traced.
+    """
+
+    compiles: int = 0
+    hits: int = 0
+    guards: int = 0
+    compile_seconds: float = 0.0
+    traces: int = 0
+
+    def __add__(self, other: object) -> CacheInfo:
+        """The counts of two together."""
+        if not isinstance(other, CacheInfo):
+            return NotImplemented
+        seconds = self.compile_seconds + other.compile_seconds
+        compiles, hits, guards = self.compiles + other.compiles, self.hits + other.hits, self.guards + other.guards
+        return CacheInfo(compiles, hits, guards, seconds, self.traces + other.traces)
+
+
+#: So many programs of one function are worth a word.
+MANY_PROGRAMS = 8
+
+
+class RecompileWarning(UserWarning):
+    """A function has been compiled many times, and why."""
+
+
+class CompiledFunction(NativeCallable, Generic[P]):
+    """A function with a program for each key of its calls, and for each set of guards that sizes break.
+
+    Attributes:
+        fallbacks: what the function's own ``library`` does in dyn's place; ``remedy`` is how that is an error instead.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], name: str, *, wraps: bool = True, library: str = "", remedy: str = ""
+    ) -> None:
+        self._function = function
+        if wraps:  # first, for all attributes of the function, which may be compiled itself, become this one's
+            functools.update_wrapper(self, function)
+        super().__init__()
+        self._function, self._name = function, name
+        self.fallbacks = Fallbacks(library, remedy)
+        #: Whether many programs are worth a word.
+        self.warns_of_many = True
+        #: The programs by key: a tree of arguments, their dtypes and ranks, static values, settings.
+        self._programs: ProgramTable[P] = ProgramTable()
+        #: How many traces there were that no program counts.
+        self._traces = 0
+        #: The counts of programs that are forgotten.
+        self._forgotten = CacheInfo()
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Methods: ``self`` becomes the first argument."""
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        """Pickled by its name in its module, as a function is; without one it cannot be pickled."""
+        return getattr(self, "__qualname__", self._name)
+
+    def _alone(self, key: Hashable, fits: Callable[[P], bool], make: Callable[[], P]) -> P:
+        """The program of a key that ``fits``; made by one thread, for which others wait, where there is none."""
+        found = self._programs.find(key, fits)
+        if found is None:
+            with self._lock:
+                found, _ = self._programs.get(key, fits, make)
+        return found
+
+    def _made_for(self, program: P) -> MadeFor | None:
+        """What a program was made for, in words, but for sizes; None where it was not compiled."""
+        raise NotImplementedError
+
+    def _made_by(self, program: P) -> tuple[str, Loc]:
+        """What of sizes a program was made by, in words, and the user's line."""
+        return "", UNKNOWN
+
+    def _why(self, made_for: MadeFor) -> str:
+        """Why a program that is made for this is there, beside those that there are; ``""`` for the first."""
+        import_whole("dyn.explain.versions")
+        from dyn.explain.versions import why_new
+
+        known = [(found, one) for one in self._programs.in_order if (found := self._made_for(one)) is not None]
+        broken = [self._made_by(one)[0] or "other sizes, or other attributes" for _, one in known]
+        return why_new(made_for, [found for found, _ in known], broken)
+
+    def _note_program(self) -> None:
+        """Say, once, that there are many programs, and what makes them."""
+        programs = self._programs.in_order
+        known = [found for one in programs if (found := self._made_for(one)) is not None]
+        if len(known) != MANY_PROGRAMS or not self.warns_of_many:
+            return
+        import_whole("dyn.explain.versions")
+        from dyn.explain.versions import what_multiplies
+
+        found = what_multiplies(known)
+        if found is None:
+            counts = Counter([made for one in programs if (made := self._made_by(one))[0]])
+            (text, loc), _ = counts.most_common(1)[0] if counts else (("sizes", UNKNOWN), 0)
+            where = f" at {loc.describe()}" if loc.line else ""
+            found = f"calls differ by {text}{where}", "compute with the size, or declare it static with shapes=."
+        loc = user_loc()
+        warnings.warn_explicit(
+            f"{self._name}() has been compiled {len(known)} times: {found[0]}.\n  help: {found[1]}",
+            RecompileWarning, loc.file or "<unknown>", loc.line,
+        )  # fmt: skip
+
+    # Stages
+
+    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+        """The trace for a call."""
+        raise NotImplementedError
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Compile what a call needs."""
+        raise NotImplementedError
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Program for some arguments, not yet optimised: the first of JAX's stages.
+
+        Of a function of another library's it is the program of arrays that such a call runs.
+
+        Args:
+            *args: arrays, or :class:`ShapeDtypeStruct` for arrays that are not there; static arguments as they are.
+            **kwargs: arguments by name.
+
+        Returns:
+            A :class:`Traced`.
+
+        Raises:
+            TraceError: if the function cannot be traced.
+            ArgumentError: if arguments do not fit.
+            UnsupportedOpError: for operations that dyn has not.
+
+        Example:
+            >>> dyn.jit(lambda x: x + 1).trace(np.zeros(3)).as_text().splitlines()[0]
+            'func @lambda(%x: f64[x_0] "x") -> (f64[x_0] "result") {'
+        """
+        return self._trace(args, kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Program for some arguments, optimised: ``trace(...).lower()``, as in JAX.
+
+        Args:
+            *args: arrays, or :class:`ShapeDtypeStruct`; static arguments as they are.
+            **kwargs: arguments by name.
+
+        Returns:
+            A :class:`Lowered`.
+
+        Raises:
+            TraceError: if the function cannot be traced.
+            ArgumentError: if arguments do not fit.
+            UnsupportedOpError: for operations that dyn has not.
+        """
+        return self.trace(*args, **kwargs).lower()
+
+    def prepare(self, shapes: Iterable[Any]) -> None:
+        """Compile ahead what calls with arguments of some shapes need, so that none of them waits or is slow at first.
+
+        Traces and compiles as a first call would, but runs nothing; and compiles the variants of kernels that are the
+        quickest for these sizes, which otherwise happens in the background once a call meets them.
+
+        Args:
+            shapes: the calls to prepare for. Each is a tuple of arguments, a dict of arguments by name, or the only
+                argument. An array counts by its shape and dtype, and so does a :class:`ShapeDtypeStruct`, whose sizes
+                are numbers here; static arguments and Python numbers are given as they are.
+
+        Raises:
+            ArgumentError: if a size is no number.
+            TraceError, ShapeError: and what else a call with such arguments would raise before it computes.
+
+        Example:
+            >>> f = dyn.jit(lambda x, scale: x * scale)
+            >>> f.prepare([(dyn.ShapeDtypeStruct((8, n), "float32"), 0.5) for n in (128, 1024)])
+        """
+        for args, kwargs in prepared_calls(shapes):
+            self._prepare(args, kwargs)
+
+    # What there is
+
+    @property
+    def programs(self) -> tuple[P, ...]:
+        """The programs so far, in the order in which they were made, as dyn's own records."""
+        return self._programs.in_order
+
+    def _info(self, program: P) -> CacheInfo:
+        """The counts of a program."""
+        raise NotImplementedError
+
+    def _way(self, program: P) -> WayToCall:
+        """The program, explained."""
+        raise NotImplementedError
+
+    def _notes(self) -> Iterable[str]:
+        """What is to be said of all programs, a line each."""
+        return ()
+
+    def _made_of(self) -> Iterable[CompiledFunction[Any]]:
+        """The compiled functions that calls are made of, where they are several."""
+        return ()
+
+    def cache_info(self) -> CacheInfo:
+        """Counts so far.
+
+        Returns:
+            A :class:`CacheInfo`.
+
+        Example:
+            >>> f = dyn.jit(lambda x: x + 1)
+            >>> f(np.zeros(3)), f(np.zeros(0)), f.cache_info().compiles
+            (array([1., 1., 1.]), array([], dtype=float64), 1)
+        """
+        own = CacheInfo(hits=self._native_hits(), traces=self._traces) + self._forgotten
+        infos = [*map(self._info, self._programs.in_order), *[part.cache_info() for part in self._made_of()]]
+        return functools.reduce(CacheInfo.__add__, infos, own)
+
+    def explain(self) -> Explanation:
+        """Report on what was traced, assumed, proved, stitched and generated, and why.
+
+        Returns:
+            A report: text when printed, HTML in Jupyter, and JSON by ``to_json()``.
+        """
+        import_whole("dyn.explain.explanation")
+        from dyn.explain.explanation import Explanation
+
+        ways = tuple([self._way(program) for program in self._programs.in_order])
+        parts = tuple([part.explain() for part in self._made_of()])
+        failures = tuple(self.fallbacks.failure_texts())
+        counts = self._counted(self.cache_info())
+        return Explanation(self._name, ways, counts, tuple(self._notes()), failures, parts)
+
+    def _counted(self, info: CacheInfo) -> Mapping[str, int]:
+        """The counts that an explanation begins with."""
+        return {"compile": info.compiles, "hit": info.hits, "guard": info.guards}

@@ -1,0 +1,123 @@
+"""Calls and operations that a front end's own library makes in dyn's place.
+
+Nothing falls back in silence: a :class:`FallbackWarning` says what, where and why, once, and so does ``explain()``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+
+from dyn.errors import ArgumentError, DomainError, DynError, ShapeError, problem_of
+from dyn.explain.words import pluralized
+from dyn.frontend.history import note_fallback
+from dyn.frozen import record
+from dyn.source import UNKNOWN, Loc, is_user_frame, loc_at, user_loc
+
+#: Errors of whoever calls a function. All others, where the function as it is does not raise, are dyn's own.
+OF_CALLERS = (ShapeError, DomainError, ArgumentError, MemoryError)
+
+
+class FallbackWarning(UserWarning):
+    """A function of another library, or a part of it, runs in that library instead of in dyn's code."""
+
+
+@record()
+class FallbackReason:
+    """A reason why another library makes calls of a function, and the line."""
+
+    reason: str
+    loc: Loc
+
+    def __str__(self) -> str:
+        return f"{self.reason}\n  at {self.loc.describe()}"
+
+
+@record()
+class Piece:
+    """An operation in the midst of a program that another library runs, and the reason.
+
+    It is known by the user's line, or by its ``name`` in a graph, whose nodes have no lines.
+    """
+
+    operation: str
+    reason: str
+    loc: Loc | None = None
+    name: str = ""
+
+
+def failure_of(error: BaseException, *, notes: bool = False) -> FallbackReason:
+    """The failure that an error tells of, with the error's ``notes`` or without."""
+    known = isinstance(error, DynError)
+    loc = error.loc if known else None
+    if loc is None:
+        loc = _raised_at(error.__traceback__)
+    told = "; ".join(error.notes) if known and notes else ""
+    return FallbackReason(problem_of(error) + (f" ({told})" if told else ""), user_loc() if loc is UNKNOWN else loc)
+
+
+def _raised_at(traceback: TracebackType | None) -> Loc:
+    """The innermost of the user's lines that an error came through."""
+    found = UNKNOWN
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if is_user_frame(code.co_filename):
+            found = loc_at(code.co_filename, traceback.tb_lineno, code.co_name)
+        traceback = traceback.tb_next
+    return found
+
+
+class Fallbacks:
+    """What of a function its own library does in dyn's place. Each thing is said once.
+
+    ``remedy`` is how a user has errors instead.
+    """
+
+    def __init__(self, library: str, remedy: str) -> None:
+        self.library, self._remedy = library, remedy
+        self._said: set[FallbackReason | Piece] = set()
+
+    @property
+    def said(self) -> frozenset[FallbackReason | Piece]:
+        """All that was said."""
+        return frozenset(self._said)
+
+    def say(self, name: str, failure: FallbackReason, *, warns: bool = True) -> None:
+        """Say why the library makes calls of the function of that name."""
+        if failure not in self._said:
+            self._said.add(failure)
+            note_fallback(name, self.library, str(failure), failure.loc)
+            if warns:
+                self._warn(f"{name} runs in {self.library}: {failure}")
+
+    def report(self, name: str, programs: Iterable[Sequence[Piece]]) -> None:
+        """Say which operations of the function's programs the library runs."""
+        for pieces in programs:
+            if not self._said.issuperset(pieces):
+                self._said.update(pieces)
+                text = self.pieces_text(pieces)
+                note_fallback(name, self.library, text, pieces[0].loc or UNKNOWN)
+                self._warn(f"{name}: {text}")
+
+    def _warn(self, text: str) -> None:
+        loc = user_loc()
+        message = f"{text}\n  help: {self._remedy}"
+        warnings.warn_explicit(message, FallbackWarning, loc.file or "<unknown>", loc.line)
+
+    def failure_texts(self) -> list[str]:
+        """Why the library makes calls, a text for each reason."""
+        failures = [one for one in self._said if isinstance(one, FallbackReason)]
+        return [f"calls in {self.library}: {failure}" for failure in failures]
+
+    def pieces_text(self, pieces: Sequence[Piece]) -> str:
+        """The pieces of a program: operations with reasons and places, each with how often it is there."""
+        alike: dict[tuple[str, str, Loc | None], list[Piece]] = {}
+        for piece in pieces:
+            alike.setdefault((piece.operation, piece.reason, piece.loc), []).append(piece)
+        lines = [f"{pluralized(len(pieces), 'operation')} in {self.library}:"]
+        for (operation, reason, loc), found in alike.items():
+            times = "" if len(found) == 1 else f" ({len(found)} times)"
+            lines.append(f"  {operation}{times}: {reason.removeprefix(operation).strip()}")
+            lines.append(f"    {f'first as {found[0].name}' if loc is None else f'at {loc.describe()}'}")
+        return "\n".join(lines)
