@@ -65,6 +65,11 @@ def is_user_frame(filename: str) -> bool:
     return _owner(filename) is _FileOwner.USER
 
 
+def is_generated(filename: str) -> bool:
+    """Whether a frame of this file is of code that TensorFlow has made of a function whose Python it translates."""
+    return _AUTOGRAPH in filename
+
+
 class _FileOwner(Enum):
     """Owner of a file."""
 

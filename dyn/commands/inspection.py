@@ -52,7 +52,10 @@ def _unreadable(chosen: argparse.Namespace, error: UnsupportedOpError) -> int:
 
     if chosen.model == "-":
         raise error
-    problems = types_not_supported(contents_of(chosen.model))
+    try:
+        problems = types_not_supported(contents_of(chosen.model))
+    except ValueError:  # MLIR's: the reader is not given the dialects of all types
+        raise error from None
     if not problems:
         raise error
     if chosen.json:

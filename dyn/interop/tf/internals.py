@@ -25,4 +25,5 @@ EagerTensor: Any = importlib.import_module("tensorflow.python.framework.ops").Ea
 FuncGraph: Any = importlib.import_module("tensorflow.python.framework.func_graph").FuncGraph
 auto_control_deps_utils: Any = importlib.import_module("tensorflow.python.framework.auto_control_deps_utils")
 control_flow_util: Any = importlib.import_module("tensorflow.python.ops.control_flow_util")
+distribute_lib: Any = importlib.import_module("tensorflow.python.distribute.distribute_lib")
 save_context: Any = importlib.import_module("tensorflow.python.saved_model.save_context")

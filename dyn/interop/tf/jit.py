@@ -357,6 +357,10 @@ class TfJitted(CompiledFunction[_SizedProgram]):
             self._traces += 1
             try:
                 concrete = traced_for_dyn(self._flat(rest, tree), specs, built_by)
+            except NotYetError as error:
+                if self._strict:
+                    raise
+                return _SizedProgram(None, fixed, failure_of(error, notes=True))
             except Exception as error:  # whatever it is: with numbers for sizes it may not come
                 if fixed == tuple(shapes):
                     raise

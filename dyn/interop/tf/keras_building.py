@@ -94,7 +94,17 @@ def _contents(container: Any) -> Callable[[], None]:
     """A function that gives a container its elements back, past what Keras's own methods track."""
     if isinstance(container, list):
         elements = list[Any](container)
-        return lambda: list.__setitem__(container, slice(None), elements)
+        # A list that TensorFlow tracks has its elements a second time, in a list of its own, and marks of its changes.
+        attributes = getattr(container, "__dict__", {})
+        storage, marks = attributes.get("_storage"), dict(attributes)
+
+        def put_back_list() -> None:
+            list.__setitem__(container, slice(None), elements)
+            if isinstance(storage, list):
+                storage[:] = elements
+            attributes.update(marks)
+
+        return put_back_list
     kind: Any = dict if isinstance(container, dict) else set
     copy = kind(container)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from dyn.interop.tf.internals import (
     EagerTensor,
     auto_control_deps_utils,
     context,
+    distribute_lib,
     tf,
 )
 from dyn.interop.tf.keras_building import NeedsBuilding, building
@@ -35,9 +37,11 @@ from dyn.interop.tf.ops.randomness import DRAWING, DRAWN, SEED
 from dyn.interop.tf.values import Foreign, Resource, SizeTensor, data, dyn_dtype
 from dyn.interop.tf.variables import Variable, VariableAssignments, VariableReads
 from dyn.lazy_property import lazy_property
+from dyn.source import is_generated, is_user_frame, user_loc
 from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.specialize.call_arguments import OnNewShape
 from dyn.trace.context import current_trace
+from dyn.trace.patched_names import Replacement, all_active
 from dyn.trace.pytree import register_node
 from dyn.trace.tracer import Tracer
 
@@ -72,6 +76,28 @@ register_node(TfOutputs, lambda node: (node.results, node.plan), lambda plan, re
 _TRACING = threading.local()
 
 
+def _refusing(owner: Any) -> Replacement[bool]:
+    """The number of a replica, of which a user's function is refused while it is traced: no program of all has it."""
+    number: Any = vars(owner)["replica_id_in_sync_group"]
+
+    def asked(replica: Any) -> Any:
+        file = sys._getframe(1).f_code.co_filename
+        if replacement.current and (is_user_frame(file) or is_generated(file)):
+            _TRACING.refusal = NotYetError(
+                "a function that asks which replica it is in.", loc=user_loc(), remedy="pass the number as an argument."
+            )
+            raise _TRACING.refusal
+        return number.fget(replica)
+
+    replacement: Replacement[bool] = Replacement(owner, "replica_id_in_sync_group", property(asked))
+    return replacement
+
+
+_REPLICA_NUMBERS = [
+    _refusing(one) for one in (distribute_lib.ReplicaContextBase, distribute_lib._DefaultReplicaContext)
+]
+
+
 def traced_for_dyn(flat: Callable[..., Any], specs: Sequence[Any], built_by: Sequence[Any] | None = None) -> Any:
     """The concrete function of tensors that TensorFlow traces, in which dyn's functions are parts of the function.
 
@@ -80,8 +106,9 @@ def traced_for_dyn(flat: Callable[..., Any], specs: Sequence[Any], built_by: Seq
     """
     ask_for_sizes(is_tracing)
     before, _TRACING.on = is_tracing(), True
+    _TRACING.refusal = None
     try:
-        with context.eager_mode():
+        with context.eager_mode(), all_active(_REPLICA_NUMBERS):
             if built_by is None:
                 with building(True):
                     return _initialized(tf.function(flat), specs)
@@ -94,6 +121,11 @@ def traced_for_dyn(flat: Callable[..., Any], specs: Sequence[Any], built_by: Seq
                 _initialized(tf.function(flat), built_by)
             with building(True):  # layers that each trace makes anew
                 return _initialized(tf.function(flat), specs)
+    except Exception:
+        refusal = _TRACING.refusal
+        if refusal is not None:  # which TensorFlow gives another class
+            raise refusal from None
+        raise
     finally:
         _TRACING.on = before
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -28,6 +28,16 @@ def pass_by_own() -> None:
 
     trace_rules.add("dyn")
     trace_rules.get_torch_obj_rule_map().update(dict.fromkeys(SEEN_THROUGH, UserFunctionVariable))
+
+
+def passed_by(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of dyn's that users call, which Dynamo is to call as it is, whatever backend it is asked by."""
+    attributes = vars(function)
+    attributes["_torchdynamo_disable"] = True
+    attributes["_torchdynamo_disable_msg"] = "dyn has compiled it"
+    strategy = _FRAMES._FrameExecStrategy(_FRAMES._FrameAction.SKIP, _FRAMES._FrameAction.DEFAULT)
+    _FRAMES.set_code_exec_strategy(cast(Any, function).__code__, strategy)
+    return function
 
 
 def leave_dynamo() -> Any:

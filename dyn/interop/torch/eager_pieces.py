@@ -168,6 +168,8 @@ class _DeclaredResult:
         """The result that a fake one stands for."""
         if not isinstance(fake, FakeTensor):
             raise NotYetError(f"an operation that returns a {type(fake).__name__}.", loc=user_loc())
+        if fake.layout is not torch.strided:
+            raise NotYetError(f"an operation that makes a tensor of the layout {fake.layout}.", loc=user_loc())
         _ = known_dtype(fake.dtype)
         dims = tuple([as_dim(size) for size in fake.shape])
         return _DeclaredResult(dims, fake.dtype, None if in_rows else _order(fake))

@@ -27,6 +27,7 @@ from dyn.interop.torch.attributes import HooksChanged
 from dyn.interop.torch.calls import accept, entry_state, torch_state, transformation
 from dyn.interop.torch.distributed import DistributedModuleError, compile_parts, gathered
 from dyn.interop.torch.dynamic_shapes import DeclaredShapes, DynamicShapes
+from dyn.interop.torch.dynamo import passed_by, without_dynamo
 from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.hidden_arguments import MovingTensor, StateCreated
 from dyn.interop.torch.objects import SIMPLE, ObjectLayout, Opened, reached
@@ -233,15 +234,21 @@ class TorchJitted(CompiledFunction[TensorProgram]):
 
     # Calling
 
+    @passed_by
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self._call_slow(*args, **kwargs)
+
+    @passed_by
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
         if current_trace() is not None:
             return self._function(*args, **kwargs)
-        while True:
-            try:
-                return self._call_compiled(args, kwargs)
-            except ArgumentChanged as found:  # before anything is computed
-                for one in found.changed:
-                    self._opened.add(one)
+        with without_dynamo():
+            while True:
+                try:
+                    return self._call_compiled(args, kwargs)
+                except ArgumentChanged as found:  # before anything is computed
+                    for one in found.changed:
+                        self._opened.add(one)
 
     def _call_compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call by a program, or by eager PyTorch where there can be none.

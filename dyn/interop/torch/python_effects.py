@@ -12,21 +12,33 @@ import contextlib
 import functools
 import gc
 import io
+import random
 import sys
+import weakref
 from _lsprof import Profiler
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from types import BuiltinFunctionType, BuiltinMethodType, CodeType, FrameType, FunctionType, MethodType
+from types import (
+    BuiltinFunctionType,
+    BuiltinMethodType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+)
 from typing import Any
 
+import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from dyn.errors import NotYetError
 from dyn.interop.torch.attributes import is_plain, own_names
 from dyn.interop.torch.objects import MOST, SIMPLE, holds, is_set
-from dyn.source import Loc, is_user_frame, loc_at
+from dyn.source import UNKNOWN, Loc, is_user_frame, loc_at
 from dyn.trace.garbage import is_collecting
 from dyn.trace.patched_names import Replacement
 
@@ -36,6 +48,11 @@ _OUTPUT = (open, io.open)
 #: What has nothing that a pass could change. A size leads to the trace that it is of.
 _UNWATCHED: Any = (*SIMPLE, torch.SymInt, torch.SymFloat, torch.SymBool)
 _LOGGING = "logging/__init__.py"
+#: The classes of iterators over Python's own containers.
+_ITERATED: tuple[Any, ...] = ([], (), "", b"", {}, {}.values(), {}.items(), set(), range(0), deque())
+_ITERATORS = frozenset([type(iter(one)) for one in _ITERATED])
+#: Arrays with more elements are not compared.
+_MOST_ELEMENTS = 1 << 20
 
 
 @dataclass(slots=True)
@@ -78,10 +95,25 @@ class _Watch:
     def _note_output(self, frame: FrameType, function: Any) -> None:
         if self.effect is not None or not isinstance(function, BuiltinFunctionType | BuiltinMethodType):
             return
-        is_written = isinstance(getattr(function, "__self__", None), io.IOBase) and function.__name__ == "write"
+        owner = getattr(function, "__self__", None)
+        is_written = isinstance(owner, io.IOBase) and function.__name__ == "write"
         name = frame.f_code.co_filename
         if (is_written or function in _OUTPUT) and (is_user_frame(name) or name.endswith(_LOGGING)):
             self.note_effect("prints or writes to a file", frame)
+            if not name.endswith(_LOGGING):  # whose handlers keep errors to themselves
+                raise self.refusal()
+        elif isinstance(owner, random.Random):
+            self.note_effect("draws random numbers of Python's", frame)
+            raise self.refusal()
+
+    def refusal(self) -> NotYetError:
+        """The error for the effect that was noted. It is raised before a function has it, where nobody can undo it."""
+        assert self.effect is not None, "one was noted"
+        return NotYetError(
+            f"a backward pass that {self.effect[0]}, which Python does, and no program.",
+            loc=self.effect[1],
+            remedy="write to a tensor in place, which each backward pass does.",
+        )
 
     def note_effect(self, what: str, frame: FrameType) -> None:
         """Note an effect of the code that a frame is of, or that has called it."""
@@ -98,6 +130,10 @@ class _Watch:
         closed = {name: names[name] for name in code.co_freevars if name in names}
         known = {name: frame.f_globals[name] for name in code.co_names if name in frame.f_globals}
         is_outermost = not self.frames
+        for name, value in (*closed.items(), *known.items()):
+            if type(value) is GeneratorType or type(value) in _ITERATORS or type(value).__module__ == "itertools":
+                self.note_effect(f"may take from the iterator {name}", frame)
+                raise self.refusal()
         self.frames.append(_Frame(frame, closed, known))
         self._keep((*closed.values(), *known.values(), *(names.values() if is_outermost else ())))
 
@@ -122,7 +158,10 @@ class _Watch:
             content = self._content(one)
             if content is not None:
                 self.before[id(one)] = one, content
-                left += content.values() if isinstance(content, dict) else content
+                if not isinstance(content, np.ndarray):
+                    left += content.values() if isinstance(content, dict) else content
+                if not isinstance(one, type) and is_plain(type(one)):
+                    left.append(type(one))
             else:
                 self.passed[id(one)] = one
                 left += _leading(one)
@@ -133,8 +172,17 @@ class _Watch:
             return _copied(one)
         if isinstance(one, torch.nn.Module):
             return dict(own_names(one)) if self.with_modules else None
-        if isinstance(one, torch.Tensor | type | FunctionType | MethodType | torch.optim.Optimizer):
+        if isinstance(one, type):
+            is_own = is_user_frame(getattr(sys.modules.get(one.__module__), "__file__", None) or "")
+            return {name: value for name, value in vars(one).items() if not name.startswith("__")} if is_own else None
+        if isinstance(one, torch.Tensor | FunctionType | MethodType | torch.optim.Optimizer):
             return None
+        if isinstance(one, array):
+            return one.tobytes()
+        if isinstance(one, np.ndarray):
+            return one.copy() if one.size <= _MOST_ELEMENTS and not one.dtype.hasobject else None
+        if (slots := _slots(type(one))) is not None:
+            return {name: getattr(one, name) for name in slots if hasattr(one, name)}
         if is_plain(type(one)) or isinstance(one, torch.autograd.function.BackwardCFunction):
             return dict(own_names(one))
         return None
@@ -155,7 +203,21 @@ def _leading(one: Any) -> tuple[Any, ...]:
         return one.__self__, one.__func__
     if isinstance(one, functools.partial):
         return one.func, *one.args, *one.keywords.values()
+    if isinstance(one, weakref.ref):
+        return (one(),)
     return tuple(one) if isinstance(one, tuple) else ()
+
+
+@functools.lru_cache(maxsize=1024)
+def _slots(kind: type) -> tuple[str, ...] | None:
+    """The names of the slots of a class of the user's whose objects have all of their state there; None for others."""
+    layers = [one for one in kind.__mro__ if one is not object]
+    if not layers or any("__slots__" not in vars(one) for one in layers):
+        return None
+    names = [vars(one)["__slots__"] for one in layers]
+    flat = [name for own in names for name in ((own,) if isinstance(own, str) else own)]
+    is_own = is_user_frame(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
+    return tuple([name for name in flat if not name.startswith("__")]) if is_own else None
 
 
 def _copied(one: Any) -> Any:
@@ -165,6 +227,8 @@ def _copied(one: Any) -> Any:
 def _is_same(now: Any, before: Any) -> bool:
     if isinstance(before, bytes):
         return now == before
+    if isinstance(before, np.ndarray):
+        return now.dtype == before.dtype and now.shape == before.shape and now.tobytes() == before.tobytes()
     if len(now) != len(before):
         return False
     if isinstance(before, dict):
@@ -174,6 +238,21 @@ def _is_same(now: Any, before: Any) -> bool:
 
 def _restore(one: Any, before: Any) -> None:
     """Have an object hold what it held."""
+    if isinstance(one, np.ndarray):
+        one[...] = before
+        return
+    if isinstance(one, array):
+        one[:] = array(one.typecode, before)
+        return
+    if isinstance(one, type) or _slots(type(one)) is not None:
+        names = vars(one) if isinstance(one, type) else [name for name in _slots(type(one)) or () if hasattr(one, name)]
+        for name in [name for name in names if name not in before and not name.startswith("__")]:
+            delattr(one, name)
+        for name, value in before.items():
+            now = vars(one).get(name) if isinstance(one, type) else getattr(one, name, None)
+            if now is not value:
+                setattr(one, name, value)
+        return
     own = one if isinstance(one, _FILLED) else own_names(one)
     if isinstance(own, bytearray):
         own[:] = before
@@ -229,11 +308,8 @@ def refused(*, with_modules: bool = True) -> Iterator[None]:
             )
         effect = f"changes a {kind}" if isinstance(one, _FILLED) else f"sets an attribute of a {kind}", watch.loc
     if effect is not None:
-        raise NotYetError(
-            f"a backward pass that {effect[0]}, which Python does, and no program.",
-            loc=effect[1],
-            remedy="write to a tensor in place, which each backward pass does.",
-        )
+        watch.effect = effect[0], effect[1] or UNKNOWN
+        raise watch.refusal()
 
 
 @contextlib.contextmanager

@@ -205,6 +205,12 @@ class Collector:
 
     def _returned(self, leaf: Any, where: str, root: Any) -> Returned:
         if isinstance(leaf, FakeTensor):
+            if leaf.retains_grad:  # other results are not computed of it: the gradients of a call are one step
+                raise NotYetError(
+                    f"{where} a tensor of which it retains the gradient.",
+                    loc=user_loc(),
+                    remedy="compute from it outside, or ask for the gradient by torch.autograd.grad.",
+                )
             return self._tensor(leaf, record_of(leaf))
         number = self._containers.get(id(leaf))
         if number is not None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dyn.frozen import record
 from dyn.interop import conditions
-from dyn.interop.conditions import Condition
+from dyn.interop.conditions import Comparison, Condition
+from dyn.shapes import Dim, RelKind
 from dyn.trace.context import Trace
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class Environment:
         self.defaults = 0
         #: Whether a default was taken that is not the answer for this call's sizes, and a demand refused since.
         self.strayed = self.refused = False
+        #: The sizes that such questions were about.
+        self._asked: frozenset[Dim] = frozenset()
         #: No fake kernel makes a size of its own up: sizes that depend on data are those of dyn's converters.
         self.allow_dynamic_output_shape_ops = self.allow_scalar_outputs = False
         self.pending_fresh_unbacked_symbols: list[Any] = []
@@ -99,7 +102,9 @@ class Environment:
             return default
         if here is None or not (self._by_sizes and (self._decides or here is not default)):
             self.defaults += 1
-            self.strayed |= here is not None and here is not default
+            if here is not None and here is not default:
+                self.strayed = True
+                self._asked |= _sides(condition)
             return default
         return conditions.decide(condition, self.trace)
 
@@ -124,6 +129,9 @@ class Environment:
 
     def require(self, condition: Condition | bool) -> bool:
         """Whether what PyTorch demands holds (:func:`conditions.require`)."""
+        if self._asked & _sides(condition) and conditions.for_this_call(condition, self.trace) is None:
+            # Whether a size is another one that the program finds out hangs on the way that was taken: it may be 1.
+            self.refused = True
         holds = conditions.require(condition, self.trace)
         self.refused |= self.strayed and not holds
         return holds
@@ -140,6 +148,13 @@ class Environment:
 
     def guard_or_defer_runtime_assert(self, expr: Any, msg: str, fx_node: Any = None) -> bool:
         return cast("BoolNode", expr).expect_true()
+
+
+def _sides(condition: Condition | bool) -> frozenset[Dim]:
+    """The two sizes that a condition says are equal."""
+    if isinstance(condition, bool) or not isinstance(condition, Comparison) or condition.yes.kind is not RelKind.EQ:
+        return frozenset()
+    return frozenset((condition.yes.lhs, condition.yes.rhs)) - {1}
 
 
 class SymNode:

@@ -332,3 +332,61 @@ def test_a_loop_whose_state_grows_is_tensorflows() -> None:
         alike(compiled(tf.ones(shape)), tf.ones(shape) * 2)
     with pytest.raises(UnsupportedOpError, match="changes the size of axis 1"):
         dtf.jit(function, strict=True)(tf.ones((2, 3)))
+
+
+def agree(f: Any, *calls: tuple[Any, ...]) -> Any:
+    """Assert that a function gives what TensorFlow gives, call after call; the compiled one."""
+    compiled = dtf.jit(f, strict=True)
+    for args in calls:
+        made, expected = compiled(*args), f(*args)
+        assert made.shape == expected.shape
+        assert made.dtype == expected.dtype
+        np.testing.assert_allclose(made.numpy(), expected.numpy(), rtol=1e-5)
+    return compiled
+
+
+def test_gather_counts_batch_axes_by_its_indices() -> None:
+    for batch in (-1, -2, 1):
+        agree(
+            lambda a, i, n=batch: tf.gather(a, i, axis=-1, batch_dims=n),
+            (tf.random.normal((2, 3, 4), seed=1), tf.zeros((2, 3), tf.int32)),
+            (tf.random.normal((2, 5, 3), seed=1), tf.ones((2, 2), tf.int32)),
+        )
+
+
+def test_ranges_that_go_down_by_a_computed_step() -> None:
+    compiled = agree(
+        lambda n, d: tf.range(n, 0, d),
+        *[(tf.constant(n), tf.constant(d)) for n, d in ((6, -2), (-6, 2), (0, 2), (-3, 1), (5, -7))],
+    )
+    with pytest.raises(ShapeError, match="steps other than 0"):
+        compiled(tf.constant(1), tf.constant(0))
+    agree(lambda n: tf.range(n, 5), *[(tf.constant(n),) for n in (-2, 2, 5)])
+
+
+def test_classes_that_are_none_are_not_among_the_most_probable() -> None:
+    agree(
+        lambda targets, p: tf.math.in_top_k(targets, p, 2),
+        (tf.constant([9, -1, 0, 2]), tf.constant([[1.0, 2, 3]] * 4)),
+        (tf.constant([2, 1, 0]), tf.constant([[1.0, 2, 3], [np.nan, 1, 2], [3, np.nan, 1]])),
+    )
+
+
+def test_numbers_of_groups_have_programs_of_their_own() -> None:
+    calls = [((2, 7, 8, 3), (3, 2, 3, 4)), ((1, 5, 5, 4), (3, 2, 2, 4)), ((1, 5, 5, 4), (3, 2, 1, 4))]
+    compiled = agree(
+        lambda x, k: tf.nn.conv2d(x, k, 1, "SAME"),
+        *[(tf.random.normal(x, seed=1), tf.random.normal(k, seed=2)) for x, k in (*calls, *calls)],
+    )
+    assert compiled.cache_info().compiles == 3
+
+
+def test_a_function_that_asks_which_replica_it_is_in_is_tensorflows() -> None:
+    def step(x: Any) -> Any:
+        return x + tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.float32)
+
+    compiled = dtf.jit(step)
+    with pytest.warns(dtf.FallbackWarning, match="a function that asks which replica it is in"):
+        np.testing.assert_array_equal(compiled(tf.ones(2)), [1, 1])
+    with pytest.raises(NotYetError, match="which replica"):
+        dtf.jit(step, strict=True)(tf.ones(2))

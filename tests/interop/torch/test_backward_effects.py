@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import cProfile
 import gc
+import io
+import itertools
 import pstats
+import random
 import sys
 import warnings
+import weakref
+from array import array
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch: Any = pytest.importorskip("torch")
@@ -412,3 +418,130 @@ def test_what_python_does_in_a_pass(make: Any, reason: str, kind: str, compile: 
         assert found[1] == found[3]
         assert [reason in str(one.message) for one in said] == [True]
         assert reason in str(compiled.explain())
+
+
+class Kept:
+    """State that the passes below change, of each kind that Python has."""
+
+    count = 0
+    __slots__ = ("number",)
+
+
+def of_a_class(state: Any) -> Any:
+    Kept.count += 1
+
+
+def of_a_slot(state: Any) -> Any:
+    SLOTS.number += 1
+
+
+def of_numpy(state: Any) -> Any:
+    NUMBERS[0] += 1
+
+
+def of_an_array(state: Any) -> Any:
+    ARRAY[0] += 1
+
+
+def behind_a_weak_reference(state: Any) -> Any:
+    WEAK().count += 1
+
+
+def of_a_text(state: Any) -> Any:
+    TEXT.write("x")
+
+
+def printed_to_a_text(state: Any) -> Any:
+    print("x", file=TEXT)
+
+
+def of_an_iterator(state: Any) -> Any:
+    return next(COUNT)
+
+
+def of_a_generator(state: Any) -> Any:
+    return next(GENERATOR)
+
+
+def of_pythons_random_numbers(state: Any) -> Any:
+    return random.randint(1, 100)
+
+
+SLOTS, NUMBERS, ARRAY, OWNER, TEXT = Kept(), np.zeros(2), array("i", [0]), Counter(), io.StringIO()
+WEAK = weakref.ref(OWNER)
+COUNT, GENERATOR = itertools.count(1), (one for one in range(1, 100))
+
+
+def _started() -> None:
+    global COUNT, GENERATOR
+    Kept.count, SLOTS.number, NUMBERS[0], ARRAY[0], OWNER.count = 0, 0, 0, 0, 0
+    TEXT.seek(0)
+    TEXT.truncate()
+    COUNT, GENERATOR = itertools.count(1), (one for one in range(1, 100))
+    random.seed(0)
+
+
+def _state() -> Any:
+    return Kept.count, SLOTS.number, NUMBERS[0], ARRAY[0], OWNER.count, TEXT.getvalue()
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        of_a_class,
+        of_a_slot,
+        of_numpy,
+        of_an_array,
+        behind_a_weak_reference,
+        of_a_text,
+        printed_to_a_text,
+        of_an_iterator,
+        of_a_generator,
+        of_pythons_random_numbers,
+    ],
+)
+def test_what_a_pass_changes_is_changed_once_by_each(effect: Callable[[Any], Any]) -> None:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, *cotangents: Any) -> Any:
+            number = effect(None)
+            return cotangents[0] * (2.0 if number is None else number)
+
+    found: list[Any] = []
+    compiled = dyn_torch.jit(lambda x: Doubled.apply(x) * 1)
+    for run in (lambda x: Doubled.apply(x) * 1, compiled):
+        _started()
+        for _ in range(3):
+            x = torch.ones(3, requires_grad=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", dyn_torch.FallbackWarning)
+                run(x).sum().backward()
+            found.append((x.grad.tolist(), _state()))
+    assert found[:3] == found[3:]
+    assert "backward pass" in str(compiled.explain())
+
+
+def test_functions_that_reach_themselves() -> None:
+    def factorial(k: int) -> int:
+        return 1 if k < 2 else k * factorial(k - 1)
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.shape = x.shape
+            return x.sum()
+
+        @staticmethod
+        def backward(ctx: Any, *cotangents: Any) -> Any:
+            return cotangents[0].expand(ctx.shape) * factorial(3)
+
+    f = dyn_torch.jit(lambda x: Scaled.apply(x) * 1, strict=True)
+    for rows in (3, 1, 5):
+        x = torch.ones(rows, 4, requires_grad=True)
+        f(x).backward()
+        same(x.grad, torch.full((rows, 4), 6.0))
+    assert f.cache_info().compiles == 1

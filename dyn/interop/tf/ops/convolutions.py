@@ -13,8 +13,7 @@ from dyn.errors import UnsupportedOpError
 from dyn.interop import conditions
 from dyn.interop.tf.converter_registry import Data, attributes_of, converts, rank_of, takes_call
 from dyn.interop.tf.ops.shapes import pairs_of
-from dyn.shapes import floordiv
-from dyn.trace.dims import wrap_dim
+from dyn.shapes import dim_max, evaluate, floordiv
 from dyn.transforms import vjp
 
 ASKS_FOR_OTHERS = True
@@ -41,8 +40,12 @@ def _conv(
     groups: Any = 1
     channels, own, trace = image.dims[layout.index("C")], kernel.dims[-2], image._trace.here
     condition = conditions.equal(channels, own)
-    if conditions.for_this_call(condition, trace) is False and not conditions.decide(condition, trace):
-        groups = wrap_dim(trace, floordiv(channels, own))
+    if conditions.for_this_call(condition, trace) is not None and not conditions.decide(condition, trace):
+        count = evaluate(floordiv(channels, dim_max(own, 1)), trace.sizes)
+        is_count = conditions.equal(channels, own * count)
+        if conditions.for_this_call(is_count, trace):  # other numbers of groups have programs of their own
+            conditions.decide(is_count, trace)
+        groups = count
     return nn.conv(
         image, kernel, _spatial(strides, layout), padding,
         rhs_dilation=_spatial(dilations, layout) if dilations else None,

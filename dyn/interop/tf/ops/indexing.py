@@ -31,7 +31,7 @@ ASKS_FOR_OTHERS = True
 @converts("GatherV2", numbers=(2,))
 def gather(a: Data, indices: Data, axis: Any, *, batch_dims: int = 0) -> Any:
     rank = rank_of(a)
-    axis, batch_dims = int(axis) % rank, batch_dims % rank if batch_dims < 0 else batch_dims
+    axis, batch_dims = int(axis) % rank, batch_dims + rank_of(indices) if batch_dims < 0 else batch_dims
     in_range(indices, a.shape[axis], axis)
     if not batch_dims:
         return dnp.take(a, indices, axis=axis)

@@ -124,8 +124,11 @@ def top_k(a: Data, k: Any, *, index_type: str = "int32") -> Any:
 
 @converts("InTopKV2")
 def in_top_k(predictions: Data, targets: Data, k: Data) -> Any:
-    own = dnp.take_along_axis(predictions, targets[:, None].astype("int64"), axis=1)
-    return dnp.isfinite(own[:, 0]) & (dnp.sum(predictions > own, axis=1) < k)
+    classes = predictions.shape[1]
+    there = (targets >= 0) & (targets.astype("int64") < classes)
+    if_there = dnp.where(there, targets, 0).astype("int64")
+    own = dnp.take_along_axis(predictions, if_there[:, None], axis=1)
+    return there & dnp.all(dnp.isfinite(predictions), axis=1) & (dnp.sum(predictions > own, axis=1) < k)
 
 
 @converts("SparseSoftmaxCrossEntropyWithLogits")

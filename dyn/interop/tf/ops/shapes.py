@@ -200,6 +200,11 @@ def range_(call: Any) -> Any:
         start, limit, delta = call.values()
         count = lax.as_dim(dnp.ceil(dnp.abs((limit - start) / delta)).astype("int64"))
         return dnp.arange(count).astype(dtype) * delta + start
+    if not (is_known(call.inputs[0]) and is_known(call.inputs[2])):  # which may be negative, as no size is
+        start, limit, delta = call.values()
+        moves = lax.as_dim((delta != 0).astype("int64"))
+        call.trace.demand(RelKind.EQ, unwrap_dim(moves), 1, "tf.range goes in steps other than 0")
+        return dnp.arange(start, limit, delta, dtype=dtype)
     start, limit, delta = map(call.sizes, range(3))
     step = unwrap_dim(delta)
     trace = current_trace()

@@ -7,7 +7,7 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import nn
-from dyn.interop.torch.aten.tables import converts, kept_order
+from dyn.interop.torch.aten.tables import converts, format_order
 from dyn.trace.tracer import Tracer
 from dyn.transforms import vjp
 
@@ -18,7 +18,12 @@ def spread(values: Sequence[Any], rank: int) -> list[Any]:
     return given * rank if len(given) == 1 else given
 
 
-@converts("convolution.default", order=kept_order, numbers=(3, 5))
+def _order(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Channels last where the images or the kernel lie so."""
+    return format_order(args, kwargs) or format_order(args[1:], kwargs)
+
+
+@converts("convolution.default", order=_order, numbers=(3, 5))
 def convolution(
     a: Tracer, weight: Tracer, bias: Tracer | None, stride: Sequence[Any], padding: Sequence[Any],
     dilation: Sequence[Any], transposed: bool, output_padding: Sequence[Any], groups: int,
@@ -56,7 +61,7 @@ def convolution(
     return made if batched else made[0]
 
 
-@converts("_convolution.default", "_convolution.deprecated", order=kept_order, numbers=(3, 5))
+@converts("_convolution.default", "_convolution.deprecated", order=_order, numbers=(3, 5))
 def whole_convolution(
     a: Tracer, weight: Tracer, bias: Tracer | None, stride: Sequence[Any], padding: Sequence[Any],
     dilation: Sequence[Any], transposed: bool, output_padding: Sequence[Any], groups: int, *settings: Any,

@@ -117,7 +117,7 @@ def one_hot(a: Any, classes: Any = -1) -> Any:
     if isinstance(classes, int) and classes == -1:
         classes = a.max().item() + 1
     torch.ops.aten._assert_async.msg(((a >= 0) & (a < classes)).all(), "one_hot takes numbers of classes, from 0 on")
-    return (a[..., None] == torch.arange(classes)).to(torch.int64)
+    return (a[..., None] == torch.arange(classes)).to(torch.int64).contiguous()
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------

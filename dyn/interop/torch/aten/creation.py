@@ -115,6 +115,16 @@ def iota(
     return (dnp.arange(length, dtype="int64") * step + start).astype(numpy_dtype(dtype))
 
 
+def _order_of_strides(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
+    """The order of the strides that a tensor is copied to."""
+    return order_of([as_dim(size) for size in args[0].shape], [as_dim(stride) for stride in args[1]])
+
+
+@converts("prims::copy_strided.default", order=_order_of_strides)
+def copy_strided(a: Tracer, strides: Sequence[Any]) -> Tracer:
+    return a
+
+
 @converts("fill.Scalar", "fill.Tensor", order=kept_order)
 def fill(a: Tracer, value: Any) -> Tracer:
     return dnp.broadcast_to(dnp.asarray(value).astype(a.dtype), a.shape)

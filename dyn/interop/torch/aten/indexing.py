@@ -8,7 +8,7 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn.errors import ShapeError
 from dyn.interop.index_ranges import OUT, require_in_range
-from dyn.interop.torch.aten.tables import axis_of, converts
+from dyn.interop.torch.aten.tables import axis_of, converts, kept_order, kept_orders
 from dyn.shapes import RelKind, product
 from dyn.source import user_loc
 from dyn.trace.context import current_trace
@@ -72,7 +72,7 @@ def index(a: Tracer, indices: Sequence[Any]) -> Tracer:
     return a[_places(a, indices)]
 
 
-@converts("index_put.default", "_index_put_impl.default", "_unsafe_index_put.default")
+@converts("index_put.default", "_index_put_impl.default", "_unsafe_index_put.default", order=kept_order)
 def index_put(
     a: Tracer, indices: Sequence[Any], values: Tracer, accumulate: bool = False, unsafe: bool = False
 ) -> Tracer:
@@ -152,12 +152,12 @@ def triu(a: Tracer, diagonal: Any = 0) -> Tracer:
     return dnp.triu(a, diagonal)
 
 
-@converts("sort.default")
+@converts("sort.default", order=kept_orders)
 def sort(a: Tracer, dim: int = -1, descending: bool = False) -> tuple[Tracer, Tracer]:
     return sort_stable(a, dim=dim, descending=descending)
 
 
-@converts("sort.stable")
+@converts("sort.stable", order=kept_orders)
 def sort_stable(
     a: Tracer, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[Tracer, Tracer]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import nn
-from dyn.interop.torch.aten.tables import converts, kept_order
+from dyn.interop.torch.aten.tables import converts, format_order, kept_order
 from dyn.interop.torch.tensors import numpy_dtype
 from dyn.trace.tracer import Tracer
 
@@ -48,7 +48,7 @@ def layer_norm(
     return (result if bias is None else result + bias), mean, scale
 
 
-@converts("native_group_norm.default")
+@converts("native_group_norm.default", order=lambda args, kwargs: [format_order(args, kwargs), None, None])
 def group_norm(
     a: Tracer, weight: Tracer | None, bias: Tracer | None, count: Any, channels: Any, places: Any, groups: int,
     eps: float,

@@ -9,13 +9,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import ShapeError
 from dyn.interop.torch.aten.tables import converts
 from dyn.shapes import RelKind
 from dyn.source import user_loc
-from dyn.trace.dims import unwrap_dim
+from dyn.trace.dims import max_dim, unwrap_dim
 from dyn.trace.tracer import Tracer
 from dyn.transforms import vmap
 
@@ -94,14 +96,23 @@ def nanmedian_dim(a: Tracer, dim: int, keepdim: bool = False) -> tuple[Tracer, T
     return _median(a, dim, keepdim, True)
 
 
+def _one_at_least(a: Tracer) -> Tracer:
+    """The elements in a row; where there are none, what PyTorch has for the median of these: NaN, as an integer."""
+    flat = dnp.reshape(a, (-1,))
+    wide = np.iinfo(a.element_type.np) if a.element_type.np.kind == "i" and a.element_type.np.itemsize >= 4 else None
+    nothing = np.nan if a.element_type.is_float else 0 if wide is None else wide.min
+    missing = max_dim(1 - flat.shape[0], 0)
+    return dnp.concatenate([flat, dnp.full((missing,), nothing, dtype=a.dtype)])
+
+
 @converts("median.default")
 def median(a: Tracer) -> Tracer:
-    return _median(dnp.reshape(a, (-1,)), 0, False, False)[0]
+    return _median(_one_at_least(a), 0, False, False)[0]
 
 
 @converts("nanmedian.default")
 def nanmedian(a: Tracer) -> Tracer:
-    return _median(dnp.reshape(a, (-1,)), 0, False, True)[0]
+    return _median(_one_at_least(a), 0, False, True)[0]
 
 
 @converts("mode.default")

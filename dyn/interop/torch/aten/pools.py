@@ -9,7 +9,7 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.interop.torch.aten.convolutions import spread
-from dyn.interop.torch.aten.tables import converts, kept_order
+from dyn.interop.torch.aten.tables import converts, format_order, kept_order
 from dyn.shapes import RelKind
 from dyn.trace.context import current_trace
 from dyn.trace.dims import max_dim, min_dim, unwrap_dim
@@ -68,7 +68,7 @@ def _of_windows(
 
 
 def _order(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    return kept_order(args, kwargs)
+    return format_order(args, kwargs)
 
 
 def _avg_pool(rank: int) -> Any:

@@ -208,7 +208,7 @@ def _coins(key: Any, shape: Sequence[Any], p: Any) -> Any:
     return _unit(key, shape, "float32") < dnp.asarray(p, dtype="float32")
 
 
-@draws("bernoulli.default", order=_of_first)
+@draws("bernoulli.default")
 def bernoulli(key: Any, p: Tracer) -> Tracer:
     return _coins(key, p.shape, p).astype(p.dtype)
 

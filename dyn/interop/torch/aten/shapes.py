@@ -12,7 +12,16 @@ import torch
 import dyn.numpy as dnp
 from dyn.errors import ShapeError
 from dyn.interop import conditions
-from dyn.interop.torch.aten.tables import CHANNELS_LAST, axis_of, converts, in_place, shared_order, view
+from dyn.interop.torch.aten.tables import (
+    CHANNELS_LAST,
+    axis_of,
+    converts,
+    format_order,
+    in_place,
+    kept_order,
+    shared_order,
+    view,
+)
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.tensors import TensorRecord, inverse, numpy_dtype, torch_dtype
 from dyn.late_imports import import_whole
@@ -341,12 +350,12 @@ def stack(tensors: Sequence[Tracer], axis: int = 0) -> Tracer:
     return dnp.stack([tensor.astype(dtype) for tensor in tensors], axis=axis)
 
 
-@converts("flip.default")
+@converts("flip.default", order=kept_order)
 def flip(a: Tracer, axes: Sequence[int]) -> Tracer:
     return dnp.flip(a, axis=tuple(axes)) if axes and a.ndim else a
 
 
-@converts("roll.default")
+@converts("roll.default", order=lambda args, kwargs: format_order(args, kwargs) if args[2:] and args[2] else None)
 def roll(a: Tracer, shifts: Sequence[Any], axes: Sequence[int] = ()) -> Tracer:
     return dnp.roll(a, tuple(shifts) if axes else shifts[0], axis=tuple(axes) if axes else None)
 
@@ -356,7 +365,13 @@ def repeat(a: Tracer, times: Sequence[Any]) -> Tracer:
     return dnp.tile(a, tuple(times))
 
 
-@converts("constant_pad_nd.default")
+def _of_padded(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Where nothing is added, PyTorch makes a clone."""
+    is_clone = all(isinstance(width, int) and width == 0 for width in args[1])
+    return kept_order(args, kwargs) if is_clone else format_order(args, kwargs)
+
+
+@converts("constant_pad_nd.default", order=_of_padded)
 def constant_pad(a: Tracer, widths: Sequence[Any], value: Any = 0) -> Tracer:
     pairs = [(0, 0)] * (a.ndim - len(widths) // 2)
     pairs += [(widths[i], widths[i + 1]) for i in range(len(widths) - 2, -1, -2)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import lax
-from dyn.interop.torch.aten.tables import Promotion, converts, pointwise
+from dyn.interop.torch.aten.tables import Promotion, converts, kept_orders, pointwise
 from dyn.shapes import RelKind
 from dyn.trace.tracer import Tracer
 
@@ -56,7 +56,7 @@ for _name, _function in {"isfinite": dnp.isfinite, "signbit": dnp.signbit}.items
     pointwise(f"prims::{_name}.default", operands=1, promotion=Promotion.ALWAYS_BOOL)(_function)
 
 
-@converts("frexp.Tensor", "prims::frexp.default")
+@converts("frexp.Tensor", "prims::frexp.default", order=kept_orders)
 def frexp(a: Tracer) -> tuple[Tracer, Tracer]:
     mantissa, exponent = dnp.frexp(a)
     return mantissa, exponent.astype("int32")

@@ -88,6 +88,17 @@ def kept_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
     return iteration_order(args[:1])
 
 
+def kept_orders(args: Sequence[Any], kwargs: dict[str, Any]) -> list[Order | None]:
+    """The order in memory of the first argument, of two results."""
+    return [kept_order(args, kwargs)] * 2
+
+
+def format_order(args: Sequence[Any], kwargs: dict[str, Any]) -> Order | None:
+    """Channels last where the first argument lies so, and rows otherwise: PyTorch's ``suggest_memory_format``."""
+    order = kept_order(args, kwargs)
+    return order if order in CHANNELS_LAST.values() else None
+
+
 def shared_order(tensors: Sequence[Any]) -> Order | None:
     """The order in memory of tensors of full rank, where it is one for all of them; rows otherwise."""
     given = [one for one in tensors if isinstance(one, FakeTensor)]
