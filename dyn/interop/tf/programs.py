@@ -93,9 +93,8 @@ def _refusing(owner: Any) -> Replacement[bool]:
     return replacement
 
 
-_REPLICA_NUMBERS = [
-    _refusing(one) for one in (distribute_lib.ReplicaContextBase, distribute_lib._DefaultReplicaContext)
-]
+_CONTEXTS: tuple[Any, ...] = (distribute_lib.ReplicaContextBase, distribute_lib._DefaultReplicaContext)
+_REPLICA_NUMBERS = [_refusing(one) for one in _CONTEXTS]
 
 
 def traced_for_dyn(flat: Callable[..., Any], specs: Sequence[Any], built_by: Sequence[Any] | None = None) -> Any:
