@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dyn.array.exports import export_unchanging
+from dyn.array.exports import export_unchanging, unchanging_view
 from dyn.array.operators import binary, in_place, reflected, unary
 from dyn.errors import ArgumentError, DonatedError, InvalidValueError, UnsupportedOpError
 from dyn.hosts import NumpyArray
@@ -157,10 +157,7 @@ class Array:
                 raise needs_copy("__array__", f"an array on {self.device}")
             return np.asarray(self._data.to_numpy(), dtype)
         result = np.array(self._data, dtype, copy=copy)
-        if np.may_share_memory(result, self._data):
-            result = result.view()
-            result.flags.writeable = False
-        return result
+        return unchanging_view(result) if np.may_share_memory(result, self._data) else result
 
     def __dlpack__(
         self,
@@ -268,6 +265,7 @@ class Array:
     __truediv__, __rtruediv__ = binary("true_divide"), reflected("true_divide")
     __floordiv__, __rfloordiv__ = binary("floor_divide"), reflected("floor_divide")
     __mod__, __rmod__ = binary("remainder"), reflected("remainder")
+    __divmod__, __rdivmod__ = binary("divmod"), reflected("divmod")
     __pow__, __rpow__ = binary("power"), reflected("power")
     __matmul__, __rmatmul__ = binary("matmul"), reflected("matmul")
     __and__, __rand__ = binary("bitwise_and"), reflected("bitwise_and")

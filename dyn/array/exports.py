@@ -43,6 +43,17 @@ def export_unchanging(
     return export_dlpack(array, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
 
+def unchanging_view(array: NumpyArray) -> NumpyArray:
+    """A view that is read-only for good: NumPy lets nobody mark it as writable, since its memory is that of a buffer
+    that is not, and not an array's that is. (One with gaps is marked, and no more.)"""
+    if array.size and array.flags.c_contiguous:
+        memory = memoryview(array.reshape(-1).view(np.uint8)).toreadonly()
+        return np.frombuffer(memory, np.uint8).view(array.dtype).reshape(array.shape)
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 #: What XLA and TensorFlow demand of an address: TensorFlow ends the process where it is another.
 _ALIGNMENT = 64
 

@@ -289,6 +289,7 @@ def arange(
     """
     check_device("arange", device)
     trace = trace_of(start, stop, step)
+    start, stop, step = (v.item() if isinstance(v, np.generic) else v for v in (start, stop, step))
     low, high = (0, start) if stop is None else (start, stop)
     if any(isinstance(v, Tracer) for v in (low, high, step)):
         return _measured_range(low, high, step, dtype)

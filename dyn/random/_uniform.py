@@ -101,6 +101,11 @@ def floats_between(
         scaled = emit("fused_multiply_add", unit, span, low)
     else:
         scaled = emit("add", emit("multiply", unit, span), low)
+    if reaches:  # between -3e38 and 3e38 there is more than a float32 holds: parts of both are added
+        rest = emit("subtract", filled(unit, 1), unit)
+        mixed = emit("add", emit("multiply", rest, low), emit("multiply", unit, high))
+        endless = emit("compare", emit("abs", span), filled(span, float("inf")), direction="EQ")
+        scaled = emit("select", endless, mixed, scaled)
     drawn = emit("maximum", low, scaled)
     if not reaches:
         return drawn

@@ -228,7 +228,12 @@ class Tracer:
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         self._concrete("pickling", "return the array from the function and pickle the result.")
 
-    def item(self) -> NoReturn:
+    def __format__(self, spec: str) -> str:
+        if spec:
+            self._concrete("a number's text", "return it from the function, and format it outside.")
+        return str(self)
+
+    def item(self, *index: int) -> NoReturn:
         """Not there while a function is traced.
 
         Raises:
@@ -371,6 +376,8 @@ for _short, _long in _BINARY.items():
     setattr(Tracer, f"__{_short}__", _binary(_long))
     setattr(Tracer, f"__r{_short}__", _reflected(_long))
     setattr(Tracer, f"__i{_short}__", _in_place(_long))
+for _short, _make in {"divmod": _binary, "rdivmod": _reflected}.items():
+    setattr(Tracer, f"__{_short}__", _make("divmod"))
 for _short, _long in _COMPARE.items():
     setattr(Tracer, f"__{_short}__", _binary(_long))
 for _short, _long in {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}.items():

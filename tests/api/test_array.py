@@ -222,3 +222,22 @@ def test_an_eager_error_names_its_own_line() -> None:
     with pytest.raises(dyn.errors.ShapeError) as caught:
         _ = x + y  # the line that is wrong
     assert "the line that is wrong" in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool", "complex64", "float8_e4m3fn"])
+def test_nobody_makes_a_view_of_an_array_writable(dtype: str) -> None:
+    for shape in ((), (3,), (2, 3)):
+        x = dnp.ones(shape, dtype=dtype)
+        view = np.asarray(x)
+        assert view.shape == shape
+        assert str(view.dtype) == dtype
+        for one in (view, view.view(), view.reshape(-1)):
+            with pytest.raises(ValueError, match="cannot set WRITEABLE flag"):
+                one.flags.writeable = True
+        with pytest.raises(ValueError, match="read-only"):
+            view[...] = 0
+        base = view
+        while isinstance(base, np.ndarray):
+            assert not base.flags.writeable
+            base = base.base
+    assert np.asarray(dnp.ones((0, 3))).shape == (0, 3)

@@ -250,3 +250,26 @@ def test_constants_keep_the_sign_of_zero(dtype: str) -> None:
     positive, negative = dyn.jit(lambda x: (dnp.where(x > 3, x, 0.0), dnp.where(x > 3, x, -0.0)))(x)
     assert np.signbit(positive).tolist() == [False, False]
     assert np.signbit(negative).tolist() == [True, False]
+
+
+def test_divmod_of_arrays() -> None:
+    x, y = np.array([7.5, -7.5, 0.0]), np.array([2.0, 2.0, 3.0])
+    for made in (dyn.jit(lambda x, y: (divmod(x, y), divmod(x, 2), divmod(9, y)))(x, y),):
+        for own, expected in zip(made, (divmod(x, y), divmod(x, 2), divmod(9, y)), strict=True):
+            np.testing.assert_array_equal(own, expected)
+    np.testing.assert_array_equal(divmod(dyn.asarray(x), 2), np.divmod(x, 2))
+    np.testing.assert_array_equal(divmod(9, dyn.asarray(y)), np.divmod(9, y))
+
+
+def test_formats_of_traced_numbers_are_refused_in_words() -> None:
+    for text in (lambda x: f"{x[0]:.2f}", lambda x: x.item(0)):
+        with pytest.raises(dyn.errors.TraceError, match="needs the elements"):
+            dyn.jit(text)(np.ones(3))
+
+
+@pytest.mark.parametrize("bounds", [(np.uint64(3), 6), (np.float32(3),), (np.int8(1), np.int16(9), np.uint8(2))])
+def test_ranges_between_numpys_scalars(bounds: Any) -> None:
+    for made in (dyn.jit(lambda x: dnp.arange(*bounds))(np.ones(1)), dnp.arange(*bounds)):
+        np.testing.assert_array_equal(
+            np.asarray(made), np.arange(*[one.item() if hasattr(one, "item") else one for one in bounds])
+        )
