@@ -74,3 +74,13 @@ def test_bounds_that_no_float_reaches_cost_nothing() -> None:
     for low, high, asked in ((0.0, 3.0, False), (-1.0, 1.0, False), (1e6, 1e6 + 1, True)):
         text = dyn.jit(lambda low=low, high=high: random.uniform(key, (3,), "float32", low, high)).lower().as_text()
         assert ("select(" in text) == asked, (low, high)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 3e38), ("float64", 1e308), ("float16", 6e4)])
+def test_spans_that_no_float_holds(dtype: str, most: float) -> None:
+    for draw in (random.uniform, dyn.jit(random.uniform, static_argnames=("shape", "dtype"))):
+        drawn = draw(random.key(0), shape=(100_000,), dtype=dtype, minval=-most, maxval=most)
+        shares = np.asarray(drawn).astype("float64") / most
+        assert np.abs(shares).max() <= 1
+        assert abs(shares.mean()) < 0.01
+        assert abs(shares.std() - 3**-0.5) < 0.01
