@@ -15,10 +15,11 @@ import numpy as np
 from dyn import lax
 from dyn.errors import DynError, NotYetError, UnsupportedOpError, problem_of
 from dyn.frontend.fallback import Piece
+from dyn.interop import conditions
 from dyn.interop.tf.attributes import check_all_read, of_inputs, unread
 from dyn.interop.tf.converter_registry import CONVERTERS, FOLDS, READ, Typed
 from dyn.interop.tf.graphs import FunctionLibrary, Graph, GraphNode, constant
-from dyn.interop.tf.values import Array, SizeTensor, data, elements_of, is_known, known_dtype, settled
+from dyn.interop.tf.values import Array, Reductions, SizeTensor, data, elements_of, is_known, known_dtype, settled
 from dyn.shapes import Dim, RelKind, format_dim
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.dims import wrap_dim
@@ -48,6 +49,9 @@ class EffectState:
         self.values[key] = value
         self.written.add(key)
 
+
+#: The operations that take the axes of :class:`Reductions` where it is not known which these are.
+_TAKE_REDUCTIONS = frozenset({"Sum", "Prod", "Max", "Min", "Add", "AddV2", "Identity", "IdentityN"})
 
 #: The values of nodes' outputs, by the names of the nodes.
 Known = dict[str, Sequence[Any]]
@@ -86,7 +90,19 @@ class Evaluation:
         """Read nodes of a graph, after which the values of their outputs are ``known``, too."""
         for node in nodes:
             inputs = [known[name][number] for name, number in node.inputs]
+            if node.op not in _TAKE_REDUCTIONS:
+                inputs = [self.counted(one) if isinstance(one, Reductions) else one for one in inputs]
             known[node.name] = self._node(NodeCall(self, graph, node, inputs))
+
+    def counted(self, reductions: Reductions) -> Array:
+        """The axes that a gradient is summed over as numbers: whether a size is 1 is a guard."""
+        extra, first = max(len(reductions.other) - len(reductions.own), 0), reductions.first
+        ones = [
+            first + extra + axis
+            for axis, dim in enumerate(reductions.own)
+            if conditions.decide(conditions.equal(dim, 1), self.trace.here)
+        ]
+        return np.array([*range(first, first + extra), *ones], np.int32)
 
     def within(self, state: EffectState) -> Evaluation:
         """The reading of a region, which has a state of its own."""

@@ -390,3 +390,52 @@ def test_a_function_that_asks_which_replica_it_is_in_is_tensorflows() -> None:
         np.testing.assert_array_equal(compiled(tf.ones(2)), [1, 1])
     with pytest.raises(NotYetError, match="which replica"):
         dtf.jit(step, strict=True)(tf.ones(2))
+
+
+def squares(x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = x * tf.sin(x)
+    return tape.jacobian(y, x)
+
+
+def with_sums(x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = x * tf.reduce_sum(x, -1, keepdims=True)
+    return tape.jacobian(y, x)
+
+
+def hessian(x: Any) -> Any:
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = tf.reduce_sum(tf.sin(x) * x**2)
+        gradient = inner.gradient(y, x)
+    return outer.jacobian(gradient, x)
+
+
+def of_each_example(x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.tanh(x) * 2
+    return tape.batch_jacobian(y, x)
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (squares, [(3,), (1,), (5,)]),
+        (with_sums, [(3, 4), (1, 1), (2, 1), (1, 3)]),
+        (hessian, [(3,), (1,), (5,)]),
+        (of_each_example, [(3, 4), (1, 1), (2, 5)]),
+    ],
+)
+def test_jacobians_in_a_function(function: Any, shapes: Any) -> None:
+    """``tape.jacobian`` writes a gradient for each element at once (``pfor``), which counts the axes of sums."""
+    compiled = dtf.jit(function, strict=True)
+    for shape in shapes:
+        x = tf.random.uniform(shape, seed=1)
+        np.testing.assert_allclose(compiled(x), function(x), rtol=1e-4, atol=1e-5)
+    assert compiled.cache_info().traces == 1

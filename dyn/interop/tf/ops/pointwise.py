@@ -50,8 +50,11 @@ def add(call: Any) -> Any:
     axes = next((n for n in range(2) if isinstance(call.inputs[n], Reductions)), None)
     if axes is None:
         return dnp.add(call.value(0), call.value(1))
-    moved = int(call.numbers(1 - axes))  # the axes that a gradient is summed over, counted from another one
-    return replace(call.inputs[axes], first=call.inputs[axes].first + moved)
+    moved = call.numbers(1 - axes)
+    if moved.ndim:  # a number for each of the axes, which it takes to know them: parallel_for writes that
+        return call.evaluation.counted(call.inputs[axes]) + moved
+    # The axes that a gradient is summed over, counted from another one.
+    return replace(call.inputs[axes], first=call.inputs[axes].first + int(moved))
 
 
 def _compares(name: str, function: Callable[..., Any], otherwise: bool) -> None:
