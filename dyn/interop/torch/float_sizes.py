@@ -37,7 +37,7 @@ _IN_PYTHON: dict[str, Callable[..., float]] = {
     "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "true_divide": operator.truediv,
     "power": math.pow, "sqrt": math.sqrt, "cos": math.cos, "cosh": math.cosh, "sin": math.sin, "sinh": math.sinh,
     "tan": math.tan, "tanh": math.tanh, "arcsin": math.asin, "arccos": math.acos, "arctan": math.atan,
-    "log2": math.log2,
+    "log2": math.log2, "abs": math.fabs, "remainder": operator.mod, "floor_divide": operator.floordiv,
 }  # fmt: skip
 #: Python's comparisons by the names of dyn's.
 _IN_PYTHON_ORDER: dict[str, Callable[[float, float], bool]] = {
@@ -50,6 +50,8 @@ _MOST_EXACT = 1 << 20
 _MOST_DENOMINATOR, _MOST_ROUNDED = 1000, 1 << 51
 #: The greatest power of a size that is surely no infinity.
 _MOST_POWER = 16
+#: Functions that have no result where the divisor is 0.
+_DIVISIONS = frozenset({"true_divide", "remainder", "floor_divide"})
 #: What to do where Python has no result of numbers.
 _REMEDY = "pass other numbers."
 #: The functions that are 0 where one of their operands is, all of which are positive else; of a power its base.
@@ -172,10 +174,10 @@ class FloatNode(SymNode):
         divisor is 0.
         """
         is_counted = self.factors() is not None
-        if name in ("add", "subtract", "multiply") or (name == "sqrt" and is_counted):
+        if name in ("add", "subtract", "multiply", "abs") or (name == "sqrt" and is_counted):
             return
         power = operands[1].constant if name == "power" else None
-        if name == "true_divide":
+        if name in _DIVISIONS:
             operands[1]._require_nonzero("float division by zero")
         elif is_counted and power is not None and abs(power) <= _MOST_POWER:
             if power < 0:
@@ -236,6 +238,15 @@ class FloatNode(SymNode):
             return a[0] * b[1], a[1] * b[0]
 
         return self._of_two(other, "true_divide", rounded)
+
+    def abs(self) -> FloatNode:
+        return self.computed("abs")
+
+    def mod(self, other: FloatNode) -> FloatNode:
+        return self.computed("remainder", other)
+
+    def floordiv(self, other: FloatNode) -> FloatNode:
+        return self.computed("floor_divide", other)
 
     def float_pow(self, other: FloatNode) -> FloatNode:
         return self.computed("power", other)

@@ -93,3 +93,34 @@ def test_a_training_step_is_one_program_at_every_length() -> None:
         step(x)
         same(module.v.weight.grad, found, 1e-4)
     assert run.cache_info().compiles == 1
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # Dynamo reads it
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "dyn"])
+@pytest.mark.parametrize("wants_gradients", [False, True])
+def test_a_jitted_function_in_one_that_dynamo_compiles(backend: str, wants_gradients: bool) -> None:
+    """It is called as it is, at its first call as at later ones."""
+    inner = dyn_torch.jit(lambda x: x.sin().sum(-1), strict=True)
+    torch._dynamo.reset()
+    outer = torch.compile(lambda x: inner(x * 2) + 1, backend=backend, dynamic=True)
+    for rows in (3, 5, 1):
+        x = torch.ones(rows, 4, requires_grad=wants_gradients)
+        made = outer(x)
+        same((x * 2).sin().sum(-1) + 1, made)
+        if wants_gradients:
+            made.sum().backward()
+            same(2 * (x.detach() * 2).cos(), x.grad)
+    assert inner.cache_info().compiles == 1
+
+
+def test_gradients_that_results_retain_are_pytorchs() -> None:
+    def f(x: Any) -> Any:
+        a = x.sin()
+        a.retain_grad()
+        return a * 2, a
+
+    compiled = dyn_torch.jit(f)
+    with pytest.warns(dyn_torch.FallbackWarning, match="a tensor of which it retains the gradient"):
+        y, a = compiled(torch.ones(3, requires_grad=True))
+    y.sum().backward()
+    same(torch.full((3,), 2.0), a.grad)

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dyn
@@ -487,6 +488,65 @@ def test_numbers_of_which_python_has_no_result(name: str) -> None:
     same(f(torch.tensor(right)), compiled(torch.tensor(right)))
     with pytest.raises(RuntimeError, match=r"float division by zero|to the power|has no result"):
         compiled(torch.tensor(wrong))
+    assert compiled.cache_info().compiles == 1
+
+
+ARITHMETIC: dict[str, Any] = {
+    "abs": lambda x, a: x + abs(a),
+    "remainder": lambda x, a: x + a % 0.5,
+    "of a number": lambda x, a: x + 7 % a,
+    "whole": lambda x, a: x + a // 0.4,
+    "of a size": lambda x, a: x + (x.shape[0] * 1.3) % 1.5 + abs(0.5 - x.shape[0]),
+    "power": lambda x, a: x + a**2.0,
+}
+
+
+@pytest.mark.parametrize("name", ARITHMETIC)
+def test_arithmetic_of_numbers_is_pythons(name: str) -> None:
+    def f(x: Any) -> Any:
+        return ARITHMETIC[name](x, x[0].item())
+
+    compiled = dyn_torch.jit(f, strict=True)
+    for x in (torch.tensor([2.7]), torch.tensor([-2.7, 1.0]), torch.tensor([0.3, 1.0, 2.0])):
+        same(f(x), compiled(x))
+    assert compiled.cache_info().compiles == 1
+
+
+TEXTS: dict[str, Any] = {
+    "a size": lambda x: x * len(str(x.shape[0])),
+    "in an f-string": lambda x: {f"{x.shape[0]}x{x.shape[1]}": x * 2},
+    "in a form": lambda x: {f"{x.shape[0]:04d} {x.shape[0] / 2:.1f}": x * 2},
+    "a shape": lambda x: {str(x.shape): x},
+    "half a size": lambda x: {str(x.shape[0] / 2): x},
+    "a key": lambda x: x * {3: 2.0, 12: 5.0}.get(x.shape[0], 1.0),
+    "two keys": lambda x: x * {(3, 4): 2.0}.get(tuple(x.shape), 1.0),
+    "a set": lambda x: x * 2 if x.shape[0] in {3} else x,
+    "NumPy's root": lambda x: x / np.sqrt(x.shape[-1]) + np.log2(x.shape[0]),
+    "infinity": lambda x: x[: min(x.shape[0], math.inf)] if x.shape[0] < math.inf else -x,
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts_and_keys_of_sizes_are_the_calls(name: str) -> None:
+    compiled = dyn_torch.jit(TEXTS[name], strict=True)
+    for rows in (3, 12, 5, 3):
+        x = torch.ones(rows, 4)
+        made, expected = compiled(x), TEXTS[name](x)
+        if isinstance(expected, dict):
+            assert list(made) == list(expected)
+            made, expected = [*made.values()], [*expected.values()]
+        same(expected, made)
+
+
+def test_rows_that_are_one_are_repeated_to_a_number_that_the_program_finds_out() -> None:
+    def f(n: Any, x: Any) -> Any:
+        return x[:1].expand(n.item(), -1), x[-1:].expand(n.item(), -1)
+
+    compiled = dyn_torch.jit(f, strict=True)
+    for n in (3, 1, 0, 2):
+        for rows in (6, 1):
+            given = torch.tensor(n), torch.randn(rows, 4)
+            same(f(*given), compiled(*given))
     assert compiled.cache_info().compiles == 1
 
 
