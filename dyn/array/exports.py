@@ -47,7 +47,8 @@ def unchanging_view(array: NumpyArray) -> NumpyArray:
     """A view that is read-only for good: NumPy lets nobody mark it as writable, since its memory is that of a buffer
     that is not, and not an array's that is. (One with gaps is marked, and no more.)"""
     if array.size and array.flags.c_contiguous:
-        memory = memoryview(array.reshape(-1).view(np.uint8)).toreadonly()
+        flat: Any = array.reshape(-1).view(np.uint8)
+        memory = memoryview(flat).toreadonly()
         return np.frombuffer(memory, np.uint8).view(array.dtype).reshape(array.shape)
     view = array.view()
     view.flags.writeable = False

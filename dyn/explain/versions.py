@@ -118,6 +118,8 @@ def what_multiplies(made_for: Sequence[MadeFor]) -> tuple[str, str] | None:
         last[what], remedies[what] = text, remedy
 
     for one in made_for:
+        passed = ", ".join([name for name, _ in one.trees])
+        add("what is passed", passed, passed, "pass the same arguments in each call.")
         for name, value in one.static:
             add(f"the static argument {name}", value, value, "pass it as an array, or with fewer values.")
         for argument in one.arguments:
@@ -127,10 +129,12 @@ def what_multiplies(made_for: Sequence[MadeFor]) -> tuple[str, str] | None:
             add(f"the structure of {name}", tree, tree, "pass containers of one structure.")
         for name, value in one.settings:
             add(f"the setting {name}", value, str(value), "call it under one setting.")
-    what = max(values, key=lambda one: len(values[one]), default="")
-    if not what or len(values[what]) < 2:
+    several = sorted([what for what in values if len(values[what]) > 1], key=lambda what: -len(values[what]))
+    if not several:
         return None
-    return f"{what} has had {len(values[what])} values, the last {_shortened(last[what])}", remedies[what]
+    found = several[:1] if 2 * len(values[several[0]]) >= len(made_for) else several[:2]
+    told = [f"{what} has had {len(values[what])} values, the last {_shortened(last[what])}" for what in found]
+    return "; ".join(told), remedies[found[0]]
 
 
 def _shortened(text: str) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 from dyn.errors import ArgumentError, DomainError, DynError, ShapeError, problem_of
-from dyn.explain.words import pluralized
 from dyn.frontend.history import note_fallback
 from dyn.frozen import record
 from dyn.source import UNKNOWN, Loc, is_user_frame, loc_at, user_loc
@@ -115,7 +114,7 @@ class Fallbacks:
         alike: dict[tuple[str, str, Loc | None], list[Piece]] = {}
         for piece in pieces:
             alike.setdefault((piece.operation, piece.reason, piece.loc), []).append(piece)
-        lines = [f"{pluralized(len(pieces), 'operation')} in {self.library}:"]
+        lines = [f"{len(pieces)} operation{'' if len(pieces) == 1 else 's'} in {self.library}:"]
         for (operation, reason, loc), found in alike.items():
             times = "" if len(found) == 1 else f" ({len(found)} times)"
             lines.append(f"  {operation}{times}: {reason.removeprefix(operation).strip()}")

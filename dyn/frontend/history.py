@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
-from dyn.explain.words import pluralized
 from dyn.frozen import record
 from dyn.late_imports import import_whole
 from dyn.source import Loc
@@ -76,12 +73,18 @@ class ProcessReport:
 
     def counts(self) -> str:
         """``3 compiles of 2 functions in 0.41 s, 1 fallback``"""
+        import_whole("dyn.explain.words")
+        from dyn.explain.words import pluralized
+
         functions = len({event.function for event in self.compiles})
         seconds = sum([event.seconds for event in self.compiles])
         made = f"{pluralized(len(self.compiles), 'compile')} of {pluralized(functions, 'function')} in {seconds:.2f} s"
         return f"{made}, {pluralized(len(self.fallbacks), 'fallback')}"
 
     def __str__(self) -> str:
+        import_whole("dyn.explain.words")
+        from dyn.explain.words import pluralized
+
         lines = [self.counts()]
         for event in self.compiles:
             why = f"because {event.because}" if event.because else "for its first call"
@@ -97,6 +100,8 @@ class ProcessReport:
 
     def _repr_html_(self) -> str:
         """A self-contained piece of HTML: two tables. No scripts, nothing is loaded."""
+        from html import escape
+
         import_whole("dyn.explain.markup", "dyn.explain.style")
         from dyn.explain.markup import mono, table
         from dyn.explain.style import style
@@ -148,6 +153,8 @@ class ProcessReport:
         Returns:
             A string.
         """
+        import json
+
         return json.dumps(self.as_dict(), indent=2)
 
 

@@ -236,6 +236,9 @@ class Tracer:
     def item(self, *index: int) -> NoReturn:
         """Not there while a function is traced.
 
+        Args:
+            *index: the place of an element.
+
         Raises:
             TraceError: always: there are no elements yet.
         """

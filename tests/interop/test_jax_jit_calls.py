@@ -30,6 +30,7 @@ def same(actual: Any, wanted: Any, rtol: float = 1e-5) -> None:
             np.testing.assert_allclose(a, w, rtol, 1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::dyn.RecompileWarning")
 def test_types_of_results() -> None:
     def many(x: Any, s: Any) -> Any:
         return x * s, s * 2, 3.0, 1, True, x.sum(), jnp.full((2,), 1.5), None

@@ -174,6 +174,7 @@ def test_donated_arrays_are_deleted_every_time() -> None:
         assert x.is_deleted()
 
 
+@pytest.mark.filterwarnings("ignore::dyn.RecompileWarning")
 def test_static_arguments_and_keywords() -> None:
     def plain(x: Any, n: Any, *, y: Any = 1.0, k: str = "add") -> Any:
         return x * n + y if k == "add" else x * n - y

@@ -458,6 +458,7 @@ def test_captured_arrays_are_read_anew() -> None:
     equal(check(f, values(3)), values(3) * w)
 
 
+@pytest.mark.filterwarnings("ignore::dyn.RecompileWarning")
 def test_many_forms() -> None:
     f = dyn.jit(lambda *arrays: arrays[0] + 1)
     x = values(2)
@@ -689,6 +690,7 @@ def test_sixteen_threads_agree_with_one() -> None:
     assert [sys.getrefcount(tree["x"]) for tree in trees] == counts
 
 
+@pytest.mark.filterwarnings("ignore::dyn.RecompileWarning")
 @pytest.mark.usefixtures("quick_switches")
 def test_plans_made_while_others_call() -> None:
     f = dyn.jit(lambda *arrays: sum(arrays[1:], arrays[0]) if arrays[0].shape[0] > 4 else arrays[0])

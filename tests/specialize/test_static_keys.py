@@ -84,6 +84,7 @@ def _by_custom_vjp() -> Callable[[Any, Any], Any]:
     return told
 
 
+@pytest.mark.filterwarnings("ignore::dyn.RecompileWarning")
 @pytest.mark.parametrize("make", [_by_jit, _by_checkpoint, _by_vectorize, _by_custom_vjp])
 def test_static_arguments_of_every_kind(make: Callable[[], Callable[[Any, Any], Any]]) -> None:
     function, x = make(), np.zeros(3, np.float32)

@@ -349,7 +349,7 @@ class JaxJitted(CompiledFunction[JaxProgram]):
             for name, aval in zip(call.plan.names, call.avals, strict=True)
         ]
         static = tuple([(one.name, repr(one.value)) for one in call.static])
-        return MadeFor(tuple(arguments), (("the arguments", str(call.tree)),), static, ())
+        return MadeFor(tuple(arguments), (("the arguments", ", ".join(call.plan.names)),), static, ())
 
     def _tracing(self, parts: Internals, call: JaxCall) -> JaxTracing:
         types = [LeafType(aval.dtype, bool(getattr(aval, "weak_type", False))) for aval in call.avals]

@@ -1,4 +1,7 @@
-"""``dyn.interop.tf.jit``: functions and models of TensorFlow's and Keras's, compiled by dyn once for every shape."""
+"""``dyn.interop.tf.jit``: functions and models of TensorFlow's and Keras's, compiled by dyn once for every shape.
+
+This file is longer than most: it is one class, whose calls in graphs, on tapes and by themselves have much in common.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from dyn.source import UNKNOWN, Loc, user_loc
 from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.specialize.call_arguments import OnNewShape, check_on_new_shape
 from dyn.stages import Traced
-from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text, unflatten
+from dyn.trace.pytree import TreeSpec, flatten, leaf_names, unflatten
 from dyn.trace.signature import Signature
 from dyn.trace.static_keys import Static
 from dyn.trace.tracer import Tracer
@@ -374,7 +377,7 @@ class TfJitted(CompiledFunction[_SizedProgram]):
                     on_new_shape=self._on_new_shape,
                 )  # fmt: skip
                 made = _SizedProgram(program, fixed, None, why)
-                made.made_for = _described(called, tensors, tree, labels, rest)
+                made.made_for = _described(called, tensors, labels, rest)
                 program.function.reason = self._why(made.made_for)
                 return made
             except DynError as error:
@@ -488,7 +491,7 @@ def _is_of_keras(leaf: object) -> bool:
 
 
 def _described(
-    called: Sequence[str], tensors: Sequence[Any], tree: TreeSpec, labels: Sequence[str], rest: Sequence[Static | None]
+    called: Sequence[str], tensors: Sequence[Any], labels: Sequence[str], rest: Sequence[Static | None]
 ) -> MadeFor:
     """What a program is made for, but for sizes."""
     import_whole("dyn.explain.versions")
@@ -498,7 +501,7 @@ def _described(
         ArgumentKey(name, one.dtype.name, len(one.shape), weak=False) for name, one in zip(called, tensors, strict=True)
     ]
     static = [(label, repr(one.value)) for label, one in zip(labels, rest, strict=True) if one is not None]
-    return MadeFor(tuple(arguments), (("the arguments", tree_text(tree)),), tuple(static), ())
+    return MadeFor(tuple(arguments), (("the arguments", ", ".join(labels)),), tuple(static), ())
 
 
 def _stand_in(leaf: Any) -> Any:

@@ -158,7 +158,7 @@ class TensorProgram:
         ]
         pairs = zip(self._labels, self.rest, strict=True)
         static = [(label, repr(one.value)) for label, one in pairs if isinstance(one, Static)]
-        tree = ("the arguments", str(self.tree))
+        tree = ("the arguments", ", ".join(self._labels))
         return MadeFor(tuple(arguments), (tree,), tuple(static), (("requires_grad", self._gradients()),))
 
     def _gradients(self) -> tuple[str, ...]:

@@ -444,7 +444,8 @@ def of_an_array(state: Any) -> Any:
 
 
 def behind_a_weak_reference(state: Any) -> Any:
-    WEAK().count += 1
+    owner: Any = WEAK()
+    owner.count += 1
 
 
 def of_a_text(state: Any) -> Any:

@@ -187,6 +187,7 @@ def test_arguments_and_tensors_from_outside_are_returned_themselves() -> None:
         assert gone() is None
 
 
+@pytest.mark.filterwarnings("ignore::dyn.RecompileWarning")
 def test_trees_of_arguments_and_statics() -> None:
     def plain(a: Any, b: Any, *, scale: Any = 1, how: str = "add", more: Any = None) -> Any:
         made = a["x"] * scale + b[0] if how == "add" else a["x"] - b[0]
@@ -582,6 +583,7 @@ def test_without_the_entry() -> None:
     quick(f, module, x)
 
 
+@pytest.mark.filterwarnings("ignore::dyn.RecompileWarning")
 def test_more_ways_to_call_than_are_remembered() -> None:
     plain = lambda x, n: x * n  # noqa: E731
     f, x = interop.jit(plain), torch.randn(3)
