@@ -27,6 +27,7 @@ from dyn.shapes.expr import (
 from dyn.shapes.facts import Facts, KeptFacts
 from dyn.shapes.joins import broadcast, dim_max, dim_min, joined_from
 from dyn.shapes.parse import parse_dim
+from dyn.shapes.poly import exact_quotient
 from dyn.shapes.relation import (
     Answer,
     Outcome,
@@ -72,6 +73,7 @@ __all__ = [
     "dim_min",
     "dim_sum",
     "evaluate",
+    "exact_quotient",
     "exact_text",
     "floordiv",
     "format_dim",

@@ -181,3 +181,14 @@ def test_what_arrays_have_in_them_is_no_error() -> None:
     np.testing.assert_array_equal(
         dnp.histogram(X, [-np.inf, 2, 2, np.inf])[0], np.histogram(X, [-np.inf, 2, 2, np.inf])[0]
     )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_elements_that_no_integer_is(value: float) -> None:
+    def assigned(x: Any) -> Any:
+        x[0] = float(value)
+        return x
+
+    for call in (dyn.jit(assigned), dyn.jit(lambda x: x.at[0].set(float(value)))):
+        with pytest.raises(ValueError, match="cannot be an element of an array of int64"):
+            call(np.arange(3))

@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves
 
 from dyn.errors import NotYetError, UnsupportedOpError
+from dyn.frontend.retrace import Retrace
 from dyn.source import user_loc
 
 #: The kinds of devices whose tensors programs take: this machine's processor, and GPUs, AMD's among them.
@@ -22,25 +23,6 @@ _ACROSS = (
     "aten::copy", "aten::_to_copy", "aten::index", "aten::_index_put", "aten::_unsafe_index", "aten::set_data",
     "aten::_foreach_",
 )  # fmt: skip
-
-
-class DeviceNeeded(BaseException):
-    """Ends a trace, of a program for this machine's processor, that comes to a tensor on a GPU.
-
-    Nobody but the caller of the trace is to see it, and so it is no ``Exception``.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        super().__init__()
-        self.device = device
-
-
-class RowsNeeded(BaseException):
-    """Ends a trace that captures a tensor on a GPU whose elements do not lie in rows: each call has to copy it."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        super().__init__()
-        self.tensor = tensor
 
 
 def common_device(devices: Iterable[torch.device]) -> torch.device:
@@ -67,11 +49,11 @@ def device_name(device: torch.device) -> str | None:
 def require_device(program: torch.device, device: torch.device) -> None:
     """Check that a program may have a tensor on ``device``.
 
-    Raises DeviceNeeded where the program is for the processor and the tensor is not; NotYetError for another GPU.
+    Raises Retrace where the program is for the processor and the tensor is not; NotYetError for another GPU.
     """
     if device.type not in ("cpu", "meta") and device != program:
         if program.type == "cpu":
-            raise DeviceNeeded(device)
+            raise Retrace(lambda attempt: attempt.move_to(device))
         raise NotYetError(
             f"tensors on {program} and on {device}.", loc=user_loc(), remedy="jit a function for each device."
         )

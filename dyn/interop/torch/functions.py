@@ -17,7 +17,7 @@ from dyn.interop.torch.function_modes import FunctionMode
 from dyn.interop.torch.sizes import as_dim
 from dyn.interop.torch.subclasses import wrappers_in
 from dyn.interop.torch.subscripts import subscripted
-from dyn.interop.torch.sym_nodes import Environment, SizesNeeded
+from dyn.interop.torch.sym_nodes import Environment, by_sizes_lacking
 from dyn.interop.torch.tensors import PossibleView, is_traced, record_of
 from dyn.shapes import evaluate, free_symbols
 from dyn.source import user_loc
@@ -295,7 +295,7 @@ class Functions(FunctionMode):
             memories = record_of(source).storage, record_of(made).storage
             if memories[0] is not memories[1]:
                 if func not in _CONTIGUOUS and self._is_laid_otherwise(source, made):
-                    raise SizesNeeded
+                    raise by_sizes_lacking()
                 memories[0].may_be(memories[1], _possible_view(func, source, made, kwargs))
         return made
 

@@ -20,6 +20,7 @@ import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from dyn.errors import NotYetError
+from dyn.frontend.retrace import Retrace
 from dyn.frozen import record
 from dyn.interop.torch.converters import HIGHER_ORDER
 from dyn.interop.torch.function_modes import FunctionMode
@@ -99,17 +100,6 @@ class MovingTensor:
 Hidden = ClosureGradient | LearningRate | MovingTensor | Seed
 
 
-class HiddenNeeded(BaseException):
-    """Ends a trace that comes to state which the program is not given, ``hidden``.
-
-    Nobody but the caller of the trace is to see it, and so it is no ``Exception``.
-    """
-
-    def __init__(self, hidden: Sequence[Hidden]) -> None:
-        super().__init__()
-        self.hidden = tuple(hidden)
-
-
 class StateCreated(NotYetError):
     """An optimizer makes its state in the function, at its first step."""
 
@@ -162,7 +152,7 @@ class HiddenState:
     def placed(self, arguments: Sequence[Any], captured: Callable[[], Iterable[Any]]) -> Iterator[None]:
         """Have the function of traced ``arguments`` find the traced state. ``captured`` gives what it has captured.
 
-        Raises HiddenNeeded where it needs more, and NotYetError for what no program does.
+        Raises Retrace where it needs more, and NotYetError for what no program does.
         """
         before = [one.get() for one in self.hidden]
         thread = threading.get_ident()
@@ -208,18 +198,22 @@ class HiddenState:
             if type(group.get("lr")) is float:
                 self.need(LearningRate(group))
         if self._needed:
-            raise HiddenNeeded(list(self._needed.values()))
+            raise self._lacking()
         if id(optimizer) not in self._optimizers:
             self._optimizers[id(optimizer)] = _Optimizer(optimizer)
 
+    def _lacking(self) -> Retrace:
+        needed = list(self._needed.values())
+        return Retrace(lambda attempt: attempt.give(needed))
+
     def _raise_needed(self, captured: Iterable[Any]) -> None:
-        """Raise HiddenNeeded where the function came to gradients that are no arguments, in Python or in autograd."""
+        """Raise Retrace where the function came to gradients that are no arguments, in Python or in autograd."""
         known = {id(tensor) for tensor in captured}
         for gradient, before in self._before.values():
             if gradient.get() is not before or id(before) in known:
                 self.need(gradient)
         if self._needed:
-            raise HiddenNeeded(list(self._needed.values()))
+            raise self._lacking()
 
 
 class _GradientReads(FunctionMode):

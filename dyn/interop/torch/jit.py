@@ -22,6 +22,7 @@ from dyn.call import private, same_objects
 from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.frontend.compiled_function import CacheInfo, CompiledFunction
 from dyn.frontend.fallback import OF_CALLERS, FallbackReason, failure_of
+from dyn.frontend.retrace import Retrace
 from dyn.interop.torch.arguments import TensorSignature, type_of
 from dyn.interop.torch.attributes import HooksChanged
 from dyn.interop.torch.calls import accept, entry_state, torch_state, transformation
@@ -32,7 +33,7 @@ from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.hidden_arguments import MovingTensor, StateCreated
 from dyn.interop.torch.objects import SIMPLE, ObjectLayout, Opened, reached
 from dyn.interop.torch.options import DEFAULT, TorchOptions
-from dyn.interop.torch.program import ArgumentChanged, TensorProgram
+from dyn.interop.torch.program import TensorProgram
 from dyn.interop.torch.randomness import GeneratorNumber
 from dyn.interop.torch.return_plans import OverlapError
 from dyn.interop.torch.subclasses import WrapperLayout, is_wrapper
@@ -246,14 +247,13 @@ class TorchJitted(CompiledFunction[TensorProgram]):
             while True:
                 try:
                     return self._call_compiled(args, kwargs)
-                except ArgumentChanged as found:  # before anything is computed
-                    for one in found.changed:
-                        self._opened.add(one)
+                except Retrace as lacking:  # before anything is computed
+                    lacking.change(self)
 
     def _call_compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call by a program, or by eager PyTorch where there can be none.
 
-        Raises ArgumentChanged where the function changes an object that was taken for static.
+        Raises Retrace where the function changes an object that was taken for static.
         """
         try:
             call = self._read(args, kwargs)
@@ -296,6 +296,11 @@ class TorchJitted(CompiledFunction[TensorProgram]):
         result = self._eagerly(failure, args, kwargs)
         program.failure = failure
         return result
+
+    def _open(self, objects: Sequence[Any]) -> None:
+        """Take objects like these apart from now on, which the function changes."""
+        for one in objects:
+            self._opened.add(one)
 
     def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
         """A call's tensors and generators, and its program.

@@ -18,18 +18,18 @@ from dyn.array import OWN
 from dyn.errors import NotYetError, UnsupportedOpError
 from dyn.fork_safety import lock
 from dyn.frontend.fallback import FallbackReason, Fallbacks, Piece
+from dyn.frontend.retrace import Retrace
 from dyn.frozen import record
 from dyn.hosts import TORCH
 from dyn.interop.torch.arguments import TensorSignature, apart, plain, start_at_0, types_of
 from dyn.interop.torch.attributes import Changes, HooksChanged, Reads, is_plain, settable
 from dyn.interop.torch.calls import Captured, ModuleConditions, Watch, torch_state
-from dyn.interop.torch.devices import DeviceNeeded, RowsNeeded, autocast, common_device, device_name
+from dyn.interop.torch.devices import autocast, common_device, device_name
 from dyn.interop.torch.dynamic_shapes import DeclaredShapes, DynamicShapes
 from dyn.interop.torch.eager_pieces import cut
 from dyn.interop.torch.gradients import BackwardProgram, Given, spent
 from dyn.interop.torch.hidden_arguments import (
     Hidden,
-    HiddenNeeded,
     HiddenState,
     MovingTensor,
     OptimizerState,
@@ -38,15 +38,15 @@ from dyn.interop.torch.inference import ordinary_tensors
 from dyn.interop.torch.layouts import ROWS
 from dyn.interop.torch.objects import Copies, ObjectLayout, Opened, closed_over
 from dyn.interop.torch.options import TorchOptions
-from dyn.interop.torch.randomness import GeneratorNumber, Seed, SeedNeeded, Seeds, identity
+from dyn.interop.torch.randomness import GeneratorNumber, Seed, Seeds, identity, seed_lacking
 from dyn.interop.torch.results import Collector, TorchOutputs
 from dyn.interop.torch.return_plans import ReturnPlan
 from dyn.interop.torch.second_derivatives import EagerCall
 from dyn.interop.torch.subclasses import WrapperLayout
-from dyn.interop.torch.sym_nodes import SizesNeeded, answers_by_sizes
+from dyn.interop.torch.sym_nodes import answers_by_sizes, by_sizes_lacking
 from dyn.interop.torch.symbolic_numbers import with_symbolic_numbers
 from dyn.interop.torch.tensors import refuse_leaks
-from dyn.interop.torch.tracing import StartsNeeded, TorchTracing
+from dyn.interop.torch.tracing import TorchTracing
 from dyn.late_imports import import_whole
 from dyn.source import user_loc
 from dyn.specialize.version import Version
@@ -255,7 +255,7 @@ class TensorProgram:
     ) -> tuple[Any, list[torch.Tensor]]:
         """What ``run`` gives for the function of tensors and for its arguments, once a trace has all that it needs; and
         the tensors that it was given."""
-        by_sizes = False
+        attempt = _Attempt(self)
         while True:  # until a trace has all that it needs
             compiled = self._compiled
             values = [seeds.of(one) if isinstance(one, Seed) else one.sample() for one in compiled.hidden]
@@ -267,26 +267,12 @@ class TensorProgram:
                     remedy="leave storage_offset= out, or pass a clone() of the tensor.",
                 )
             try:
-                with answers_by_sizes(by_sizes):
+                with answers_by_sizes(attempt.by_sizes):
                     return run(compiled.function, plain(tensors), plain(hidden)), [*tensors, *hidden]
-            except SeedNeeded as error:
-                self.give([self._seed(error.generator)])
-            except StartsNeeded:
-                self._has_starts = True
-            except DeviceNeeded as error:
-                self._move_to(error.device)
-            except RowsNeeded as error:
-                self.give([MovingTensor(error.tensor)])
-            except HiddenNeeded as error:
-                self.give(error.hidden)
-            except SizesNeeded:
-                if by_sizes:  # sizes of the call do not tell
-                    raise NotYetError(
-                        "a write to what is a view or a copy by a size that the program finds out.",
-                        loc=user_loc(),
-                        remedy="write to a clone() of it.",
-                    ) from None
-                by_sizes = True
+            except Retrace as lacking:
+                if lacking.rereads:
+                    raise
+                lacking.change(attempt)
 
     def _seed(self, generator: torch.Generator) -> Seed:
         """A seed of a generator that the function has come to: one that it closes over, or that stands for another."""
@@ -430,12 +416,12 @@ class TensorProgram:
             outputs = self._collected(tracing, tracers, hidden, compiled)
         except Exception as error:
             if tracing.env.strayed:
-                raise SizesNeeded from error
+                raise by_sizes_lacking() from error
             raise
         if tracing.keys.missing:  # and the function went on all the same
-            raise SeedNeeded(tracing.keys.missing[0])
+            raise seed_lacking(tracing.keys.missing[0])
         if tracing.env.refused:  # likewise
-            raise SizesNeeded
+            raise by_sizes_lacking()
         tracing.recompute()
         captured = tuple([Captured.of(tensor) for tensor, _ in tracing.captured.values()])
         tensors, pieces = tracing.maker.tensors, tuple(tracing.pieces)
@@ -490,7 +476,7 @@ class TensorProgram:
     ) -> tuple[Any, Changes]:
         """The function's result, and the attributes of modules that it changes, run in ``state``.
 
-        Nothing from outside of it has changed then: raises ArgumentChanged and NotYetError where it did that cannot be
+        Nothing from outside of it has changed then: raises Retrace and NotYetError where it did that cannot be
         done at each call.
         """
         owner = self.owner
@@ -510,7 +496,7 @@ class TensorProgram:
             statics.restore()
             kept = closed.taken_back(tracing.is_own)
         if changed:
-            raise ArgumentChanged(changed)
+            raise Retrace(lambda owner: owner._open(changed), rereads=True)
         if hooked is not None:
             raise HooksChanged(hooked, user_loc())
         if kept is not None:
@@ -542,13 +528,43 @@ class TensorProgram:
         return ended
 
 
-class ArgumentChanged(BaseException):
-    """Ends a trace that changes objects among the arguments, which were taken for static. Nobody but the caller of the
-    trace is to see it, and so it is no ``Exception``."""
+class _Attempt:
+    """A call of a program that is traced, as often as it takes: what :class:`Retrace` changes of it."""
 
-    def __init__(self, changed: Sequence[Any]) -> None:
-        super().__init__()
-        self.changed = changed
+    def __init__(self, program: TensorProgram) -> None:
+        self._program = program
+        #: Whether questions that have a default are answered by the sizes of the call.
+        self.by_sizes = False
+
+    def give(self, hidden: Sequence[Hidden]) -> None:
+        """Give it state that the function came to."""
+        self._program.give(hidden)
+
+    def give_seed(self, generator: torch.Generator) -> None:
+        """Give it a seed of a generator that the function draws from."""
+        self._program.give([self._program._seed(generator)])
+
+    def give_moving(self, tensor: torch.Tensor) -> None:
+        """Give it a tensor on a GPU that does not lie in rows, in place of capturing it: each call has to copy it."""
+        self._program.give([MovingTensor(tensor)])
+
+    def move_to(self, device: torch.device) -> None:
+        """Have it run on a GPU, on which the function has a tensor."""
+        self._program._move_to(device)
+
+    def note_starts(self) -> None:
+        """Have it be for arguments that start where their memory does, from where it counts places."""
+        self._program._has_starts = True
+
+    def answer_by_sizes(self) -> None:
+        """Have this call's sizes answer. NotYetError where they do already: they do not tell."""
+        if self.by_sizes:
+            raise NotYetError(
+                "a write to what is a view or a copy by a size that the program finds out.",
+                loc=user_loc(),
+                remedy="write to a clone() of it.",
+            )
+        self.by_sizes = True
 
 
 def _tensor_names(labels: Sequence[str], rest: Sequence[Any]) -> list[str]:

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from dyn import random
 from dyn.errors import NotYetError, UnsupportedOpError
+from dyn.frontend.retrace import Retrace
 from dyn.frozen import record
 from dyn.source import user_loc
 from dyn.trace.context import Trace, current_trace, outside_of_regions
@@ -103,13 +104,9 @@ class GeneratorNumber:
         return GeneratorNumber(len(known) - 1 if found is None else found)
 
 
-class SeedNeeded(BaseException):
-    """Ends a trace that draws from a ``generator`` for which it was given no seed. Nobody but the caller of the trace
-    is to see it, and so it is no ``Exception``."""
-
-    def __init__(self, generator: torch.Generator) -> None:
-        super().__init__()
-        self.generator = generator
+def seed_lacking(generator: torch.Generator) -> Retrace:
+    """What ends a trace that draws from a generator for which it was given no seed."""
+    return Retrace(lambda attempt: attempt.give_seed(generator))
 
 
 class _Stream:
@@ -231,7 +228,7 @@ class Keys:
     def new(self, generator: torch.Generator | None = None) -> Any:
         """A key that no other operation has, of PyTorch's own generator or another one.
 
-        Raises SeedNeeded in a trace without a seed for it.
+        Raises Retrace in a trace without a seed for it.
         """
         generator = torch.default_generator if generator is None else generator
         if self._seed is not None and identity(generator) == identity(torch.default_generator):
@@ -243,7 +240,7 @@ class Keys:
             if any(not (one.is_own or one.is_made or one.count) for one in self._streams.values()):
                 raise seeded()  # the trace before has come to another one here
             self.missing.append(generator)
-            raise SeedNeeded(generator)
+            raise seed_lacking(generator)
         stream.advance()
         made = None if self._steps else stream.keys.get(stream.count)
         if made is not None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
+from dyn.frontend.retrace import Retrace
 from dyn.frozen import record
 from dyn.interop import conditions
 from dyn.interop.conditions import Comparison, Condition
@@ -38,11 +39,9 @@ def answers_by_sizes(by_sizes: bool) -> Iterator[None]:
         _by_sizes.reset(token)
 
 
-class SizesNeeded(BaseException):
-    """Ends a trace that failed, or was refused something, on the way of a default that is not this call's answer.
-
-    Nobody but the caller of the trace is to see it, and so it is no ``Exception``.
-    """
+def by_sizes_lacking() -> Retrace:
+    """What ends a trace that failed, or was refused something, on the way of a default that is not this call's."""
+    return Retrace(lambda attempt: attempt.answer_by_sizes())
 
 
 @record()

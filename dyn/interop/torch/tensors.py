@@ -28,7 +28,7 @@ from dyn.frozen import record
 from dyn.interop.torch.float_sizes import FloatNode
 from dyn.interop.torch.layouts import Order, TensorLayout
 from dyn.interop.torch.sizes import as_torch
-from dyn.interop.torch.sym_nodes import Environment, SizesNeeded
+from dyn.interop.torch.sym_nodes import Environment, by_sizes_lacking
 from dyn.shapes import Dim, Facts
 from dyn.source import user_loc
 from dyn.trace.context import current_trace
@@ -134,9 +134,9 @@ class Storage:
 
     @property
     def value(self) -> Tracer:
-        """The elements as they are now. Raises SizesNeeded where these depend on what is the same memory."""
+        """The elements as they are now. Raises Retrace where these depend on what is the same memory."""
         if self.is_stale:
-            raise SizesNeeded
+            raise by_sizes_lacking()
         return self._value
 
     @value.setter
@@ -154,7 +154,7 @@ class Storage:
         self._value, self.version = value, next(_VERSIONS)
         for other in self._maybe_same:
             if other.origin is not None:  # the caller sees it
-                raise SizesNeeded
+                raise by_sizes_lacking()
             other.is_stale = True
 
     def may_be(self, other: Storage, view: PossibleView) -> None:
@@ -214,7 +214,7 @@ class TensorRecord:
         if self.step is None:
             return self._base()
         if self.storage.is_stale:
-            raise SizesNeeded
+            raise by_sizes_lacking()
         if self._value is None or self._version != self.storage.version or not _is_readable(self._value):
             self._value, self._version = self.step.read(self._base()), self.storage.version
         return self._value

@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves
 
 from dyn.errors import NotYetError, ShapeError, TraceError, UnsupportedOpError, problem_of
+from dyn.frontend.retrace import Retrace
 from dyn.hosts import TORCH
 from dyn.interop import conditions
 from dyn.interop.torch.compiling import COMPILING
@@ -47,7 +48,7 @@ from dyn.interop.torch.converters import (
     is_written,
     unconverted,
 )
-from dyn.interop.torch.devices import CPU, RowsNeeded, check_devices, require_device, result_device
+from dyn.interop.torch.devices import CPU, check_devices, require_device, result_device
 from dyn.interop.torch.dynamo import leave_dynamo, without_dynamo
 from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.float_sizes import FLOAT_OPERATORS, NODE_TYPES
@@ -79,14 +80,6 @@ from dyn.trace.context import Trace, outside_of_regions
 from dyn.trace.partition import Memory, recompute_from
 from dyn.trace.patched_names import all_active
 from dyn.trace.tracer import Tracer
-
-
-class StartsNeeded(BaseException):
-    """Ends a trace that counts places from the start of an argument's memory, and does not know where it starts.
-
-    Nobody but the caller of the trace is to see it, and so it is no ``Exception``.
-    """
-
 
 #: What rules ask of sizes is asked by the operation that the user calls.
 ASKS_FOR_OTHERS = True
@@ -192,7 +185,7 @@ class TorchTracing(TorchDispatchMode):
             self.on_capture(tensor)
             require_device(self.device, tensor.device)
             if tensor.device.type != "cpu" and not tensor.is_contiguous():  # a program reads rows, and here no copy
-                raise RowsNeeded(tensor)
+                raise Retrace(lambda attempt: attempt.give_moving(tensor))
             dtype, plain = known_dtype(tensor.dtype), tensor.detach()
             number = len(self.captured)
             with torch._C.DisableTorchFunction():  # each use of it looks first whether it lies there still
@@ -225,7 +218,7 @@ class TorchTracing(TorchDispatchMode):
     def start_of(self, whole: TensorRecord) -> int:
         """The place in its memory where a tensor starts that is not a view in the trace.
 
-        Raises StartsNeeded of an argument, unless it is known to start where its memory does.
+        Raises Retrace of an argument, unless it is known to start where its memory does.
         """
         origin = whole.storage.origin
         if origin is None:
@@ -234,7 +227,7 @@ class TorchTracing(TorchDispatchMode):
         if kind == "captured":
             return int(list(self.captured.values())[number][0].storage_offset())
         if not self.has_starts:
-            raise StartsNeeded
+            raise Retrace(lambda attempt: attempt.note_starts())
         return 0
 
     # Operations ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
-from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.errors import InvalidValueError, ShapeError, UnsupportedOpError
 from dyn.frozen import record
 from dyn.ir.types import TensorType
 from dyn.numpy._axes import text_of
@@ -119,6 +120,12 @@ def updated(x: ArrayLike, index: Any, values: Any, how: str, options: IndexOptio
         return _masked_apply(value, mask, values) if mask is not None else _applied(value, index, values, options)
     if how == "divide":
         value = cast(value, to_float(value.element_type))
+    if isinstance(values, float) and value.element_type.is_integer and not math.isfinite(values):
+        raise InvalidValueError(
+            f"{values} cannot be an element of an array of {value.element_type.name}.",
+            loc=user_loc(),
+            remedy="convert the array with .astype('float32').",
+        )
     new = _scalar(value, values)
     if how in ("divide", "power"):
         # Of the places that the index does not name the other operand is 1, so that derivatives are finite there.

@@ -392,6 +392,16 @@ def test_a_function_that_asks_which_replica_it_is_in_is_tensorflows() -> None:
         dtf.jit(step, strict=True)(tf.ones(2))
 
 
+def test_gradients_of_what_is_gathered_of_no_rows() -> None:
+    compiled = dtf.jit(lambda x: tf.gather(x, tf.argsort(x, 1), axis=1, batch_dims=1), strict=True)
+    for shape in ((2, 3), (0, 4), (3, 0), (1, 1)):
+        x = tf.random.uniform(shape, seed=1)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            made = tf.reduce_sum(compiled(x) * 2)
+        np.testing.assert_array_equal(tf.convert_to_tensor(tape.gradient(made, x)), np.full(shape, 2.0))
+
+
 def squares(x: Any) -> Any:
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -426,7 +436,7 @@ def of_each_example(x: Any) -> Any:
 @pytest.mark.parametrize(
     ("function", "shapes"),
     [
-        (squares, [(3,), (1,), (5,)]),
+        (squares, [(3,), (1,), (5,), (0,)]),
         (with_sums, [(3, 4), (1, 1), (2, 1), (1, 3)]),
         (hessian, [(3,), (1,), (5,)]),
         (of_each_example, [(3, 4), (1, 1), (2, 5)]),

@@ -13,7 +13,7 @@ from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.interop.tf.converter_registry import Data, converts, rank_of, takes_call
 from dyn.interop.tf.subscripts import Subscripts
 from dyn.interop.tf.values import elements_of, is_known, is_symbolic, known_dtype
-from dyn.shapes import RelKind, SymExpr, mod, product
+from dyn.shapes import RelKind, SymExpr, exact_quotient, mod, product
 from dyn.source import user_loc
 from dyn.trace.context import current_trace
 from dyn.trace.dims import max_dim, unwrap_dim, wrap_dim
@@ -28,14 +28,10 @@ MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axi
 def reshape(a: Data, shape: Sequence[Any]) -> Any:
     sizes = [unwrap_dim(size) for size in shape]
     if sizes.count(-1) == 1:  # sizes that stay are cancelled, so that they may be 0: x of (n, 6) as (n, -1)
-        left, others = list(a.dims), [size for size in sizes if size != -1]
-        while others and others[-1] in left:
-            left.remove(others.pop())
-        if not others:
-            shape = [
-                wrap_dim(a._trace, product(left)) if size == -1 else face
-                for size, face in zip(sizes, shape, strict=True)
-            ]
+        rest = exact_quotient(product(a.dims), product([size for size in sizes if size != -1]))
+        if rest is not None:
+            pairs = zip(sizes, shape, strict=True)
+            shape = [wrap_dim(a._trace, rest) if size == -1 else face for size, face in pairs]
     return dnp.reshape(a, tuple(shape))
 
 
