@@ -171,6 +171,7 @@ ELSEWHERE = {
     ("aten.empty_permuted.default", "physical_layout"): "the order of axes of the result is made of it",
     ("aten.empty_strided.default", "stride"): "the order of axes of the result is made of it",
     ("aten.new_empty_strided.default", "stride"): "the order of axes of the result is made of it",
+    ("prims.copy_strided.default", "stride"): "the order of axes of the result is made of it",
     ("aten._reshape_alias.default", "stride"): "follows from the sizes: it is how PyTorch itself has found the view",
     (
         "aten._linalg_svd.default",
