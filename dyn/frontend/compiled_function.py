@@ -7,6 +7,7 @@ and a program; everything that does not know the library is here.
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -62,12 +63,29 @@ class RecompileWarning(UserWarning):
     """A function has been compiled many times, and why."""
 
 
+class _SignatureOfFunction:
+    """``__signature__`` of a compiled function: that of what it wraps, found when it is asked for.
+
+    Without it ``inspect.getfullargspec``, which Keras asks, would take an object that has ``__get__`` for a builtin.
+    """
+
+    def __get__(self, instance: CompiledFunction[Any] | None, owner: type) -> inspect.Signature:
+        if instance is None:
+            raise AttributeError("__signature__")
+        try:
+            return inspect.signature(instance._function)
+        except (TypeError, ValueError) as error:  # of a builtin
+            raise AttributeError("__signature__") from error
+
+
 class CompiledFunction(NativeCallable, Generic[P]):
     """A function with a program for each key of its calls, and for each set of guards that sizes break.
 
     Attributes:
         fallbacks: what the function's own ``library`` does in dyn's place; ``remedy`` is how that is an error instead.
     """
+
+    __signature__ = _SignatureOfFunction()
 
     def __init__(
         self, function: Callable[..., Any], name: str, *, wraps: bool = True, library: str = "", remedy: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -203,3 +204,20 @@ def test_the_report_of_the_process(front: FrontEnd) -> None:
     assert "reported: " in str(report)
     Checker(report._repr_html_())
     assert json.loads(report.to_json())["compiles"][-1]["function"] == "reported"
+
+
+def test_signatures_are_those_of_what_is_compiled(front: FrontEnd) -> None:
+    """As Keras asks for them (``getfullargspec``, which does not follow ``__wrapped__``), of methods too."""
+
+    def scaled(x: Any, *, by: float = 2.0) -> Any:
+        return x * by
+
+    class Holder:
+        method = front.jit(lambda self, x: x)
+
+    f = front.jit(scaled)
+    assert inspect.signature(f) == inspect.signature(scaled)
+    assert inspect.getfullargspec(f).kwonlydefaults == {"by": 2.0}
+    assert inspect.getfullargspec(Holder.method).args == ["self", "x"]
+    assert list(inspect.signature(Holder().method).parameters) == ["x"]
+    assert list(inspect.signature(type(f)).parameters)[0] == "function"

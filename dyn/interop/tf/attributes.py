@@ -75,4 +75,4 @@ def unread(node: GraphNode, used: AbstractSet[str]) -> list[str]:
 def check_all_read(node: GraphNode, used: AbstractSet[str]) -> None:
     """Raise UnsupportedOpError for a node with an attribute that a rule, which reads those ``used``, passes over."""
     for name in unread(node, used):
-        raise UnsupportedOpError(f"{node.op} with the attribute {name} = {node.attr(name)!r}, which dyn does not read.")
+        raise UnsupportedOpError(f"{node.op} has the attribute {name} = {node.attr(name)!r}, which dyn does not read.")

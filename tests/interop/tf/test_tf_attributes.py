@@ -267,7 +267,7 @@ def test_an_attribute_that_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that a later TensorFlow adds."""
     monkeypatch.setitem(READ, "LeakyRelu", frozenset())
     compiled = dtf.jit(lambda x: tf.nn.leaky_relu(x, 0.3) + 1)
-    text = r"LeakyRelu with the attribute alpha = 0\.30000001192092896, which dyn does not read\."
+    text = r"LeakyRelu: has the attribute alpha = 0\.30000001192092896, which dyn does not read\."
     with pytest.warns(dtf.FallbackWarning, match=text):
         alike(compiled(X), tf.nn.leaky_relu(X, 0.3) + 1)
 
