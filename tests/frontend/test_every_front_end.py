@@ -220,4 +220,4 @@ def test_signatures_are_those_of_what_is_compiled(front: FrontEnd) -> None:
     assert inspect.getfullargspec(f).kwonlydefaults == {"by": 2.0}
     assert inspect.getfullargspec(Holder.method).args == ["self", "x"]
     assert list(inspect.signature(Holder().method).parameters) == ["x"]
-    assert list(inspect.signature(type(f)).parameters)[0] == "function"
+    assert "function" in inspect.signature(type(f)).parameters
