@@ -252,8 +252,7 @@ class Jitted(CompiledFunction[Version]):
             if not fits(_TRACE_BYTES):
                 raise MemoryError("no memory to compile")
             if lost := self._programs.forget(key, lambda version: version.traced.is_gone()):
-                gone = functools.reduce(CacheInfo.__add__, map(_counts, lost))
-                self._forgotten += gone._replace(guards=0)
+                self._forget(lost)
                 self._traced.forget(self._arguments.key(bound, leaves), lambda traced: traced.is_gone())
                 self._forget_calls()
             changed = [version for version in self._programs.of(key) if not version.traced.is_current()]
@@ -308,14 +307,14 @@ class Jitted(CompiledFunction[Version]):
     def _described(self, bound: BoundArguments, leaves: list[ArgumentLeaf]) -> MadeFor:
         """A call's arguments, static values and settings, which decide on its program, as ``explain`` shows them."""
         import_whole("dyn.explain.versions")
-        from dyn.explain.versions import ArgumentKey, MadeFor
+        from dyn.explain.versions import ArgumentKey, MadeFor, shown
 
         names = self._signature.leaf_names(bound)
         settings = config.current()
         return MadeFor(
             tuple(ArgumentKey(n, leaf.dtype.name, leaf.rank, leaf.weak) for n, leaf in zip(names, leaves, strict=True)),
             tuple((n, tree_text(tree)) for n, tree in zip(bound.names, bound.tree.children(), strict=True)),
-            tuple((s.name, repr(s.value)) for s in bound.static),
+            tuple((s.name, shown(s.value)) for s in bound.static),
             tuple((name, getattr(settings, name)) for name in config.CODE_SETTINGS),
         )
 

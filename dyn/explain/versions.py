@@ -11,6 +11,14 @@ from dyn.shapes import Relation, Symbol, first_broken
 _MOST_TEXT = 80
 
 
+def shown(value: object) -> str:
+    """``repr(value)``, or any object's where the class's own raises: no call fails for the text of an argument."""
+    try:
+        return repr(value)
+    except Exception:
+        return object.__repr__(value)
+
+
 @record()
 class ArgumentKey:
     """An array argument as a version's key sees it."""

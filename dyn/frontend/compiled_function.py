@@ -11,8 +11,8 @@ import inspect
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from types import MethodType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from dyn.frontend.fallback import Fallbacks
 from dyn.late_imports import import_whole
@@ -86,18 +86,25 @@ class CompiledFunction(NativeCallable, Generic[P]):
     """
 
     __signature__ = _SignatureOfFunction()
+    #: What programs differ by where nothing that is known of them says it, and what to do about it.
+    _unnamed: ClassVar[tuple[str, str]] = ("calls differ by sizes", "compute with the size, or declare it as static.")
 
     def __init__(
         self, function: Callable[..., Any], name: str, *, wraps: bool = True, library: str = "", remedy: str = ""
     ) -> None:
         self._function = function
-        if wraps:  # first, for all attributes of the function, which may be compiled itself, become this one's
-            functools.update_wrapper(self, function)
+        if wraps:  # first, for the attributes of the function become this one's, but for those that this one needs
+            functools.update_wrapper(self, function, updated=())
+            if isinstance(function, FunctionType | MethodType):
+                vars(self).update({k: v for k, v in vars(function).items() if not hasattr(type(self), k)})
         super().__init__()
         self._function, self._name = function, name
         self.fallbacks = Fallbacks(library, remedy)
         #: Whether many programs are worth a word.
         self.warns_of_many = True
+        self._has_warned = False
+        #: How many programs there were when they were last looked through for that.
+        self._looked_at = 0
         #: The programs by key: a tree of arguments, their dtypes and ranks, static values, settings.
         self._programs: ProgramTable[P] = ProgramTable()
         #: How many traces there were that no program counts.
@@ -107,7 +114,11 @@ class CompiledFunction(NativeCallable, Generic[P]):
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Methods: ``self`` becomes the first argument."""
-        return self if instance is None else MethodType(self, instance)
+        return self if instance is None or not self._binds() else MethodType(self, instance)
+
+    def _binds(self) -> bool:
+        """Whether it is a method where it is an attribute of a class: models are not, as they are no functions."""
+        return True
 
     def __reduce__(self) -> Any:
         """Pickled by its name in its module, as a function is; without one it cannot be pickled."""
@@ -140,19 +151,27 @@ class CompiledFunction(NativeCallable, Generic[P]):
 
     def _note_program(self) -> None:
         """Say, once, that there are many programs, and what makes them."""
-        programs = self._programs.in_order
-        known = [found for one in programs if (found := self._made_for(one)) is not None]
-        if len(known) != MANY_PROGRAMS or not self.warns_of_many:
+        every = self._programs.in_order
+        if len(every) < MANY_PROGRAMS or len(every) == self._looked_at or self._has_warned or not self.warns_of_many:
             return
+        self._looked_at = len(every)
+        programs = [one for one in every if self._info(one).compiles]
+        known = [found for one in programs if (found := self._made_for(one)) is not None]
+        if len(known) < MANY_PROGRAMS:
+            return
+        self._has_warned = True
         import_whole("dyn.explain.versions")
         from dyn.explain.versions import what_multiplies
 
         found = what_multiplies(known)
         if found is None:
             counts = Counter([made for one in programs if (made := self._made_by(one))[0]])
-            (text, loc), _ = counts.most_common(1)[0] if counts else (("sizes", UNKNOWN), 0)
-            where = f" at {loc.describe()}" if loc.line else ""
-            found = f"calls differ by {text}{where}", "compute with the size, or declare it static with shapes=."
+            if counts:
+                (text, loc), _ = counts.most_common(1)[0]
+                where = f" at {loc.describe()}" if loc.line else ""
+                found = f"calls differ by {text}{where}", "compute with the size, or declare it as static."
+            else:
+                found = self._unnamed
         loc = user_loc()
         warnings.warn_explicit(
             f"{self._name}() has been compiled {len(known)} times: {found[0]}.\n  help: {found[1]}",
@@ -249,6 +268,11 @@ class CompiledFunction(NativeCallable, Generic[P]):
     def _notes(self) -> Iterable[str]:
         """What is to be said of all programs, a line each."""
         return ()
+
+    def _forget(self, programs: Iterable[P]) -> None:
+        """Keep the counts of programs that are no longer there; guards count where they are checked."""
+        gone = functools.reduce(CacheInfo.__add__, map(self._info, programs), CacheInfo())
+        self._forgotten += gone._replace(guards=0)
 
     def _made_of(self) -> Iterable[CompiledFunction[Any]]:
         """The compiled functions that calls are made of, where they are several."""

@@ -75,7 +75,8 @@ class Fallbacks:
 
     def __init__(self, library: str, remedy: str) -> None:
         self.library, self._remedy = library, remedy
-        self._said: set[FallbackReason | Piece] = set()
+        #: In the order in which they were said.
+        self._said: dict[FallbackReason | Piece, None] = {}
 
     @property
     def said(self) -> frozenset[FallbackReason | Piece]:
@@ -85,19 +86,19 @@ class Fallbacks:
     def say(self, name: str, failure: FallbackReason, *, warns: bool = True) -> None:
         """Say why the library makes calls of the function of that name."""
         if failure not in self._said:
-            self._said.add(failure)
             note_fallback(name, self.library, str(failure), failure.loc)
             if warns:
                 self._warn(f"{name} runs in {self.library}: {failure}")
+            self._said[failure] = None  # now, for warnings may be errors, which each call raises
 
     def report(self, name: str, programs: Iterable[Sequence[Piece]]) -> None:
         """Say which operations of the function's programs the library runs."""
         for pieces in programs:
-            if not self._said.issuperset(pieces):
-                self._said.update(pieces)
+            if not self._said.keys() >= set(pieces):
                 text = self.pieces_text(pieces)
                 note_fallback(name, self.library, text, pieces[0].loc or UNKNOWN)
                 self._warn(f"{name}: {text}")
+                self._said.update(dict.fromkeys(pieces))
 
     def _warn(self, text: str) -> None:
         loc = user_loc()
@@ -106,7 +107,7 @@ class Fallbacks:
 
     def failure_texts(self) -> list[str]:
         """Why the library makes calls, a text for each reason."""
-        failures = [one for one in self._said if isinstance(one, FallbackReason)]
+        failures = [one for one in list(self._said) if isinstance(one, FallbackReason)]
         return [f"calls in {self.library}: {failure}" for failure in failures]
 
     def pieces_text(self, pieces: Sequence[Piece]) -> str:

@@ -441,8 +441,8 @@ def diagonal_mask(trace: Trace, shape: tuple[Dim, ...], k: Any, direction: str) 
     # No axis is so long that the sum would wrap.
     if isinstance(k, Tracer):
         k = emit("clamp", constant(trace, -(2**62), dtypes.int64), in_int64(k), constant(trace, 2**62, dtypes.int64))
-    elif isinstance(k, int):
-        k = max(-(2**62), min(k, 2**62))
+    elif isinstance(k, int | np.integer):
+        k = max(-(2**62), min(int(k), 2**62))
     return emit("compare", columns, _scaled(rows, k, 1), direction=direction)
 
 

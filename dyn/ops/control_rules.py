@@ -425,10 +425,7 @@ def choice_batch(
     if has_effect(op):
         return one_by_one(b, op, operands, flags, size)
     takers = _takers(b, index, len(op.regions))
-    made = [
-        _taken(b, branch, mine, *_of_takers(b, branch, mine, given, own, size), size)
-        for branch, mine in zip(op.regions, takers, strict=True)
-    ]
+    made = [_taken(b, branch, mine, given, own, size) for branch, mine in zip(op.regions, takers, strict=True)]
     chosen = made[-1]
     for mine, results in reversed([*zip(takers, made, strict=True)][:-1]):
         chosen = [_chosen(b, mine, new, old) for new, old in zip(results, chosen, strict=True)]
@@ -447,38 +444,42 @@ def _takers(b: Builder, index: Value, count: int) -> list[Value]:
     return [*takers, others]
 
 
-def _of_takers(
-    b: Builder, branch: Region, mine: Value, given: Sequence[Value], flags: Sequence[bool], size: Dim
-) -> tuple[list[Value], list[bool]]:
-    """The operands of a branch, through which no derivative comes of the examples that do not take it: the branch may
-    have none there, as a root of a negative number has none, and 0 times NaN is NaN. Nothing is left of it in a program
-    that is not differentiated. (As JAX does.)
+def _of_takers(b: Builder, mine: Value, value: Value) -> Value:
+    """A value through which no derivative comes but of the examples that take a branch: the branch may have none of the
+    others, as a root of a negative number has none, and 0 times NaN is NaN. Nothing is left of it in a program that is
+    not differentiated. (As JAX does.)
 
-    An operand that the examples share is spread over them, unless there is a contraction, whose cost that would
-    multiply.
+    ``mine`` is a mask of the examples, or whether there are any.
     """
-    shares = any(op.opdef.kind in (OpKind.CONTRACT, OpKind.CALL, OpKind.CONTROL, OpKind.OPAQUE) for op in branch.ops)
-    values, found = list(given), list(flags)
-    for number, (value, flag) in enumerate(zip(given, flags, strict=True)):
-        if value.dtype.is_inexact and (flag or not shares):
-            own = _spread_where(b, value, not flag, size)
-            values[number], found[number] = _chosen(b, mine, own, b.op("stop_gradient", own)), True
-    return values, found
+    old = b.op("stop_gradient", value)
+    if mine.shape:
+        return _chosen(b, mine, value, old)
+    return b.op("select", b.op("broadcast_in_dim", mine, shape=value.shape, dims=()), value, old)
 
 
 def _taken(
     b: Builder, branch: Region, mine: Value, given: Sequence[Value], flags: Sequence[bool], size: Dim
 ) -> list[Value]:
     """The results of a branch for all examples; of one that is dear, or has demands, if any of them takes it."""
+    anyone = b.op("reduce", mine, axes=(0,), combine="or", nonempty=False)
+    given = [
+        _of_takers(b, mine if flag else anyone, value) if value.dtype.is_inexact else value
+        for value, flag in zip(given, flags, strict=True)
+    ]
 
     def run(inner: Builder, params: Sequence[Value]) -> list[Value]:
-        results, found = batched(inner, branch, params, flags, size)
+        *own, takers = params
+
+        def spreads(value: Value) -> Value:
+            return _of_takers(inner, takers, spread(inner, value, size))
+
+        results, found = batched(inner, branch, own, flags, size, spreads)
         return [_spread_where(inner, v, not flag, size) for v, flag in zip(results, found, strict=True)]
 
+    given = [*given, mine]
     dear = (OpKind.CONTROL, OpKind.OPAQUE)
     if not branch.demands and not any(op.opdef.kind in dear for op in branch.ops):
         return run(b, given)
     region = build_region(b, _types(given), run)
     nothing = build_region(b, _types(given), lambda inner, _: [zeros(inner, v.type) for v in region.results])
-    anyone = b.op("reduce", mine, axes=(0,), combine="or", nonempty=False)
     return list(b.op_all("if", anyone, *given, regions=(region, nothing)))

@@ -37,6 +37,7 @@ from dyn.shapes.relation import (
     Verdict,
     first_broken,
     format_shape,
+    literal,
     value_conditions,
 )
 from dyn.shapes.sums import dim_difference, dim_sum
@@ -83,6 +84,7 @@ __all__ = [
     "keeping_recent",
     "last_data_dependent",
     "linear_in",
+    "literal",
     "mod",
     "numel_relation",
     "parse_constraints",

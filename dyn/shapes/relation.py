@@ -23,6 +23,11 @@ class Verdict(Enum):
     UNKNOWN = "unknown"
 
 
+def literal(text: str) -> str:
+    """A text as a part of a ``form``, which says of the braces in it nothing but themselves."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
 @record()
 class Reason:
     """Reason of a fact: ``"x.shape[1] and w.shape[0] are contracted by dot_general"``, and the user's line.

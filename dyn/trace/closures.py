@@ -12,7 +12,7 @@ from dyn.errors import ShapeError, TraceError
 from dyn.ir.core import Op, Region, Value, with_operands
 from dyn.ir.opdef import OpKind
 from dyn.ir.types import TensorType
-from dyn.shapes import Reason, Relation, RelKind
+from dyn.shapes import Reason, Relation, RelKind, literal
 from dyn.source import user_loc
 from dyn.trace.comparison import side_by_side
 from dyn.trace.context import Trace
@@ -92,7 +92,8 @@ def fitted(
             )
         for axis, (a, b) in enumerate(zip(value.shape, type.shape, strict=True)):
             if a is not b:
-                form = f"{what} gives {name} with the size {{}} on axis {axis}, where {start} has {{}}"
+                said = literal(f"{what} gives {name} with the size"), literal(f"on axis {axis}, where {start} has")
+                form = f"{said[0]} {{}} {said[1]} {{}}"
                 reason = Reason.about(form, (a, b), user_loc(), ShapeError, remedy)
                 inner.adopt((Relation(RelKind.EQ, a, b, reason),))
         if any(a is not b for a, b in zip(value.shape, type.shape, strict=True)):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -221,3 +223,56 @@ def test_signatures_are_those_of_what_is_compiled(front: FrontEnd) -> None:
     assert inspect.getfullargspec(Holder.method).args == ["self", "x"]
     assert list(inspect.signature(Holder().method).parameters) == ["x"]
     assert "function" in inspect.signature(type(f)).parameters
+
+
+def test_callable_objects_keep_their_attributes_to_themselves(front: FrontEnd) -> None:
+    class Layer:
+        def __init__(self) -> None:
+            self._version, self._key, self._read, self.trace, self.programs = "1.0", 0, "r", "t", 3
+
+        def __call__(self, x: Any) -> Any:
+            return front.tanh(x)
+
+    f = front.jit(Layer())
+    np.testing.assert_allclose(np.asarray(f(front.array(ones(3)))), np.tanh(ones(3)), rtol=1e-6)
+    assert f.cache_info().compiles == 1
+
+
+def test_arguments_without_a_text(front: FrontEnd) -> None:
+    class Mute:
+        def __repr__(self) -> str:
+            raise RuntimeError("no text")
+
+    options = {"static_argnames": "k"} if front.names_static else {}
+    f = front.jit(lambda x, k: front.tanh(x), **options)
+    for _ in range(2):
+        np.testing.assert_allclose(np.asarray(f(front.array(ones(3)), k=Mute())), np.tanh(ones(3)), rtol=1e-6)
+    assert "Mute object" in str(f.explain()) or f.cache_info().compiles == 2
+
+
+def test_on_new_shape_of_a_size_of_0(front: FrontEnd) -> None:
+    f = front.jit(lambda x: front.tanh(x) + 1, on_new_shape="error")
+    f(front.array(ones(3)))
+    with contextlib.suppress(dyn.errors.ShapeError):  # JAX has no symbol for a size of 0
+        f(front.array(ones(0)))
+    assert f.cache_info().compiles == 1
+
+
+def test_warnings_that_are_errors_are_raised_by_each_call() -> None:
+    torch = pytest.importorskip("torch")
+    import dyn.interop.torch as dtorch
+
+    f = dtorch.jit(lambda x: x * 2 if x.sum() > 0 else x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            with pytest.raises(dtorch.FallbackWarning):
+                f(torch.ones(3))
+    assert f.cache_info().compiles == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dyn.RecompileWarning)
+        g = dtorch.jit(lambda x, k: x * k if x.sum() > 0 else x)
+        for k in range(10):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", dtorch.FallbackWarning)
+                g(torch.ones(3), k)

@@ -94,3 +94,11 @@ def test_where_the_steps_are_not_known() -> None:
         "  help: compute what is of one size from it inside, as a sum, or give it a size of your own (size= of nonzero,"
         " unique and their kin).",
     )
+
+
+def test_names_of_states_are_no_patterns() -> None:
+    key = "{}{a}"
+    made = dyn.jit(lambda x, y: lax.while_loop(lambda c: c[key].sum() < 0, lambda c: {key: y}, {key: x}))
+    np.testing.assert_array_equal(made(np.ones(3), np.ones(3))[key], np.ones(3))
+    with pytest.raises(dyn.errors.ShapeError, match=r"\{\}\{a\}"):
+        made(-np.ones(3), np.ones(4))

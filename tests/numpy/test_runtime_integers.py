@@ -131,6 +131,8 @@ def test_diagonals_far_outside(k: int) -> None:
         function = getattr(dnp, name)
         made = dyn.jit(lambda x, f=function: f(x, k))(ones)
         np.testing.assert_array_equal(made, ones * keeps)
+        if abs(k) < 2**63:
+            np.testing.assert_array_equal(function(ones, np.int64(k)), ones * keeps)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])

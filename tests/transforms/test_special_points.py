@@ -5,6 +5,7 @@ All functions are in one program. What differs from JAX is in ``OWN``, with its 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -348,6 +349,44 @@ def test_what_examples_share_has_no_derivative_through_branches_that_none_takes(
         return dyn.vmap(lambda v: lax.cond(v > 0, lambda v: v, lambda v: v * dnp.sqrt(w), v))(y).sum()
 
     assert dyn.jit(dyn.grad(f))(-1.0, np.array([1.0, 2.0])) == 0
+
+
+def test_what_all_examples_share_is_computed_once() -> None:
+    """Of branches too: the examples' own masks are where it meets what is their own."""
+
+    def each(p: Any, x: Any, w: Any) -> Any:
+        return lax.cond(p, lambda x, w: dnp.tanh(w).sum() + x, lambda x, w: x, x, w)
+
+    mapped = dyn.jit(dyn.vmap(each, in_axes=(0, 0, None)))
+    text = mapped.lower(np.ones(3, bool), np.ones(3, np.float32), np.ones(5, np.float32)).as_text()
+    (sizes,) = re.findall(r"= tanh.* : f32\[(.*?)\]", text)
+    assert "," not in sizes  # one axis, w's own
+    assert "stop_gradient" not in text
+
+
+@pytest.mark.parametrize("taken", [(0, 0, 0), (0, 1, 2), (1, 1, 1)])
+@pytest.mark.parametrize("shared", [1.5, -1.0])
+def test_slopes_of_branches_for_what_all_examples_share(taken: tuple[int, ...], shared: float) -> None:
+    jax = pytest.importorskip("jax")
+
+    def loss(np_: Any, lax_: Any, vmap: Any) -> Any:
+        def each(p: Any, x: Any, w: Any) -> Any:
+            branches = [
+                lambda x, w: np_.sqrt(x - w).sum() + (np_.sqrt(np_.outer(w, w)) @ x).sum(),
+                lambda x, w: np_.log(w).sum() * x[0],
+                lambda x, w: lax_.cond(x[0] > 1, lambda x, w: (x / w).sum(), lambda x, w: (x**w).sum(), x, w),
+            ]
+            return lax_.switch(p, branches, x, w)
+
+        return lambda x, w, p: vmap(each, in_axes=(0, 0, None))(p, x, w).sum()
+
+    x, w, p = np.linspace(0.5, 3, 6).reshape(3, 2), np.full(2, shared), np.array(taken)
+    with jax.enable_x64(True):
+        right = jax.grad(loss(jax.numpy, jax.lax, jax.vmap), argnums=(0, 1))(x, w, p)
+        wanted = [np.asarray(one) for one in right]
+    found = dyn.jit(dyn.grad(loss(dnp, lax, dyn.vmap), argnums=(0, 1)))(x, w, p)
+    for mine, one in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, one, rtol=1e-9)
 
 
 def test_second_derivatives_of_running_sums_of_exponentials() -> None:

@@ -278,14 +278,17 @@ class JaxJitted(CompiledFunction[JaxProgram]):
         shapes, family = key[3], family_of(key)
 
         def make() -> JaxProgram:
-            known = self._programs.of(family)
-            if known and self._on_new_shape == "error":
-                told = "; ".join([line for line in known[-1].guard_lines() if not line.startswith(" ")])
-                raise ShapeError(
-                    f"{self._name}() needs a second program for these arguments: it has one for {told or 'others'}.",
-                    loc=user_loc(),
-                    remedy="call it with such arguments before on_new_shape='error' is set.",
-                )
+            if self._on_new_shape == "error":
+                described = self._described(call)
+                known = [one for one in self._programs.in_order if one.made_for == described]
+                if known:  # which differ by sizes alone
+                    lines = [line for line in known[-1].guard_lines() if not line.startswith(" ")]
+                    told = "; ".join(lines) or "other sizes"
+                    raise ShapeError(
+                        f"{self._name}() needs a second program for these arguments: it has one for {told}.",
+                        loc=user_loc(),
+                        remedy="call it with such arguments before on_new_shape='error' is set.",
+                    )
             program, made = self._make(parts, family, call, leaves, shapes)
             result.append(made)
             return program
@@ -342,13 +345,13 @@ class JaxJitted(CompiledFunction[JaxProgram]):
     def _described(self, call: JaxCall) -> MadeFor:
         """What a call's program is made for, but for sizes."""
         import_whole("dyn.explain.versions")
-        from dyn.explain.versions import ArgumentKey, MadeFor
+        from dyn.explain.versions import ArgumentKey, MadeFor, shown
 
         arguments = [
             ArgumentKey(name, str(aval.dtype), len(aval.shape), bool(getattr(aval, "weak_type", False)))
             for name, aval in zip(call.plan.names, call.avals, strict=True)
         ]
-        static = tuple([(one.name, repr(one.value)) for one in call.static])
+        static = tuple([(one.name, shown(one.value)) for one in call.static])
         return MadeFor(tuple(arguments), (("the arguments", ", ".join(call.plan.names)),), static, ())
 
     def _tracing(self, parts: Internals, call: JaxCall) -> JaxTracing:

@@ -134,6 +134,15 @@ class TfJitted(CompiledFunction[_SizedProgram]):
     def __repr__(self) -> str:
         return f"dyn.interop.tf.jit({self._name})"
 
+    def _binds(self) -> bool:
+        return hasattr(type(self._function), "__get__")
+
+    def __reduce__(self) -> Any:
+        """As a function is, by its name. Models are saved by TensorFlow's means."""
+        if self._binds():
+            return super().__reduce__()
+        raise TypeError(f"cannot copy or pickle {self!r}: copy the model, and compile the copy.")
+
     def __getattr__(self, name: str) -> Any:
         if name == "_function" or name.startswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -194,10 +203,13 @@ class TfJitted(CompiledFunction[_SizedProgram]):
             if self._strict or len(program.pieces) != known:
                 raise
             failure = failure_of(error, notes=True)
-            result = self._by_tensorflow(failure, args, kwargs)
+            result = self._function(*args, **kwargs)
+            self._forget([version])
             self._programs.replace(version, _SizedProgram(None, version.fixed, failure))
+            self.fallbacks.say(self._name, failure)
             return result
         self.fallbacks.report(self._name, program.pieces)
+        self._note_program()
         is_plain = version.is_open and not kwargs and len(args) == len(leaves) == len(tensors)
         if is_plain and all(type(one) is EagerTensor for one in args):
             arrays = [tensor._numpy() for tensor in tensors]
@@ -343,11 +355,7 @@ class TfJitted(CompiledFunction[_SizedProgram]):
                 )
             return self._made(tensors, rest, tree, shapes)
 
-        count = len(self.programs)
-        found = self._alone(key, lambda one: one.fits(shapes), make)
-        if len(self.programs) != count:
-            self._note_program()
-        return found
+        return self._alone(key, lambda one: one.fits(shapes), make)
 
     def _made(
         self, tensors: Sequence[Any], rest: tuple[Static | None, ...], tree: TreeSpec, shapes: list[tuple[int, ...]]
@@ -495,12 +503,12 @@ def _described(
 ) -> MadeFor:
     """What a program is made for, but for sizes."""
     import_whole("dyn.explain.versions")
-    from dyn.explain.versions import ArgumentKey, MadeFor
+    from dyn.explain.versions import ArgumentKey, MadeFor, shown
 
     arguments = [
         ArgumentKey(name, one.dtype.name, len(one.shape), weak=False) for name, one in zip(called, tensors, strict=True)
     ]
-    static = [(label, repr(one.value)) for label, one in zip(labels, rest, strict=True) if one is not None]
+    static = [(label, shown(one.value)) for label, one in zip(labels, rest, strict=True) if one is not None]
     return MadeFor(tuple(arguments), (("the arguments", ", ".join(labels)),), tuple(static), ())
 
 

@@ -25,7 +25,7 @@ from dyn.interop.torch.sizes import (
     size_from_value,
 )
 from dyn.interop.torch.sym_nodes import Environment, NodeTypes, SymNode
-from dyn.shapes import Dim, Reason, Relation, RelKind, evaluate, floordiv, mod
+from dyn.shapes import Dim, Reason, Relation, RelKind, evaluate, floordiv, literal, mod
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.patched_names import Replacement
@@ -54,7 +54,7 @@ _MOST_POWER = 16
 _DIVISIONS = frozenset({"true_divide", "remainder", "floor_divide"})
 #: What to do where Python has no result of numbers.
 _REMEDY = "pass other numbers."
-#: The functions that are 0 where one of their operands is, all of which are positive else; of a power its base.
+#: The functions that are 0 where one of their operands is, all of which are positive else; of positive powers the base.
 _OF_FACTORS = frozenset({"sqrt", "power", "multiply", "true_divide"})
 
 
@@ -136,6 +136,12 @@ class FloatNode(SymNode):
         size = evaluate(self.value, self.trace.sizes)
         return (self.value,), size / self.denominator if self.factor is None else size * self.factor
 
+    def _is_finite(self) -> bool:
+        """Whether it is a size, divided or multiplied by a finite number."""
+        if self.constant is not None:
+            return math.isfinite(self.constant)
+        return not hasattr(self.value, "element_type") and (self.factor is None or math.isfinite(self.factor))
+
     def _graph_repr(self) -> str:
         """Its text: the number's, where the user's code makes it."""
         return str(self.in_text()) if is_made_by_user(sys._getframe(2)) else repr(self)
@@ -157,13 +163,15 @@ class FloatNode(SymNode):
 
     def _require_nonzero(self, text: str) -> None:
         """Demand that it isn't 0, of the sizes where these decide it. ``text`` is that of the error where it is."""
+        if self.constant == 0:
+            raise ZeroDivisionError(text)
         factors = self.factors()
         if factors is None and not hasattr(self.value, "element_type") and self.constant is None:
             factors = (self.value,)
         if factors is None:
             require_true(self.trace, self.scalar() != 0, text, _REMEDY)
             return
-        reason = Reason.about(text, (), user_loc(), TorchDomainError, _REMEDY)
+        reason = Reason.about(literal(text), (), user_loc(), TorchDomainError, _REMEDY)
         for dim in factors:
             self.trace.require(Relation(RelKind.NONZERO, dim, 0, reason))
 
@@ -195,7 +203,8 @@ class FloatNode(SymNode):
         function, operands = getattr(self.trace.namespace, name), (self, *others)
         made = FloatNode(self.shape_env, function(*[operand.scalar() for operand in operands]))
         self._require_result(name, made, operands)
-        if name in _OF_FACTORS:
+        positive = name != "power" or ((power := others[0].constant) is not None and 0 < power <= _MOST_POWER)
+        if name in _OF_FACTORS and positive:
             parts = [one.factors() for one in (operands[:1] if name == "power" else operands)]
             if None not in parts:
                 made._factors = tuple([dim for part in parts for dim in part or ()])
@@ -307,8 +316,8 @@ class FloatNode(SymNode):
     def _compared(self, other: FloatNode, compare: Any, what: str) -> BoolNode:
         own, its = self._ratio(), other._ratio()
         for one, number in ((self, other.constant), (other, self.constant)):
-            if number is not None and not math.isfinite(number) and one.in_this_call() is not None:
-                # Any number made of sizes is to an infinity, or to NaN, as 0 is; one that is infinite raised before.
+            if number is not None and not math.isfinite(number) and one._is_finite():
+                # Any finite number is to an infinity, or to NaN, as 0 is.
                 left, right = (0.0, number) if one is self else (number, 0.0)
                 return self.wrap_bool(_IN_PYTHON_ORDER[what](left, right))
         if self.factor is not None and self.factor > 0 and other.constant == 0:  # as its sign is

@@ -67,6 +67,12 @@ class LearningRate:
     def key(self) -> Any:
         return "learning rate", id(self.group)
 
+    def count_alike(self, others: Iterable[Any]) -> int:
+        """Of how many other groups the parameters are these as well."""
+        own = [id(one) for one in self.group["params"]]
+        rates = [one for one in others if isinstance(one, LearningRate) and one.group is not self.group]
+        return sum([id(parameter) for parameter in one.group["params"]] == own for one in rates)
+
     def sample(self) -> torch.Tensor | None:
         return torch.tensor(self.get(), dtype=torch.float64) if type(self.get()) is float else None
 

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import torch
-from torch.utils._pytree import SequenceKey, TreeSpec, keystr, tree_flatten, tree_flatten_with_path, tree_map
+from torch.utils._pytree import SequenceKey, TreeSpec, keystr, tree_flatten, tree_map
 
 from dyn import dtypes
 from dyn.call import private, same_objects
@@ -31,7 +31,7 @@ from dyn.interop.torch.dynamic_shapes import DeclaredShapes, DynamicShapes
 from dyn.interop.torch.dynamo import passed_by, without_dynamo
 from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.hidden_arguments import MovingTensor, StateCreated
-from dyn.interop.torch.objects import SIMPLE, ObjectLayout, Opened, reached
+from dyn.interop.torch.objects import SIMPLE, ObjectLayout, Opened, leaf_paths, reached
 from dyn.interop.torch.options import DEFAULT, TorchOptions
 from dyn.interop.torch.program import TensorProgram
 from dyn.interop.torch.randomness import GeneratorNumber
@@ -51,6 +51,8 @@ from dyn.trace.static_keys import Static
 if TYPE_CHECKING:
     from dyn.explain.explanation import WayToCall
     from dyn.explain.versions import MadeFor
+
+_T = TypeVar("_T")
 
 #: What is asked of sizes right below is asked by the function that is called here.
 CALLS_USERS = True
@@ -118,8 +120,9 @@ MOST_REWRITES = 4
 
 #: The attributes of a jitted function's own.
 _OWN = frozenset({
-    "_first_steps", "_forgotten", "_function", "_hits_before", "_hooked", "_lock", "_name", "_opened", "_options",
-    "_parts", "_programs", "_shapes", "_strict", "_table", "_traces", "fallbacks", "warns_of_many",
+    "_first_steps", "_forgotten", "_function", "_has_warned", "_hits_before", "_hooked", "_lock", "_looked_at", "_name",
+    "_opened", "_options", "_parts", "_programs", "_shapes", "_strict", "_table", "_traces", "fallbacks",
+    "warns_of_many",
 })  # fmt: skip
 
 
@@ -152,6 +155,11 @@ class TorchJitted(CompiledFunction[TensorProgram]):
         programs: its programs, as dyn's own records.
     """
 
+    _unnamed: ClassVar[tuple[str, str]] = (
+        "calls differ by attributes that it reads, by strides, or by settings of PyTorch's",
+        "leave these as they are from call to call, or pass tensors in place of numbers that change.",
+    )
+
     def __init__(
         self, function: Callable[..., Any], shapes: DynamicShapes | DeclaredShapes | None = None,
         options: TorchOptions = DEFAULT,
@@ -174,9 +182,8 @@ class TorchJitted(CompiledFunction[TensorProgram]):
     def __repr__(self) -> str:
         return f"dyn.interop.torch.jit({self._name})"
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """Methods: ``self`` becomes the first argument."""
-        return self if instance is None or self._module is not None else MethodType(self, instance)
+    def _binds(self) -> bool:
+        return self._module is None
 
     def __reduce__(self) -> Any:
         """As a function is, by its name, where that is the jitted one; otherwise by the function or module."""
@@ -243,10 +250,14 @@ class TorchJitted(CompiledFunction[TensorProgram]):
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
         if current_trace() is not None:
             return self._function(*args, **kwargs)
+        return self._rereading(lambda: self._call_compiled(args, kwargs))
+
+    def _rereading(self, read: Callable[[], _T]) -> _T:
+        """What ``read`` gives for a call, read again where a trace finds that the function has to be changed first."""
         with without_dynamo():
             while True:
                 try:
-                    return self._call_compiled(args, kwargs)
+                    return read()
                 except Retrace as lacking:  # before anything is computed
                     lacking.change(self)
 
@@ -292,9 +303,11 @@ class TorchJitted(CompiledFunction[TensorProgram]):
             else:
                 self.fallbacks.report(self._name, program.pieces)
                 self._accept(args, kwargs, call)
+                self._note_program()
                 return result
-        result = self._eagerly(failure, args, kwargs)
+        result = self._function(*args, **kwargs)  # what it raises counts, and nothing is said of a failure then
         program.failure = failure
+        self.fallbacks.say(self._name, failure)
         return result
 
     def _open(self, objects: Sequence[Any]) -> None:
@@ -357,7 +370,7 @@ class TorchJitted(CompiledFunction[TensorProgram]):
         function = self._function
         signature = Signature(function.forward if isinstance(function, torch.nn.Module) else function, None, (), ())
         labels: list[str] = []
-        for path, _ in tree_flatten_with_path((args, kwargs))[0]:
+        for path in leaf_paths((args, kwargs)):
             first: Any = path[1]
             is_positional = path[0] == SequenceKey(0)
             name = signature.argument_name(first.idx) if is_positional else signature.keyword_label(first.key)
@@ -385,10 +398,10 @@ class TorchJitted(CompiledFunction[TensorProgram]):
             if known:
                 program.follow(known[-1])
             self._check_rewritten(program, known)
-            if self._programs.keep(TensorProgram.is_current):
+            if lost := self._programs.keep(TensorProgram.is_current):
+                self._forget(lost)
                 self._forget_calls()
             self._programs.add(state, program)
-            self._note_program()
             return program
 
     def _siblings(self, program: TensorProgram) -> Sequence[TensorProgram]:
@@ -459,7 +472,7 @@ class TorchJitted(CompiledFunction[TensorProgram]):
 
     def _unhashable(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
         """The error for the first argument that is no tensor and has no hash."""
-        for path, leaf in tree_flatten_with_path((args, kwargs))[0]:
+        for path, leaf in zip(leaf_paths((args, kwargs)), tree_flatten((args, kwargs))[0], strict=True):
             if isinstance(leaf, torch.Tensor):
                 continue
             try:
@@ -481,13 +494,22 @@ class TorchJitted(CompiledFunction[TensorProgram]):
         return self._read(*tree_map(_stand_in, (args, kwargs)))
 
     def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
-        call = self._staged(args, kwargs)
-        return call.program.trace(call.tensors)
+        def trace() -> Traced:
+            call = self._staged(args, kwargs)
+            return call.program.trace(call.tensors)
+
+        return self._rereading(trace)
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        try:
+        def prepare() -> TensorProgram:
             call = self._staged(args, kwargs)
             call.program.prepare(call.tensors)
+            return call.program
+
+        try:
+            program = self._rereading(prepare)
+        except (StateCreated, HooksChanged):  # once the first call has made it, calls are of this program
+            return
         except OF_CALLERS:
             raise
         except Exception as error:  # which a call would leave to PyTorch
@@ -495,7 +517,7 @@ class TorchJitted(CompiledFunction[TensorProgram]):
                 raise
             self.fallbacks.say(self._name, failure_of(error))
         else:
-            self.fallbacks.report(self._name, call.program.pieces)
+            self.fallbacks.report(self._name, program.pieces)
 
     # What there is
 

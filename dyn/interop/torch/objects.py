@@ -17,10 +17,13 @@ from typing import Any
 import torch
 from torch.utils._pytree import (
     SUPPORTED_NODES,
+    MappingKey,
+    SequenceKey,
     TreeSpec,
     keystr,
     tree_flatten,
     tree_flatten_with_path,
+    tree_structure,
     tree_unflatten,
 )
 
@@ -64,8 +67,7 @@ class ObjectLayout:
 
     def tensor_names(self, name: str) -> Iterator[str]:
         """The tensors of an object of that name, as a user would write them."""
-        paths = tree_flatten_with_path(tree_unflatten(list(range(len(self.leaves))), self.tree))[0]
-        for ((attribute, *rest), _), leaf in zip(paths, self.leaves, strict=True):
+        for (attribute, *rest), leaf in zip(_paths_in(self.tree, ()), self.leaves, strict=True):
             own = f"{name}.{getattr(attribute, 'key', attribute)}{keystr(tuple(rest))}"
             if leaf is None:
                 yield own
@@ -79,6 +81,32 @@ class ObjectLayout:
                 yield leaf.value
             elif isinstance(leaf, ObjectLayout):
                 yield from leaf.statics()
+
+
+def leaf_paths(value: Any) -> list[tuple[Any, ...]]:
+    """The path of each leaf of a tree, as PyTorch names its parts; those inside of classes that are registered without
+    keys, which is how PyTorch does it unless it is asked, have numbers."""
+    try:
+        paths = [path for path, _ in tree_flatten_with_path(value)[0]]
+    except Exception:  # of a class without keys, or the class's own
+        paths = []
+    structure = tree_structure(value)
+    return paths if len(paths) == structure.num_leaves else list(_paths_in(structure, ()))
+
+
+def _paths_in(tree: TreeSpec, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """The paths of the leaves of a structure, without an object of it."""
+    if tree.is_leaf():
+        yield path
+        return
+    parts = tree.children()
+    keys: Sequence[Any] = [SequenceKey(number) for number in range(len(parts))]
+    if tree.type in (dict, OrderedDict):
+        keys = [MappingKey(key) for key in tree.context]
+    elif tree.type is defaultdict:
+        keys = [MappingKey(key) for key in tree.context[1]]
+    for key, part in zip(keys, parts, strict=True):
+        yield from _paths_in(part, (*path, key))
 
 
 class Opened:

@@ -31,6 +31,7 @@ from dyn.interop.torch.gradients import BackwardProgram, Given, spent
 from dyn.interop.torch.hidden_arguments import (
     Hidden,
     HiddenState,
+    LearningRate,
     MovingTensor,
     OptimizerState,
 )
@@ -150,14 +151,14 @@ class TensorProgram:
     def made_for(self) -> MadeFor:
         """What it was made for, but for sizes and attributes, in words."""
         import_whole("dyn.explain.versions")
-        from dyn.explain.versions import ArgumentKey, MadeFor
+        from dyn.explain.versions import ArgumentKey, MadeFor, shown
 
         arguments = [
             ArgumentKey(name, str(type.dtype).removeprefix("torch."), type.rank, weak=False)
             for name, type in zip(self.names, self.types, strict=True)
         ]
         pairs = zip(self._labels, self.rest, strict=True)
-        static = [(label, repr(one.value)) for label, one in pairs if isinstance(one, Static)]
+        static = [(label, shown(one.value)) for label, one in pairs if isinstance(one, Static)]
         tree = ("the arguments", ", ".join(self._labels))
         return MadeFor(tuple(arguments), (tree,), tuple(static), (("requires_grad", self._gradients()),))
 
@@ -418,7 +419,9 @@ class TensorProgram:
             if tracing.env.strayed:
                 raise by_sizes_lacking() from error
             raise
-        if tracing.keys.missing:  # and the function went on all the same
+        if tracing.lacked:  # and the function went on all the same
+            raise tracing.lacked[0]
+        if tracing.keys.missing:  # likewise
             raise seed_lacking(tracing.keys.missing[0])
         if tracing.env.refused:  # likewise
             raise by_sizes_lacking()
@@ -528,6 +531,10 @@ class TensorProgram:
         return ended
 
 
+#: As many optimizers of the same parameters may step in a function.
+_MOST_OPTIMIZERS = 8
+
+
 class _Attempt:
     """A call of a program that is traced, as often as it takes: what :class:`Retrace` changes of it."""
 
@@ -537,7 +544,14 @@ class _Attempt:
         self.by_sizes = False
 
     def give(self, hidden: Sequence[Hidden]) -> None:
-        """Give it state that the function came to."""
+        """Give it state that the function came to. NotYetError for that of optimizers which each trace makes anew."""
+        for one in hidden:
+            if isinstance(one, LearningRate) and one.count_alike(self._program.hidden) >= _MOST_OPTIMIZERS:
+                raise NotYetError(
+                    "an optimizer that the function itself makes.",
+                    loc=user_loc(),
+                    remedy="make it once, outside of the function.",
+                )
         self._program.give(hidden)
 
     def give_seed(self, generator: torch.Generator) -> None:

@@ -26,7 +26,6 @@ from types import (
     CodeType,
     FrameType,
     FunctionType,
-    GeneratorType,
     MethodType,
 )
 from typing import Any
@@ -48,11 +47,18 @@ _OUTPUT = (open, io.open)
 #: What has nothing that a pass could change. A size leads to the trace that it is of.
 _UNWATCHED: Any = (*SIMPLE, torch.SymInt, torch.SymFloat, torch.SymBool)
 _LOGGING = "logging/__init__.py"
-#: The classes of iterators over Python's own containers.
-_ITERATED: tuple[Any, ...] = ([], (), "", b"", {}, {}.values(), {}.items(), set(), range(0), deque())
-_ITERATORS = frozenset([type(iter(one)) for one in _ITERATED])
 #: Arrays with more elements are not compared.
 _MOST_ELEMENTS = 1 << 20
+
+
+def _is_iterator(value: Any) -> bool:
+    """Whether something is at a place which Python keeps to itself: generators, ``map``, iterators of containers.
+
+    A class of the user's has its place in attributes, and a file in the system.
+    """
+    if not isinstance(value, Iterator) or isinstance(value, io.IOBase):
+        return False
+    return not isinstance(type(value).__next__, FunctionType)
 
 
 @dataclass(slots=True)
@@ -131,7 +137,7 @@ class _Watch:
         known = {name: frame.f_globals[name] for name in code.co_names if name in frame.f_globals}
         is_outermost = not self.frames
         for name, value in (*closed.items(), *known.items()):
-            if type(value) is GeneratorType or type(value) in _ITERATORS or type(value).__module__ == "itertools":
+            if _is_iterator(value):
                 self.note_effect(f"may take from the iterator {name}", frame)
                 raise self.refusal()
         self.frames.append(_Frame(frame, closed, known))

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._pytree import SUPPORTED_NODES, keystr, tree_flatten, tree_flatten_with_path
+from torch.utils._pytree import SUPPORTED_NODES, keystr, tree_flatten
 
 import dyn.numpy as dnp
 from dyn.errors import NotYetError
@@ -18,7 +18,7 @@ from dyn.interop.torch.attributes import is_plain, own_names
 from dyn.interop.torch.gradients import Differentiable, Given, differentiated, is_spent
 from dyn.interop.torch.hidden_arguments import ClosureGradient, Hidden, HiddenState
 from dyn.interop.torch.layouts import Order
-from dyn.interop.torch.objects import SIMPLE, content, holds
+from dyn.interop.torch.objects import SIMPLE, content, holds, leaf_paths
 from dyn.interop.torch.return_plans import (
     Again,
     Change,
@@ -233,7 +233,7 @@ class Collector:
             number = self._numbered[id(leaf)] = len(self._numbered)
             return MadeObject(number, type(leaf), self._tree(dict(own_names(leaf)), where, root))
         if holds(leaf, self._is_own):
-            paths = [path for path, one in tree_flatten_with_path(root)[0] if one is leaf]
+            paths = [path for path, one in zip(leaf_paths(root), tree_flatten(root)[0], strict=True) if one is leaf]
             at = f"[...]{keystr(paths[0])}" if paths else "part of it"
             raise NotYetError(
                 f"{where} an object that holds tensors and is no tree: {at} is a {type(leaf).__name__}.",

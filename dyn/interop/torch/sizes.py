@@ -15,7 +15,20 @@ from dyn.interop import conditions
 from dyn.interop.conditions import Condition
 from dyn.interop.torch.errors import TorchDomainError
 from dyn.interop.torch.sym_nodes import Environment, SymNode
-from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, dim_min, evaluate, floordiv, format_dim, mod, product
+from dyn.shapes import (
+    Dim,
+    Reason,
+    Relation,
+    RelKind,
+    dim_max,
+    dim_min,
+    evaluate,
+    floordiv,
+    format_dim,
+    literal,
+    mod,
+    product,
+)
 from dyn.source import is_user_frame, user_loc
 from dyn.trace.context import Trace
 from dyn.trace.data_dependent import dim_from_value
@@ -174,6 +187,8 @@ class IntNode(SymNode):
         return self.sym_float().float_truediv(other.sym_float())
 
     def eq(self, other: IntNode) -> BoolNode:
+        if other.shape_env is not self.shape_env:  # of a trace that has ended, as a key of a table that stays
+            return BoolNode(self.shape_env, False)
         return self._compared(conditions.equal(self.dim, other.dim))
 
     def ne(self, other: IntNode) -> BoolNode:
@@ -416,7 +431,7 @@ def size_from_value(trace: Trace, count: Any, origin: str) -> Dim:
 def require_true(trace: Trace, truth: Any, text: str, remedy: str = "") -> None:
     """Demand that a truth value of the program is true: ``text`` is that of the error where it is not."""
     bad = size_from_value(trace, trace.namespace.logical_not(truth), "1 where this is so")
-    trace.require(Relation(RelKind.EQ, bad, 0, Reason.about(text, (), user_loc(), TorchDomainError, remedy)))
+    trace.require(Relation(RelKind.EQ, bad, 0, Reason.about(literal(text), (), user_loc(), TorchDomainError, remedy)))
 
 
 #: The types of numbers whose value is known to the program only.

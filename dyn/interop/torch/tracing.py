@@ -119,6 +119,8 @@ class TorchTracing(TorchDispatchMode):
         #: Whether Python code may be called back as cotangents are pulled, by hooks.
         self.calls_back = False
         self.keys = Keys(trace)
+        #: What the function came to, and the program has not.
+        self.lacked: list[Retrace] = []
         self.otherwise = otherwise
         #: What ``otherwise`` has taken.
         self.pieces: list[Any] = []
@@ -185,7 +187,7 @@ class TorchTracing(TorchDispatchMode):
             self.on_capture(tensor)
             require_device(self.device, tensor.device)
             if tensor.device.type != "cpu" and not tensor.is_contiguous():  # a program reads rows, and here no copy
-                raise Retrace(lambda attempt: attempt.give_moving(tensor))
+                raise self.lacking(lambda attempt: attempt.give_moving(tensor))
             dtype, plain = known_dtype(tensor.dtype), tensor.detach()
             number = len(self.captured)
             with torch._C.DisableTorchFunction():  # each use of it looks first whether it lies there still
@@ -210,6 +212,12 @@ class TorchTracing(TorchDispatchMode):
             return taken
         return self.maker.fresh(record_of(taken).value, tensor.dtype, tensor.device)
 
+    def lacking(self, change: Callable[[Any], None]) -> Retrace:
+        """What ends the trace. It counts where the function goes on all the same, as one does that excepts anything."""
+        made = Retrace(change)
+        self.lacked.append(made)
+        return made
+
     def recompute(self) -> None:
         """With ``memory="low"``, have what pulls cotangents inside of the function compute again what takes memory."""
         if self.memory == "low" and self.pulls_from is not None:
@@ -227,7 +235,7 @@ class TorchTracing(TorchDispatchMode):
         if kind == "captured":
             return int(list(self.captured.values())[number][0].storage_offset())
         if not self.has_starts:
-            raise Retrace(lambda attempt: attempt.note_starts())
+            raise self.lacking(lambda attempt: attempt.note_starts())
         return 0
 
     # Operations ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -56,3 +57,22 @@ def test_a_model_is_prepared_by_specifications() -> None:
     assert f.cache_info().compiles == 1
     assert "inputs.shape[0]" in str(f.explain())
     assert "stablehlo.dot_general" in f.lower(ones(2, 4)).as_text("stablehlo")
+
+
+def test_models_are_no_methods_and_are_not_copied_as_functions() -> None:
+    class Scaled(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = tf.Variable([2.0])
+
+        def __call__(self, x: Any) -> Any:
+            return x * self.w
+
+    class Holder:
+        net = dtf.jit(Scaled())
+        double = dtf.jit(lambda self, x: x * 2)
+
+    np.testing.assert_array_equal(Holder().net(tf.ones(2)), [2, 2])
+    np.testing.assert_array_equal(Holder().double(tf.ones(2)), [2, 2])
+    with pytest.raises(TypeError, match="copy the model, and compile the copy"):
+        copy.deepcopy(Holder.net)

@@ -361,6 +361,9 @@ def test_ranges_that_go_down_by_a_computed_step() -> None:
     )
     with pytest.raises(ShapeError, match="steps other than 0"):
         compiled(tf.constant(1), tf.constant(0))
+    for n, d in ((5, 2), (-5, -1)):  # away from 0, where TensorFlow's range ends
+        with pytest.raises(ShapeError, match="lead from its start to its limit"):
+            compiled(tf.constant(n), tf.constant(d))
     agree(lambda n: tf.range(n, 5), *[(tf.constant(n),) for n in (-2, 2, 5)])
 
 

@@ -460,6 +460,14 @@ def of_an_iterator(state: Any) -> Any:
     return next(COUNT)
 
 
+def of_a_map(state: Any) -> Any:
+    return next(MAPPED)
+
+
+def of_a_zip(state: Any) -> Any:
+    return next(ZIPPED)[0]
+
+
 def of_a_generator(state: Any) -> Any:
     return next(GENERATOR)
 
@@ -470,15 +478,17 @@ def of_pythons_random_numbers(state: Any) -> Any:
 
 SLOTS, NUMBERS, ARRAY, OWNER, TEXT = Kept(), np.zeros(2), array("i", [0]), Counter(), io.StringIO()
 WEAK = weakref.ref(OWNER)
+MAPPED, ZIPPED = map(int, range(1, 100)), zip(range(1, 100), range(99), strict=False)
 COUNT, GENERATOR = itertools.count(1), (one for one in range(1, 100))
 
 
 def _started() -> None:
-    global COUNT, GENERATOR
+    global COUNT, GENERATOR, MAPPED, ZIPPED
     Kept.count, SLOTS.number, NUMBERS[0], ARRAY[0], OWNER.count = 0, 0, 0, 0, 0
     TEXT.seek(0)
     TEXT.truncate()
     COUNT, GENERATOR = itertools.count(1), (one for one in range(1, 100))
+    MAPPED, ZIPPED = map(int, range(1, 100)), zip(range(1, 100), range(99), strict=False)
     random.seed(0)
 
 
@@ -497,6 +507,8 @@ def _state() -> Any:
         of_a_text,
         printed_to_a_text,
         of_an_iterator,
+        of_a_map,
+        of_a_zip,
         of_a_generator,
         of_pythons_random_numbers,
     ],

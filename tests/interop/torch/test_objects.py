@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dyn.errors import NotYetError
+from dyn.errors import NotYetError, ShapeError
 
 torch: Any = pytest.importorskip("torch")
 
@@ -327,3 +327,45 @@ def test_what_else_is_kept_outside_is_kept_once() -> None:
     for _ in range(3):
         compiled(torch.ones(2))
     assert calls == [1]
+
+
+class Pair:
+    """Registered without keys, which is PyTorch's default; made by tensors alone."""
+
+    def __init__(self, a: Any, b: Any) -> None:
+        self.a, self.b, self.size = a, b, a.shape[0]
+
+
+class HasPair:
+    def __init__(self) -> None:
+        self.x, self.pair = torch.ones(3), Pair(torch.ones(3), torch.ones(3))
+
+
+def test_classes_that_are_registered_without_keys() -> None:
+    torch.utils._pytree.register_pytree_node(Pair, lambda one: ((one.a, one.b), None), lambda own, _: Pair(*own))
+    compiled = dyn_torch.jit(lambda pair: pair.a + pair.b, strict=True)
+    for n in (3, 5, 1):
+        same(compiled(Pair(torch.ones(n), torch.ones(n))), torch.full((n,), 2.0))
+    assert compiled.cache_info().compiles == 1
+    with pytest.raises(ShapeError, match=r"pair\[1\]"):
+        compiled(Pair(torch.ones(2), torch.ones(3)))
+    same(dyn_torch.jit(lambda one: one.x + one.pair.b, strict=True)(HasPair()), torch.full((3,), 2.0))
+
+
+def test_stages_of_functions_that_change_objects() -> None:
+    """They find out, as a call does, that the object has to be taken apart, and read the arguments again."""
+
+    class Count:
+        n = 0
+
+    def counted(x: Any, count: Any) -> Any:
+        count.n = x.sum()
+        return x * 2
+
+    compiled = dyn_torch.jit(counted, strict=True)
+    assert "func @counted" in compiled.trace(torch.ones(3), Count()).as_text()
+    compiled.prepare([(torch.ones(3), Count())])
+    count = Count()
+    same(compiled(torch.ones(3), count), torch.full((3,), 2.0))
+    assert count.n == 3
+    assert compiled.cache_info().compiles == 1

@@ -388,3 +388,18 @@ def test_a_result_that_backward_was_called_of_is_as_in_pytorch() -> None:
         loss.backward()
     other.backward()
     torch.testing.assert_close(weight.grad, torch.ones(3).exp() + 1)
+
+
+def test_an_optimizer_that_each_trace_makes_anew_is_refused() -> None:
+    weight = nn.Parameter(torch.ones(3))
+    weight.grad = torch.ones(3)
+
+    def step(x: Any) -> Any:
+        torch.optim.SGD([weight], lr=0.1).step()
+        return x + 1
+
+    with pytest.raises(NotYetError, match="an optimizer that the function itself makes"):
+        dyn_torch.jit(step, strict=True)(torch.ones(3))
+    with pytest.warns(dyn_torch.FallbackWarning, match="itself makes"):
+        dyn_torch.jit(step)(torch.ones(3))
+    torch.testing.assert_close(weight.detach(), torch.full((3,), 0.9))

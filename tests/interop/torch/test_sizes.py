@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
+from dyn.errors import DomainError  # noqa: E402
 from dyn.interop.torch.float_sizes import _small_ratio  # noqa: E402  # pyright: ignore[reportPrivateUsage]
 
 F = torch.nn.functional
@@ -221,3 +224,58 @@ def test_sizes_that_dynamo_computes(function: Callable[..., Any]) -> None:
     for n in (5, 9, 16):
         x = torch.arange(float(n))
         torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_floats_of_sizes_at_their_ends() -> None:
+    def endless(x: Any) -> Any:
+        return x * (1 if x.shape[0] * math.inf == math.inf else 2)
+
+    def of_nothing(x: Any, y: Any) -> Any:
+        return x.sum() + 1.0 / (x.shape[0] ** (y.shape[0] / 3))
+
+    def divided(x: Any) -> Any:
+        try:
+            scale = x.shape[0] / 0.0
+        except ZeroDivisionError:
+            scale = 5.0
+        return x * scale
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dyn_torch.FallbackWarning)
+        for n in (0, 1, 3):
+            torch.testing.assert_close(dyn_torch.jit(endless)(torch.ones(n)), endless(torch.ones(n)))
+    torch.testing.assert_close(dyn_torch.jit(of_nothing, strict=True)(torch.ones(0), torch.ones(0)), torch.tensor(1.0))
+    torch.testing.assert_close(dyn_torch.jit(divided, strict=True)(torch.ones(2)), torch.full((2,), 5.0))
+
+
+def test_sizes_as_keys_of_tables_that_outlive_the_trace() -> None:
+    @functools.lru_cache(None)
+    def half(n: int) -> int:
+        return n // 2
+
+    compiled = dyn_torch.jit(lambda x: x[: half(x.shape[0])] * 2, strict=True)
+    for n in (8, 6, 8):
+        for dtype in (torch.float32, torch.float64, torch.int32):
+            assert compiled(torch.ones(n, dtype=dtype)).shape == (n // 2,)
+
+
+def test_a_trace_that_is_made_again_though_the_function_excepts_anything() -> None:
+    def moved(x: Any) -> Any:
+        try:
+            y = x.as_strided((2,), (1,), 1)
+        except:  # noqa: E722  # as users write it
+            y = torch.zeros(2)
+        return y * 2
+
+    torch.testing.assert_close(dyn_torch.jit(moved, strict=True)(torch.arange(4.0)), torch.tensor([2.0, 4.0]))
+
+
+def test_texts_of_checks_are_no_patterns() -> None:
+    def checked(x: Any) -> Any:
+        torch._assert_async((x >= 0).all(), "x holds classes {0, 1}")
+        return x * 2
+
+    compiled = dyn_torch.jit(checked, strict=True)
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.full((3,), 2.0))
+    with pytest.raises(DomainError, match=r"x holds classes \{0, 1\}\."):
+        compiled(-torch.ones(3))

@@ -106,3 +106,14 @@ def test_attributes_that_change_at_each_call_are_not_watched_forever() -> None:
         module.scale = float("2.0")  # another object
         same(both(compiled, module), both(module, module), 1e-5)
     assert compiled.cache_info().compiles == 1
+
+
+def test_programs_that_are_forgotten_count() -> None:
+    module = torch.nn.Linear(2, 2)
+    compiled = dyn_torch.jit(module, strict=True)
+    for n in range(3):
+        for rows in (1, 3, 4):
+            compiled(torch.ones(rows, 2))
+        module.weight = torch.nn.Parameter(torch.full((2, 2), float(n)))
+    info = compiled.cache_info()
+    assert (info.compiles, info.hits + info.compiles) == (3, 9)

@@ -26,7 +26,7 @@ MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axi
 
 @converts("Reshape", sizes=(1,))
 def reshape(a: Data, shape: Sequence[Any]) -> Any:
-    sizes = [unwrap_dim(size) for size in shape]
+    sizes: list[Any] = [unwrap_dim(size) for size in shape]
     if sizes.count(-1) == 1:  # sizes that stay are cancelled, so that they may be 0: x of (n, 6) as (n, -1)
         rest = exact_quotient(product(a.dims), product([size for size in sizes if size != -1]))
         if rest is not None:
@@ -200,6 +200,8 @@ def range_(call: Any) -> Any:
         start, limit, delta = call.values()
         moves = lax.as_dim((delta != 0).astype("int64"))
         call.trace.demand(RelKind.EQ, unwrap_dim(moves), 1, "tf.range goes in steps other than 0")
+        away = lax.as_dim((dnp.where(delta > 0, start > limit, start < limit)).astype("int64"))
+        call.trace.demand(RelKind.EQ, unwrap_dim(away), 0, "the steps of tf.range lead from its start to its limit")
         return dnp.arange(start, limit, delta, dtype=dtype)
     start, limit, delta = map(call.sizes, range(3))
     step = unwrap_dim(delta)
