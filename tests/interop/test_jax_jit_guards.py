@@ -176,7 +176,7 @@ def test_many_values_are_worth_a_word() -> None:
     assert [str(w.message) for w in caught] == [
         "scaled() has been compiled 8 times: calls differ by x.shape[0]: '_DimExpr' object cannot be interpreted as an "
         f"integer at test_jax_jit_guards.py:{line}  return x * len(x).\n"
-        "  help: compute with the size, or declare it static with shapes=."
+        "  help: compute with the size, or declare it as static."
     ]
 
 

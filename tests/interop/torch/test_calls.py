@@ -474,7 +474,8 @@ def test_weights_that_were_replaced_are_let_go() -> None:
         check(f, module, x)
     gc.collect()
     assert gone() is None
-    assert compiles(f) == 1
+    assert len(f.programs) == 1
+    assert compiles(f) == 4  # those that are forgotten count
 
 
 def test_a_compiled_function_is_let_go() -> None:
