@@ -21,7 +21,6 @@ from dyn.array import adapter_of, from_device, from_numpy, result_host
 from dyn.config import Config
 from dyn.errors import (
     ArgumentError,
-    ShapeError,
 )
 from dyn.frontend.compiled_function import CacheInfo, CompiledFunction
 from dyn.frontend.history import note_compiled
@@ -258,11 +257,7 @@ class Jitted(CompiledFunction[Version]):
             changed = [version for version in self._programs.of(key) if not version.traced.is_current()]
             known = tuple([version for version in self._programs.of(key) if version not in changed])
             if known and self._options.on_new_shape == "error":
-                broken = broken_guard_text(known[-1], arrays)
-                raise ShapeError(
-                    f"{self._signature.name}() needs a second program for these arguments: it has one for {broken}.",
-                    remedy="call it with such arguments before on_new_shape='error' is set, or remove the branch.",
-                )
+                raise self._second_program(broken_guard_text(known[-1], arrays), also=", or remove the branch")
             import_whole("dyn.explain.log")
             from dyn.explain.log import log_miss
 

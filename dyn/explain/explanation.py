@@ -16,7 +16,7 @@ from dyn.late_imports import import_whole
 
 @record(eq=False)
 class WayToCall:
-    """What calls of one kind are made by: arguments of one tree, with their dtypes, ranks and static values.
+    """The programs for calls of one kind: arguments of one tree, with their dtypes, ranks and static values.
 
     ``notes`` are what a front end says of it, and ``pieces`` the operations in the midst of it that another library
     runs, each as text.

@@ -60,7 +60,7 @@ def _function(explanation: Explanation) -> str:
 
 
 def _texts(texts: Sequence[str]) -> list[str]:
-    """What a front end says, line by line."""
+    """The notes of a front end, one to a line."""
     return [f"<pre>{escape(text)}</pre>" for text in texts]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dyn.frozen import record
 from dyn.shapes import Relation, Symbol, first_broken
@@ -45,6 +45,15 @@ class MadeFor:
     static: tuple[tuple[str, str], ...]
     #: Each setting that changes code, and its value.
     settings: tuple[tuple[str, object], ...]
+
+
+def made_for_leaves(
+    arguments: Iterable[ArgumentKey], labels: Iterable[str], static: Iterable[tuple[str, object]],
+    settings: Iterable[tuple[str, object]] = (),
+) -> MadeFor:  # fmt: skip
+    """The key of a call in which all leaves have ``labels``, and those that are no arrays the values ``static``."""
+    texts = tuple([(label, shown(value)) for label, value in static])
+    return MadeFor(tuple(arguments), (("the arguments", ", ".join(labels)),), texts, tuple(settings))
 
 
 def why_new(new: MadeFor, known: Sequence[MadeFor], broken: Sequence[str]) -> str:
@@ -116,7 +125,7 @@ def _values(new: Sequence[tuple[str, object]], old: Sequence[tuple[str, object]]
 
 
 def what_multiplies(made_for: Sequence[MadeFor]) -> tuple[str, str] | None:
-    """What differs most among programs, in words, and what to do about it; None where nothing but sizes does."""
+    """The greatest difference among programs, in words, and its remedy; None where nothing but sizes differs."""
     values: dict[str, set[object]] = {}
     last: dict[str, str] = {}
     remedies: dict[str, str] = {}

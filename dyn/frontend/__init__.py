@@ -1,1 +1,1 @@
-"""What the front ends have in common: compiled functions, their reports, and calls that another library makes."""
+"""The common part of all front ends: compiled functions, their reports, and calls that another library makes."""

@@ -14,7 +14,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from dyn.frontend.fallback import Fallbacks
+from dyn.errors import ShapeError
+from dyn.frontend.fallback import FallbackReason, Fallbacks
 from dyn.late_imports import import_whole
 from dyn.native_callable import NativeCallable
 from dyn.source import UNKNOWN, Loc, user_loc
@@ -100,9 +101,8 @@ class CompiledFunction(NativeCallable, Generic[P]):
         super().__init__()
         self._function, self._name = function, name
         self.fallbacks = Fallbacks(library, remedy)
-        #: Whether many programs are worth a word.
+        #: Whether many programs are worth a word, which is said once.
         self.warns_of_many = True
-        self._has_warned = False
         #: How many programs there were when they were last looked through for that.
         self._looked_at = 0
         #: The programs by key: a tree of arguments, their dtypes and ranks, static values, settings.
@@ -133,12 +133,33 @@ class CompiledFunction(NativeCallable, Generic[P]):
         return found
 
     def _made_for(self, program: P) -> MadeFor | None:
-        """What a program was made for, in words, but for sizes; None where it was not compiled."""
+        """The key of a program in words, without sizes; None where it was not compiled."""
         raise NotImplementedError
 
     def _made_by(self, program: P) -> tuple[str, Loc]:
-        """What of sizes a program was made by, in words, and the user's line."""
+        """The condition on sizes that made a program necessary, in words, and the user's line; ``""`` without one."""
         return "", UNKNOWN
+
+    def _second_program(self, known: str, *, loc: Loc | None = None, also: str = "") -> ShapeError:
+        """The error of ``on_new_shape="error"``, where the program there is, is for what ``known`` says."""
+        return ShapeError(
+            f"{self._name}() needs a second program for these arguments: it has one for {known}.",
+            loc=loc,
+            remedy=f"call it with such arguments before on_new_shape='error' is set{also}.",
+        )
+
+    def _eagerly(
+        self, failure: FallbackReason, args: tuple[Any, ...], kwargs: dict[str, Any],
+        remember: Callable[[], object] = lambda: None,
+    ) -> Any:  # fmt: skip
+        """A call of the function as it is. What that raises counts: nothing is said, or remembered, of a failure then.
+
+        It is remembered before it is said, for a warning may be an error.
+        """
+        result = self._function(*args, **kwargs)
+        remember()
+        self.fallbacks.say(self._name, failure)
+        return result
 
     def _why(self, made_for: MadeFor) -> str:
         """Why a program that is made for this is there, beside those that there are; ``""`` for the first."""
@@ -152,14 +173,14 @@ class CompiledFunction(NativeCallable, Generic[P]):
     def _note_program(self) -> None:
         """Say, once, that there are many programs, and what makes them."""
         every = self._programs.in_order
-        if len(every) < MANY_PROGRAMS or len(every) == self._looked_at or self._has_warned or not self.warns_of_many:
+        if len(every) < MANY_PROGRAMS or len(every) == self._looked_at or not self.warns_of_many:
             return
         self._looked_at = len(every)
         programs = [one for one in every if self._info(one).compiles]
         known = [found for one in programs if (found := self._made_for(one)) is not None]
         if len(known) < MANY_PROGRAMS:
             return
-        self._has_warned = True
+        self.warns_of_many = False
         import_whole("dyn.explain.versions")
         from dyn.explain.versions import what_multiplies
 
@@ -266,7 +287,7 @@ class CompiledFunction(NativeCallable, Generic[P]):
         raise NotImplementedError
 
     def _notes(self) -> Iterable[str]:
-        """What is to be said of all programs, a line each."""
+        """Lines of ``explain`` that are about all programs."""
         return ()
 
     def _forget(self, programs: Iterable[P]) -> None:

@@ -68,7 +68,7 @@ def _raised_at(traceback: TracebackType | None) -> Loc:
 
 
 class Fallbacks:
-    """What of a function its own library does in dyn's place. Each thing is said once.
+    """The calls and operations of a function that its own library makes in dyn's place. Each is said once.
 
     ``remedy`` is how a user has errors instead.
     """

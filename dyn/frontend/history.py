@@ -1,4 +1,4 @@
-"""What the process has compiled, and what another library did in dyn's place: the latest, for ``dyn.report()``."""
+"""The latest compilations and fallbacks of the process, for ``dyn.report()``."""
 
 from __future__ import annotations
 

@@ -284,11 +284,7 @@ class JaxJitted(CompiledFunction[JaxProgram]):
                 if known:  # which differ by sizes alone
                     lines = [line for line in known[-1].guard_lines() if not line.startswith(" ")]
                     told = "; ".join(lines) or "other sizes"
-                    raise ShapeError(
-                        f"{self._name}() needs a second program for these arguments: it has one for {told}.",
-                        loc=user_loc(),
-                        remedy="call it with such arguments before on_new_shape='error' is set.",
-                    )
+                    raise self._second_program(told, loc=user_loc())
             program, made = self._make(parts, family, call, leaves, shapes)
             result.append(made)
             return program
@@ -343,16 +339,15 @@ class JaxJitted(CompiledFunction[JaxProgram]):
         return program, (result,)
 
     def _described(self, call: JaxCall) -> MadeFor:
-        """What a call's program is made for, but for sizes."""
+        """The key of a call in words, without sizes."""
         import_whole("dyn.explain.versions")
-        from dyn.explain.versions import ArgumentKey, MadeFor, shown
+        from dyn.explain.versions import ArgumentKey, made_for_leaves
 
         arguments = [
             ArgumentKey(name, str(aval.dtype), len(aval.shape), bool(getattr(aval, "weak_type", False)))
             for name, aval in zip(call.plan.names, call.avals, strict=True)
         ]
-        static = tuple([(one.name, shown(one.value)) for one in call.static])
-        return MadeFor(tuple(arguments), (("the arguments", ", ".join(call.plan.names)),), static, ())
+        return made_for_leaves(arguments, call.plan.names, [(one.name, one.value) for one in call.static])
 
     def _tracing(self, parts: Internals, call: JaxCall) -> JaxTracing:
         types = [LeafType(aval.dtype, bool(getattr(aval, "weak_type", False))) for aval in call.avals]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dyn import dtypes
-from dyn.errors import ArgumentError, DynError, NotYetError, ShapeError, UnsupportedOpError
+from dyn.errors import ArgumentError, DynError, NotYetError, UnsupportedOpError
 from dyn.frontend.compiled_function import CacheInfo, CompiledFunction
 from dyn.frontend.fallback import OF_CALLERS, FallbackReason, failure_of
 from dyn.interop.tf.gradients import GradientProgram, Joint, RecordedProgram, is_recording, watched_untrained
@@ -185,11 +185,11 @@ class TfJitted(CompiledFunction[_SizedProgram]):
         except UnsupportedOpError as error:
             if self._strict:
                 raise
-            return self._by_tensorflow(failure_of(error, notes=True), args, kwargs)
+            return self._eagerly(failure_of(error, notes=True), args, kwargs)
         version = self._version(tensors, rest, tree)
         if version.program is None:
             assert version.failure is not None, "a version without a program says why"
-            return self._by_tensorflow(version.failure, args, kwargs)
+            return self._eagerly(version.failure, args, kwargs)
         program = version.program
         known = len(program.pieces)
         try:
@@ -203,11 +203,12 @@ class TfJitted(CompiledFunction[_SizedProgram]):
             if self._strict or len(program.pieces) != known:
                 raise
             failure = failure_of(error, notes=True)
-            result = self._function(*args, **kwargs)
-            self._forget([version])
-            self._programs.replace(version, _SizedProgram(None, version.fixed, failure))
-            self.fallbacks.say(self._name, failure)
-            return result
+
+            def replace() -> None:
+                self._forget([version])
+                self._programs.replace(version, _SizedProgram(None, version.fixed, failure))
+
+            return self._eagerly(failure, args, kwargs, replace)
         self.fallbacks.report(self._name, program.pieces)
         self._note_program()
         is_plain = version.is_open and not kwargs and len(args) == len(leaves) == len(tensors)
@@ -309,12 +310,6 @@ class TfJitted(CompiledFunction[_SizedProgram]):
                 rest.append(Static("argument", leaf))
         return tensors, tuple(rest)
 
-    def _by_tensorflow(self, failure: FallbackReason, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of the function as it is. What that raises counts, and nothing is said of a failure then."""
-        result = self._function(*args, **kwargs)
-        self.fallbacks.say(self._name, failure)
-        return result
-
     def build_by(self, specs: Any) -> None:
         """Have Keras's layers built by open sizes, such as a data set has, in place of the first call's.
 
@@ -348,11 +343,7 @@ class TfJitted(CompiledFunction[_SizedProgram]):
         def make() -> _SizedProgram:
             known = self._programs.of(key)
             if known and self._on_new_shape == "error":
-                raise ShapeError(
-                    f"{self._name}() needs a second program for these arguments: it has one for {known[-1].fixed}.",
-                    loc=user_loc(),
-                    remedy="call it with such arguments before on_new_shape='error' is set.",
-                )
+                raise self._second_program(str(known[-1].fixed), loc=user_loc())
             return self._made(tensors, rest, tree, shapes)
 
         return self._alone(key, lambda one: one.fits(shapes), make)
@@ -501,15 +492,15 @@ def _is_of_keras(leaf: object) -> bool:
 def _described(
     called: Sequence[str], tensors: Sequence[Any], labels: Sequence[str], rest: Sequence[Static | None]
 ) -> MadeFor:
-    """What a program is made for, but for sizes."""
+    """The key of a program in words, without sizes."""
     import_whole("dyn.explain.versions")
-    from dyn.explain.versions import ArgumentKey, MadeFor, shown
+    from dyn.explain.versions import ArgumentKey, made_for_leaves
 
     arguments = [
         ArgumentKey(name, one.dtype.name, len(one.shape), weak=False) for name, one in zip(called, tensors, strict=True)
     ]
-    static = [(label, shown(one.value)) for label, one in zip(labels, rest, strict=True) if one is not None]
-    return MadeFor(tuple(arguments), (("the arguments", ", ".join(labels)),), tuple(static), ())
+    static = [(label, one.value) for label, one in zip(labels, rest, strict=True) if one is not None]
+    return made_for_leaves(arguments, labels, static)
 
 
 def _stand_in(leaf: Any) -> Any:

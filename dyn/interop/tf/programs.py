@@ -301,7 +301,7 @@ class TfProgram:
             return  # with numbers for sizes, it is known
 
     def structs(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
-        """What stands for the arguments of the compiled function, for tensors or their specifications."""
+        """The arguments of the compiled function as ``ShapeDtypeStruct``s, by tensors or their specifications."""
         args = tuple([ShapeDtypeStruct(tuple(one.shape), one.dtype.name) for one in tensors])
         variables = [ShapeDtypeStruct(one.axes(number), one.dtype.name) for number, one in enumerate(self.variables)]
         return args, tuple(variables), ShapeDtypeStruct((), "uint64") if self.draws else None

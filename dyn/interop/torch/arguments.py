@@ -32,7 +32,7 @@ class TensorSignature:
 
 
 def unsupported(tensor: torch.Tensor) -> str | None:
-    """What keeps a tensor from being an argument of a program, in words; None where nothing does."""
+    """The reason why a tensor is no argument of a program, such as "a nested tensor"; None where it is one."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return f"a tensor of the class {type(tensor).__name__}"
     if tensor.is_nested:

@@ -120,7 +120,7 @@ MOST_REWRITES = 4
 
 #: The attributes of a jitted function's own.
 _OWN = frozenset({
-    "_first_steps", "_forgotten", "_function", "_has_warned", "_hits_before", "_hooked", "_lock", "_looked_at", "_name",
+    "_first_steps", "_forgotten", "_function", "_hits_before", "_hooked", "_lock", "_looked_at", "_name",
     "_opened", "_options", "_parts", "_programs", "_shapes", "_strict", "_table", "_traces", "fallbacks",
     "warns_of_many",
 })  # fmt: skip
@@ -253,7 +253,7 @@ class TorchJitted(CompiledFunction[TensorProgram]):
         return self._rereading(lambda: self._call_compiled(args, kwargs))
 
     def _rereading(self, read: Callable[[], _T]) -> _T:
-        """What ``read`` gives for a call, read again where a trace finds that the function has to be changed first."""
+        """The result of ``read``, called again after each change of the function that its trace asks for."""
         with without_dynamo():
             while True:
                 try:
@@ -305,10 +305,7 @@ class TorchJitted(CompiledFunction[TensorProgram]):
                 self._accept(args, kwargs, call)
                 self._note_program()
                 return result
-        result = self._function(*args, **kwargs)  # what it raises counts, and nothing is said of a failure then
-        program.failure = failure
-        self.fallbacks.say(self._name, failure)
-        return result
+        return self._eagerly(failure, args, kwargs, lambda: setattr(program, "failure", failure))
 
     def _open(self, objects: Sequence[Any]) -> None:
         """Take objects like these apart from now on, which the function changes."""
@@ -463,12 +460,6 @@ class TorchJitted(CompiledFunction[TensorProgram]):
             # What containers hold, and PyTorch's state, may be something else by now.
             if same_objects(leaves, call.leaves) and tree == call.tree and torch_state() == call.settings:
                 accept(table, args, kwargs, tensors, program.version(tensors), program.modules, program.captured)
-
-    def _eagerly(self, failure: FallbackReason, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of the function as it is. What that raises counts, and nothing is said of a failure then."""
-        result = self._function(*args, **kwargs)
-        self.fallbacks.say(self._name, failure)
-        return result
 
     def _unhashable(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
         """The error for the first argument that is no tensor and has no hash."""

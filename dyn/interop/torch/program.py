@@ -39,7 +39,7 @@ from dyn.interop.torch.inference import ordinary_tensors
 from dyn.interop.torch.layouts import ROWS
 from dyn.interop.torch.objects import Copies, ObjectLayout, Opened, closed_over
 from dyn.interop.torch.options import TorchOptions
-from dyn.interop.torch.randomness import GeneratorNumber, Seed, Seeds, identity, seed_lacking
+from dyn.interop.torch.randomness import GeneratorNumber, Seed, Seeds, identity
 from dyn.interop.torch.results import Collector, TorchOutputs
 from dyn.interop.torch.return_plans import ReturnPlan
 from dyn.interop.torch.second_derivatives import EagerCall
@@ -149,18 +149,17 @@ class TensorProgram:
         return self._compiled.function
 
     def made_for(self) -> MadeFor:
-        """What it was made for, but for sizes and attributes, in words."""
+        """Its key in words, without sizes and attributes."""
         import_whole("dyn.explain.versions")
-        from dyn.explain.versions import ArgumentKey, MadeFor, shown
+        from dyn.explain.versions import ArgumentKey, made_for_leaves
 
         arguments = [
             ArgumentKey(name, str(type.dtype).removeprefix("torch."), type.rank, weak=False)
             for name, type in zip(self.names, self.types, strict=True)
         ]
         pairs = zip(self._labels, self.rest, strict=True)
-        static = [(label, shown(one.value)) for label, one in pairs if isinstance(one, Static)]
-        tree = ("the arguments", ", ".join(self._labels))
-        return MadeFor(tuple(arguments), (tree,), tuple(static), (("requires_grad", self._gradients()),))
+        static = [(label, one.value) for label, one in pairs if isinstance(one, Static)]
+        return made_for_leaves(arguments, self._labels, static, [("requires_grad", self._gradients())])
 
     def _gradients(self) -> tuple[str, ...]:
         """The arguments of which gradients are wanted."""
@@ -254,8 +253,8 @@ class TensorProgram:
     def _tried(
         self, tensors: Sequence[torch.Tensor], seeds: Seeds, run: Callable[..., Any]
     ) -> tuple[Any, list[torch.Tensor]]:
-        """What ``run`` gives for the function of tensors and for its arguments, once a trace has all that it needs; and
-        the tensors that it was given."""
+        """The result of ``run`` for the function of tensors and its arguments, and the tensors that it was given. It is
+        called again until a trace has all that it needs."""
         attempt = _Attempt(self)
         while True:  # until a trace has all that it needs
             compiled = self._compiled
@@ -421,8 +420,6 @@ class TensorProgram:
             raise
         if tracing.lacked:  # and the function went on all the same
             raise tracing.lacked[0]
-        if tracing.keys.missing:  # likewise
-            raise seed_lacking(tracing.keys.missing[0])
         if tracing.env.refused:  # likewise
             raise by_sizes_lacking()
         tracing.recompute()

@@ -20,14 +20,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from types import (
-    BuiltinFunctionType,
-    BuiltinMethodType,
-    CodeType,
-    FrameType,
-    FunctionType,
-    MethodType,
-)
+from types import BuiltinFunctionType, BuiltinMethodType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -179,8 +172,8 @@ class _Watch:
         if isinstance(one, torch.nn.Module):
             return dict(own_names(one)) if self.with_modules else None
         if isinstance(one, type):
-            is_own = is_user_frame(getattr(sys.modules.get(one.__module__), "__file__", None) or "")
-            return {name: value for name, value in vars(one).items() if not name.startswith("__")} if is_own else None
+            own = {name: value for name, value in vars(one).items() if not name.startswith("__")}
+            return own if _is_users(one) else None
         if isinstance(one, torch.Tensor | FunctionType | MethodType | torch.optim.Optimizer):
             return None
         if isinstance(one, array):
@@ -214,6 +207,11 @@ def _leading(one: Any) -> tuple[Any, ...]:
     return tuple(one) if isinstance(one, tuple) else ()
 
 
+def _is_users(kind: type) -> bool:
+    """Whether a class is written in a file of the user's."""
+    return is_user_frame(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
+
+
 @functools.lru_cache(maxsize=1024)
 def _slots(kind: type) -> tuple[str, ...] | None:
     """The names of the slots of a class of the user's whose objects have all of their state there; None for others."""
@@ -222,8 +220,7 @@ def _slots(kind: type) -> tuple[str, ...] | None:
         return None
     names = [vars(one)["__slots__"] for one in layers]
     flat = [name for own in names for name in ((own,) if isinstance(own, str) else own)]
-    is_own = is_user_frame(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
-    return tuple([name for name in flat if not name.startswith("__")]) if is_own else None
+    return tuple([name for name in flat if not name.startswith("__")]) if _is_users(kind) else None
 
 
 def _copied(one: Any) -> Any:

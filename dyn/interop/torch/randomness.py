@@ -8,7 +8,7 @@ numbers are dyn's (:mod:`dyn.random`), which have the distributions of PyTorch's
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -104,11 +104,6 @@ class GeneratorNumber:
         return GeneratorNumber(len(known) - 1 if found is None else found)
 
 
-def seed_lacking(generator: torch.Generator) -> Retrace:
-    """What ends a trace that draws from a generator for which it was given no seed."""
-    return Retrace(lambda attempt: attempt.give_seed(generator))
-
-
 class _Stream:
     """The keys of one generator: how many there have been, and those that can be had again.
 
@@ -190,14 +185,12 @@ class Keys:
     """The keys of a trace, one for each operation that draws, in their order for each generator.
 
     Where a function sets a generator's state to what it was, as checkpoints do before they compute again, operations
-    have the keys again that they had.
+    have the keys again that they had. ``lacking`` makes what ends the trace where there is no seed for a generator.
     """
 
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
+    def __init__(self, trace: Trace, lacking: Callable[[Callable[[Any], None]], Retrace]) -> None:
+        self.trace, self._lacking = trace, lacking
         self._streams: dict[Any, _Stream] = {}
-        #: Generators that an operation asked for a key of, and for which there is no seed.
-        self.missing: list[torch.Generator] = []
         #: The states of PyTorch's own generator that the function was given, by identity, each with the position then.
         self._states: dict[int, tuple[torch.Tensor, dict[Any, int]]] = {}
         #: What the function has seeded PyTorch's own generator with, and how many keys there have been since.
@@ -239,8 +232,7 @@ class Keys:
         if stream is None:
             if any(not (one.is_own or one.is_made or one.count) for one in self._streams.values()):
                 raise seeded()  # the trace before has come to another one here
-            self.missing.append(generator)
-            raise seed_lacking(generator)
+            raise self._lacking(lambda attempt: attempt.give_seed(generator))
         stream.advance()
         made = None if self._steps else stream.keys.get(stream.count)
         if made is not None:

@@ -40,7 +40,7 @@ def answers_by_sizes(by_sizes: bool) -> Iterator[None]:
 
 
 def by_sizes_lacking() -> Retrace:
-    """What ends a trace that failed, or was refused something, on the way of a default that is not this call's."""
+    """The end of a trace that failed, or was refused something, after a default answer that is not this call's."""
     return Retrace(lambda attempt: attempt.answer_by_sizes())
 
 

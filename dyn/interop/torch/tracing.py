@@ -118,9 +118,9 @@ class TorchTracing(TorchDispatchMode):
         self.pulls_from: int | None = None
         #: Whether Python code may be called back as cotangents are pulled, by hooks.
         self.calls_back = False
-        self.keys = Keys(trace)
         #: What the function came to, and the program has not.
         self.lacked: list[Retrace] = []
+        self.keys = Keys(trace, self.lacking)
         self.otherwise = otherwise
         #: What ``otherwise`` has taken.
         self.pieces: list[Any] = []
@@ -213,7 +213,7 @@ class TorchTracing(TorchDispatchMode):
         return self.maker.fresh(record_of(taken).value, tensor.dtype, tensor.device)
 
     def lacking(self, change: Callable[[Any], None]) -> Retrace:
-        """What ends the trace. It counts where the function goes on all the same, as one does that excepts anything."""
+        """The exception that ends the trace, and that counts where the function catches it and goes on."""
         made = Retrace(change)
         self.lacked.append(made)
         return made

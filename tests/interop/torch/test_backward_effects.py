@@ -46,6 +46,22 @@ def _by_jit(function: Any) -> Any:
     return dyn_torch.jit(function, strict=True)
 
 
+def _doubled(effect: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``x * 2``, whose backward pass has an effect, and multiplies by the number that this gives, if any."""
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, *cotangents: Any) -> Any:
+            number = effect(None)
+            return cotangents[0] * (2.0 if number is None else number)
+
+    return Doubled.apply
+
+
 WAYS = [_by_jit, _by_dynamo]
 
 
@@ -316,20 +332,14 @@ def _count_collections(phase: str, _: Any) -> None:
 def test_what_the_collector_calls_is_not_the_passs(is_last: bool) -> None:
     """Callbacks of gc's run in the midst of any code, and set their variables at the start and at the end."""
 
-    class Collects(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Any) -> Any:
-            return x * 2
+    def collect(_: Any) -> None:
+        gc.collect()
 
-        @staticmethod
-        def backward(ctx: Any, *cotangents: Any) -> Any:
-            gc.collect()
-            return cotangents[0] * 2
-
+    collects = _doubled(collect)
     before, x = _COLLECTIONS, torch.ones(3, requires_grad=True)
     gc.callbacks.insert(len(gc.callbacks) if is_last else 0, _count_collections)
     try:
-        dyn_torch.jit(lambda x: Collects.apply(x).sin(), strict=True)(x).sum().backward()
+        dyn_torch.jit(lambda x: collects(x).sin(), strict=True)(x).sum().backward()
     finally:
         gc.callbacks.remove(_count_collections)
     assert before < _COLLECTIONS
@@ -514,19 +524,10 @@ def _state() -> Any:
     ],
 )
 def test_what_a_pass_changes_is_changed_once_by_each(effect: Callable[[Any], Any]) -> None:
-    class Doubled(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Any) -> Any:
-            return x * 2
-
-        @staticmethod
-        def backward(ctx: Any, *cotangents: Any) -> Any:
-            number = effect(None)
-            return cotangents[0] * (2.0 if number is None else number)
-
+    doubled = _doubled(effect)
     found: list[Any] = []
-    compiled = dyn_torch.jit(lambda x: Doubled.apply(x) * 1)
-    for run in (lambda x: Doubled.apply(x) * 1, compiled):
+    compiled = dyn_torch.jit(lambda x: doubled(x) * 1)
+    for run in (lambda x: doubled(x) * 1, compiled):
         _started()
         for _ in range(3):
             x = torch.ones(3, requires_grad=True)

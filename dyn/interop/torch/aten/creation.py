@@ -154,7 +154,7 @@ def _arange(start: Any, end: Any, step: Any, dtype: Any) -> Tracer:
 
 
 def _truncated(number: Any) -> Any:
-    """What C++ leaves of a float that becomes an integer."""
+    """A number as an integer, toward 0, as C++ converts floats; sizes as they are."""
     if isinstance(number, float):
         return int(number)
     return number.astype("int64") if isinstance(number, Tracer) else number

@@ -366,7 +366,7 @@ def repeat(a: Tracer, times: Sequence[Any]) -> Tracer:
 
 
 def _of_padded(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Where nothing is added, PyTorch makes a clone."""
+    """The order of axes of a padded tensor: a clone's where nothing is added, else by the memory format."""
     is_clone = all(isinstance(width, int) and width == 0 for width in args[1])
     return kept_order(args, kwargs) if is_clone else format_order(args, kwargs)
 
