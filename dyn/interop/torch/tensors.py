@@ -346,11 +346,15 @@ class TensorMaker:
 #: At most so many garbage collections are made before a tensor counts as kept.
 _COLLECTIONS = 5
 
+#: So many seconds at most are waited for another thread's collection, during which Python makes no other one. One of a
+#: large heap takes some; one whose finalizers wait for this thread would never end.
+_PATIENCE = 10.0
+
 
 def refuse_leaks(tensors: Sequence[weakref.ref[Any]]) -> None:
     """Raise UnsupportedOpError where one of these traced tensors, of a trace that has ended, is still there."""
     for _ in range(_COLLECTIONS):
-        if all(one() is None for one in tensors) or _no_garbage():
+        if all(one() is None for one in tensors) or _garbage() == 0:
             break
     kept = next((tensor for one in tensors if (tensor := one()) is not None), None)
     if kept is not None:
@@ -362,20 +366,22 @@ def refuse_leaks(tensors: Sequence[weakref.ref[Any]]) -> None:
         )
 
 
-def _no_garbage() -> bool:
-    """Collect garbage. Whether there was none, so that another time would find none either."""
+def _garbage() -> int | None:
+    """Collect garbage: how many objects were found, or None where another thread collects for all too long."""
     found: list[int] = []
     thread = threading.get_ident()
 
     def note(phase: str, info: dict[str, int]) -> None:
-        if phase == "stop" and threading.get_ident() == thread:
+        if phase == "stop" and info["generation"] == 2 and threading.get_ident() == thread:
             found.append(info["collected"] + info["uncollectable"])
 
+    until = time.monotonic() + _PATIENCE
     gc.callbacks.append(note)
     try:
         gc.collect()
+        while not found and time.monotonic() < until:
+            time.sleep(0.001)
+            gc.collect()
     finally:
         gc.callbacks.remove(note)
-    if not found:  # another thread is at it, and nothing was done here
-        time.sleep(0.001)
-    return found[-1:] == [0]
+    return found[-1] if found else None

@@ -6,6 +6,8 @@ import copy
 import gc
 import io
 import re
+import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable
@@ -160,6 +162,37 @@ class Scaled(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Any) -> Any:
         (x,) = ctx.saved_tensors
         return (cotangents[0] * ctx.factor * 7 * x if ctx.needs_input_grad[0] else None), None
+
+
+def test_a_long_garbage_collection_of_another_thread_is_no_kept_tensor() -> None:
+    """Python makes one collection at a time: what a trace leaves behind in cycles is found by the next."""
+    begun = threading.Event()
+
+    def slowly(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and threading.current_thread() is collector and not begun.is_set():
+            begun.set()
+            time.sleep(0.3)
+
+    kept: list[Any] = []
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        kept.append([y])  # a cycle, which alone is let go
+        kept[0].append(kept[0])
+        kept.clear()
+        return y + 1
+
+    collector = threading.Thread(target=gc.collect)
+    dyn_torch.jit(lambda x: x * 3)(torch.ones(3))  # what a first program takes is not waited for below
+    compiled = dyn_torch.jit(f, strict=True)
+    gc.callbacks.append(slowly)
+    try:
+        collector.start()
+        begun.wait(60)
+        same(f(torch.ones(3)), compiled(torch.ones(3)))
+    finally:
+        gc.callbacks.remove(slowly)
+        collector.join()
 
 
 def test_functions_with_a_context_that_is_set_up() -> None:
