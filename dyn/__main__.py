@@ -59,13 +59,17 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--plain", action="store_true", help="plain text, also where rich is installed")
     doctor.set_defaults(main=_doctor)
     for name, command, help in (
-        ("run", run, "run a StableHLO module on arrays"),
+        ("run", run, "run a StableHLO module or an ONNX model on arrays"),
         (
             "inspect",
             inspection,
             "dims, operations, kernels and memory of a StableHLO module, and what is not supported",
         ),
-        ("convert", convert, "a StableHLO module as text, bytecode or a portable artifact, also for static sizes"),
+        (
+            "convert",
+            convert,
+            "a StableHLO module or an ONNX model as StableHLO: text, bytecode or a portable artifact",
+        ),
     ):
         one = commands.add_parser(name, help=help)
         command.add(one)

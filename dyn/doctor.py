@@ -273,6 +273,7 @@ _OPTIONAL = {
     "jax": ("programs written in JAX", "jax"),
     "torch": ("programs written in PyTorch", "torch"),
     "tensorflow": ("programs written in TensorFlow", "tensorflow"),
+    "onnx": ("ONNX models", "onnx"),
     "matplotlib": ("the charts of the notebooks and the demo", "demo"),
     "rich": ("this report, and the demo's, in colour", "demo"),
     "ipykernel": ("notebooks", "notebook"),

@@ -25,6 +25,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     ),
     "torch": ("torch==2.13.0",),
     "transformers": ("torch==2.13.0", "transformers==5.23.0"),
+    "onnx": ("onnx>=1.17",),
     "tensorflow": ("tensorflow-cpu==2.21.0",),
     "notebook": ("ipykernel>=6.29", "matplotlib>=3.9", "nbclient>=0.10"),
     "demo": ("matplotlib>=3.9", "rich>=13", "safetensors>=0.4"),

@@ -156,6 +156,21 @@ class anchored:
         _anchor.frame, _anchor.loc, _anchor.is_last = self._before
 
 
+class located:
+    """``with located(loc):`` around the reading of a part of a program that has places of its own, as the nodes of a
+    graph have names: whatever is asked inside, this is the place."""
+
+    def __init__(self, loc: Loc) -> None:
+        self._loc = loc
+
+    def __enter__(self) -> None:
+        self._before = _anchor.loc, _anchor.is_last
+        _anchor.loc, _anchor.is_last = self._loc, True
+
+    def __exit__(self, *exc: object) -> None:
+        _anchor.loc, _anchor.is_last = self._before
+
+
 def user_loc() -> Loc:
     """The innermost frame of the calling stack that is the user's; where none is, the innermost that is not dyn's."""
     return _loc_from(sys._getframe(1))

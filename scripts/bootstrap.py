@@ -55,7 +55,7 @@ JOBS = {
     "tensorflow": Job("the demo's packages, and TensorFlow (a minute, once)", ("demo", "tensorflow")),
     "test": Job(
         "the test tools, with JAX, PyTorch and its models, and TensorFlow (three minutes, once)",
-        ("test", "demo", "notebook", "cuda", "jax", "torch", "transformers", "tensorflow"),
+        ("test", "demo", "notebook", "cuda", "jax", "torch", "transformers", "tensorflow", "onnx"),
         (
             Tool("g++", "g++", "running GPU kernels on the CPU"),
             Tool("hipcc", "hipcc", "compiling kernels for AMD GPUs"),
@@ -63,7 +63,7 @@ JOBS = {
     ),
     "docs": Job(
         "what builds the documentation and what its notebooks run (three minutes, once)",
-        ("docs", "test", "demo", "notebook", "cuda", "jax", "torch", "transformers", "tensorflow"),
+        ("docs", "test", "demo", "notebook", "cuda", "jax", "torch", "transformers", "tensorflow", "onnx"),
         (
             Tool("g++", "g++", "PyTorch's Inductor in a notebook"),
             Tool("dot", "graphviz", "diagrams"),

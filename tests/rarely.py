@@ -75,6 +75,7 @@ GRIDS: dict[str, dict[str, int]] = {
     "integers/test_xla.py": {"test_elements": 3, "test_conversions": 3},
     "interop/test_custom_calls.py": {"test_routines_of_lapack": 4},
     "interop/test_harnesses.py": {"test_examples": 5},
+    "interop/onnx/test_onnx_nodes.py": {"test_samples": 4},
     "interop/test_jax_call.py": {"test_as_in_jax_with_one_compile_for_all_sizes": 2},
     "interop/test_jax_jit.py": {
         "test_arrays_that_a_function_closes_over": 3,

@@ -29,6 +29,7 @@ MODULES = {
     "dyn.interop.tf": "TensorFlow",
     "dyn.interop.keras": "Keras 3",
     "dyn.interop.stablehlo": "StableHLO",
+    "dyn.interop.onnx": "ONNX",
     "dyn.hosts": "Libraries of arrays: adapters of NumPy, PyTorch, JAX and DLPack",
 }
 #: Classes that no module exports, and whose objects calls give and traced functions get, with members that are inside.

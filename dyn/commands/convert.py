@@ -1,4 +1,4 @@
-"""``python -m dyn convert``: a StableHLO module in another form, of another version, or for other sizes."""
+"""``python -m dyn convert``: a StableHLO module or an ONNX model as StableHLO, in another form or for other sizes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from dyn.late_imports import import_whole
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Writes a StableHLO module as text, as MLIR bytecode or as a portable artifact, which consumers of its version "
-        "and of later ones read; for static sizes, if asked. The module is read by dyn and written anew."
+        "Writes a StableHLO module, or an ONNX model (.onnx), as text of StableHLO, as MLIR bytecode or as a portable "
+        "artifact, which consumers of its version and of later ones read; for static sizes, if asked. It is read by "
+        "dyn and written anew."
     )
     parser.add_argument("model", help="the file, or - for standard input")
     parser.add_argument("out", help="the file to write, or - for standard output")
@@ -89,15 +90,10 @@ def _sizes(model: Model, text: str) -> dict[str, int]:
 
 
 def _written(model: Model, sizes: dict[str, int], form: str, version: str | int | None) -> bytes:
-    import_whole("dyn.interop.stablehlo.dump", "dyn.specialize.arguments")
+    import_whole("dyn.interop.stablehlo.dump")
     from dyn.interop.stablehlo import dump
-    from dyn.specialize.arguments import ShapeDtypeStruct
 
-    args = [
-        ShapeDtypeStruct(tuple([sizes.get(a) if isinstance(a, str) else a for a in axes]), type.dtype.name)
-        for type, axes in zip(model.types, model.axes, strict=True)
-    ]
-    traced = model.run.trace(*args)
+    traced = model.run.trace(*model.structs(sizes))
     made = (
         dump(traced, version) if form == "artifact" else dump(traced, format="text" if form == "text" else "bytecode")
     )

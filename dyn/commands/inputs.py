@@ -128,7 +128,7 @@ def fitted(model: Model, inputs: Sequence[Input]) -> list[Array]:
 
 
 def _fitted(model: Model, number: int, one: Input) -> Array:
-    wanted, array = model.types[number].dtype, one.array
+    wanted, array = model.dtypes[number], one.array
     if array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize:
         array = array.view(wanted.np)  # NumPy's files do not know of bfloat16
     place = f"argument {number}, {model.names[number]}: {model.type_text(number)}"

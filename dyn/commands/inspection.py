@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dyn.commands.models import Model, contents_of, read_model
+from dyn.commands.models import StablehloModel, contents_of, read_stablehlo
 from dyn.commands.tables import Table, show
 from dyn.errors import DynError, UnsupportedOpError
 from dyn.explain.words import pluralized
@@ -34,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def main(chosen: argparse.Namespace) -> int:
     try:
-        model = read_model(chosen.model, chosen.entry)
+        model = read_stablehlo(chosen.model, chosen.entry)
     except UnsupportedOpError as error:
         return _unreadable(chosen, error)
     found = _inspected(model)
@@ -69,7 +69,7 @@ def _unreadable(chosen: argparse.Namespace, error: UnsupportedOpError) -> int:
 class _Inspected:
     """Everything that is told of a module."""
 
-    model: Model
+    model: StablehloModel
     survey: Survey
     #: What the passes made of it; None where it has operations that dyn has not.
     report: Report | None
@@ -125,11 +125,11 @@ class _Inspected:
         model, report = self.model, self.report
         made: dict[str, Any] = {
             "path": model.path,
-            "entry": model.function.name,
+            "entry": model.entry,
             "supported": self.supported,
             "arguments": [
-                {"name": name, "dtype": t.dtype.name, "shape": list(axes)}
-                for name, t, axes in zip(model.names, model.types, model.axes, strict=True)
+                {"name": name, "dtype": dtype.name, "shape": list(axes)}
+                for name, dtype, axes in zip(model.names, model.dtypes, model.axes, strict=True)
             ],
             "operations": dict(self.survey.operations),
             "problems": _plain(self.problems()),
@@ -165,24 +165,18 @@ def _problem_table(problems: Sequence[Problem]) -> Table:
     return Table("not supported", ("operation", "times", "at", "why"), tuple(rows))
 
 
-def _inspected(model: Model) -> _Inspected:
-    import_whole(
-        "dyn.explain.report", "dyn.interop.stablehlo.survey", "dyn.pipeline", "dyn.shapes", "dyn.specialize.arguments"
-    )
+def _inspected(model: StablehloModel) -> _Inspected:
+    import_whole("dyn.explain.report", "dyn.interop.stablehlo.survey", "dyn.pipeline", "dyn.shapes")
     from dyn.explain.report import make_report
     from dyn.interop.stablehlo.survey import survey
     from dyn.pipeline import render
     from dyn.shapes import format_dim
-    from dyn.specialize.arguments import ShapeDtypeStruct
 
     seen = survey(model.module, model.function)
     if seen.problems:
         return _Inspected(model, seen, None, 0, ())
-    args = [
-        ShapeDtypeStruct(tuple([d if isinstance(d, int) else None for d in t.shape]), t.dtype.name) for t in model.types
-    ]
     try:
-        lowered = model.run.lower(*args)
+        lowered = model.run.lower(*model.structs())
     except DynError as error:
         return _Inspected(model, seen, None, 0, (), error)
     optimized = lowered.optimized

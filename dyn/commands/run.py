@@ -1,4 +1,4 @@
-"""``python -m dyn run``: a StableHLO module on arrays, from files or made up."""
+"""``python -m dyn run``: a StableHLO module or an ONNX model on arrays, from files or made up."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from dyn.errors import ArgumentError, NotYetError
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Compiles a StableHLO module (text, MLIR bytecode or a portable artifact), runs a function of it, and prints "
-        "the results or writes them to a file."
+        "Compiles a StableHLO module (text, MLIR bytecode or a portable artifact) or an ONNX model (.onnx), runs a "
+        "function of it, and prints the results or writes them to a file."
     )
     parser.add_argument("model", help="the file, or - for standard input")
     parser.add_argument("--input", action="append", default=[], metavar="A", help=f"an argument, in order: {FORMS}")

@@ -1,4 +1,4 @@
-"""Front ends, a folder each: StableHLO, JAX, PyTorch, TensorFlow and Keras.
+"""Front ends, a folder each: StableHLO, JAX, PyTorch, TensorFlow, Keras and ONNX.
 
 ``dyn.interop.torch`` and its kin are imported when they are first asked for, and with them the library.
 """
@@ -10,7 +10,7 @@ from types import ModuleType
 
 from dyn.late_imports import import_whole
 
-_FRONT_ENDS = ("jax", "keras", "stablehlo", "tf", "torch")
+_FRONT_ENDS = ("jax", "keras", "onnx", "stablehlo", "tf", "torch")
 
 
 def __getattr__(name: str) -> ModuleType:

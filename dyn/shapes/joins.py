@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from dyn.errors import ShapeError
 from dyn.shapes.expr import Dim, Opaque, OpaqueKind, SymExpr, dim_key, opaque
@@ -48,7 +48,22 @@ def broadcast(*dims: Dim) -> Dim:
         parts = joined_from(dim)
         for part in parts if len(parts) > 1 else ():
             rest.pop(part, None)
+    for dim in tuple(rest) if len(rest) > 1 else ():
+        if _is_cut(dim, rest):
+            del rest[dim]
     return _join(OpaqueKind.BROADCAST, list(rest))
+
+
+def _is_cut(dim: Dim, others: Container[Dim]) -> bool:
+    """Whether a size is the least of another one and of numbers from 1 on, as of a table that is cut to a length.
+
+    Where both broadcast they are equal, or the least is 1 and the common size is the other one.
+    """
+    atom = dim.is_atom if isinstance(dim, SymExpr) else None
+    if not (isinstance(atom, Opaque) and atom.kind is OpaqueKind.MIN):
+        return False
+    sizes = [one for one in atom.args if not isinstance(one, int)]
+    return len(sizes) == 1 and sizes[0] in others and all(one >= 1 for one in atom.args if isinstance(one, int))
 
 
 def joined_from(dim: Dim) -> tuple[Dim, ...]:

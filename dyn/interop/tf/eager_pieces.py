@@ -19,10 +19,11 @@ import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import NotYetError
 from dyn.fork_safety import lock
+from dyn.interop.sizes.values import SizeTensor, data
 from dyn.interop.tf.arrays import from_array, to_array
 from dyn.interop.tf.evaluation import NodeCall
 from dyn.interop.tf.internals import tf
-from dyn.interop.tf.values import Foreign, SizeTensor, data, dyn_dtype
+from dyn.interop.tf.values import Foreign, dyn_dtype
 from dyn.ir.external import External, ExternalResult
 from dyn.shapes import Dim
 from dyn.source import user_loc

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from dyn import lax
 from dyn.errors import DynError, NotYetError, UnsupportedOpError, problem_of
 from dyn.frontend.fallback import Piece
-from dyn.interop import conditions
+from dyn.interop.converters import OperationCall, Typed
+from dyn.interop.sizes import conditions
+from dyn.interop.sizes.values import Array, elements_of, is_known, settled
 from dyn.interop.tf.attributes import check_all_read, of_inputs, unread
-from dyn.interop.tf.converter_registry import CONVERTERS, FOLDS, READ, Typed
+from dyn.interop.tf.converter_registry import OPERATIONS
 from dyn.interop.tf.graphs import FunctionLibrary, Graph, GraphNode, constant
-from dyn.interop.tf.values import Array, Reductions, SizeTensor, data, elements_of, is_known, known_dtype, settled
-from dyn.shapes import Dim, RelKind, format_dim
+from dyn.interop.tf.values import Reductions, known_dtype
+from dyn.shapes import RelKind, format_dim
 from dyn.trace.context import Trace, current_trace
-from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
 
 #: Rules of operations ask of sizes what the function asks that the user calls.
@@ -135,22 +135,22 @@ class Evaluation:
             return constant(node)
         if node.op == "NoOp":
             return ()
-        fold = FOLDS.get(node.op)
+        fold = OPERATIONS.folds.get(node.op)
         if fold is not None and all(map(is_known, call.inputs)) and not unread(node, {*fold.attrs, fold.dtype}):
             made = fold.run(*[elements_of(value) for value in call.inputs], **call.attributes(fold.attrs))
             if made is not NotImplemented:
                 name = node.attr(fold.dtype) if node.has(fold.dtype) else fold.dtype
                 return _settled(made, name)
-        converter = CONVERTERS.get(node.op)
+        converter = OPERATIONS.converters.get(node.op)
         if converter is None and node.op in self.library:
             return self.run(self.library[node.op], call.inputs)
         if converter is None:
             return self._otherwise(call, f"{node.op} has no converter.")
         if self.otherwise is None:
-            check_all_read(node, READ[node.op])
+            check_all_read(node, OPERATIONS.read[node.op])
             return converter(call)
         try:
-            check_all_read(node, READ[node.op])
+            check_all_read(node, OPERATIONS.read[node.op])
             return converter(call)
         except (UnsupportedOpError, NotYetError) as error:
             return self._otherwise(call, problem_of(error))
@@ -184,13 +184,17 @@ def _settled(made: Any, dtype: str) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class NodeCall:
+class NodeCall(OperationCall):
     """An operation with its inputs."""
 
     evaluation: Evaluation
     graph: Graph
     node: GraphNode
     inputs: Sequence[Any]
+
+    @property
+    def op(self) -> str:
+        return self.node.op
 
     @property
     def trace(self) -> Trace:
@@ -210,52 +214,8 @@ class NodeCall:
         return found
 
     def _check_declared(self, name: str) -> None:
-        op = self.node.op
-        folds = {*FOLDS[op].attrs, FOLDS[op].dtype} if op in FOLDS else set[str]()
-        assert name in READ.get(op, ()) or name in folds or name in of_inputs(op), f"{op}'s rule does not say {name}"
-
-    def value(self, number: int) -> Tracer:
-        """An input as data."""
-        return data(self.trace, self.inputs[number])
-
-    def values(self, start: int = 0, stop: int | None = None) -> list[Tracer]:
-        return [data(self.trace, value) for value in self.inputs[start:stop]]
-
-    def dims(self, number: int) -> tuple[Dim, ...]:
-        """The shape of an input."""
-        value = self.inputs[number]
-        if isinstance(value, Tracer):
-            return value.dims
-        if is_known(value):
-            return tuple(elements_of(value).shape)
-        raise UnsupportedOpError(f"the shape of a {type(value).__name__}.")
-
-    def numbers(self, number: int) -> Array:
-        """An input that is the same in each call."""
-        value = self.inputs[number]
-        if isinstance(value, np.ndarray):
-            return value
-        if isinstance(value, SizeTensor):
-            simplified = [self.trace.facts.simplify(one) for one in value.elements.flat]
-            if all(isinstance(one, int) for one in simplified):
-                return np.reshape(np.array(simplified, value.dtype.np), value.elements.shape)
-        raise UnsupportedOpError(
-            f"input {number} of {self.node.op} is computed by the program, and has to be known while it is compiled.",
-            remedy="pass a constant.",
+        op, own = self.node.op, OPERATIONS
+        folds = {*own.folds[op].attrs, own.folds[op].dtype} if op in own.folds else set[str]()
+        assert name in own.read.get(op, ()) or name in folds or name in of_inputs(op), (
+            f"{op}'s rule does not say {name}"
         )
-
-    def sizes(self, number: int) -> Any:
-        """An input as a dim, or as a list of dims: integers that the program computes are measured by it."""
-        value, trace = self.inputs[number], self.trace
-        if is_known(value):
-            found = elements_of(value)
-            plain = [one.item() if isinstance(one, np.generic) else one for one in found.flat]
-            faces = [one if isinstance(one, float) else wrap_dim(trace, one) for one in plain]
-            return faces[0] if found.ndim == 0 else faces
-        if isinstance(value, Tracer):
-            if not value.dims:
-                return lax.as_dim(value)
-            count = trace.facts.simplify(value.dims[0])
-            if len(value.dims) == 1 and isinstance(count, int):
-                return [lax.as_dim(value[n]) for n in range(count)]
-        raise UnsupportedOpError(f"input {number} of {self.node.op} does not say how many sizes it has.")

@@ -15,7 +15,7 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn.errors import UnsupportedOpError
-from dyn.interop.tf.values import SizeTensor, is_same
+from dyn.interop.sizes.values import SizeTensor, is_same
 from dyn.shapes import Dim, Reason, Relation, value_conditions
 from dyn.source import UNKNOWN
 from dyn.trace.context import Trace

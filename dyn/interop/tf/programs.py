@@ -20,6 +20,7 @@ import dyn.numpy as dnp
 from dyn import api
 from dyn.errors import NotYetError, ShapeError, UndecidedDimError, UnsupportedOpError
 from dyn.frontend.fallback import Piece
+from dyn.interop.sizes.values import SizeTensor, data
 from dyn.interop.tf import graphs
 from dyn.interop.tf.arrays import from_arrays, to_array
 from dyn.interop.tf.eager_pieces import cut
@@ -34,7 +35,7 @@ from dyn.interop.tf.internals import (
 from dyn.interop.tf.keras_building import NeedsBuilding, building
 from dyn.interop.tf.keras_layers import ask_for_sizes
 from dyn.interop.tf.ops.randomness import DRAWING, DRAWN, SEED
-from dyn.interop.tf.values import Foreign, Resource, SizeTensor, data, dyn_dtype
+from dyn.interop.tf.values import Foreign, Resource, dyn_dtype
 from dyn.interop.tf.variables import Variable, VariableAssignments, VariableReads
 from dyn.lazy_property import lazy_property
 from dyn.source import is_generated, is_user_frame, user_loc

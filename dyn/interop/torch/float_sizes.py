@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import torch
 
-from dyn.interop import conditions
+from dyn.interop.sizes import conditions
 from dyn.interop.torch.errors import TorchDomainError
 from dyn.interop.torch.sizes import (
     BoolNode,

@@ -15,7 +15,7 @@ from typing import Any
 from torch._subclasses.fake_tensor import FakeTensor
 
 from dyn.errors import ShapeError
-from dyn.interop import conditions
+from dyn.interop.sizes import conditions
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.sizes import as_dim
 from dyn.interop.torch.sym_nodes import Environment

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from dyn.errors import NotYetError
-from dyn.interop import conditions
-from dyn.interop.conditions import Condition
+from dyn.interop.sizes import conditions
+from dyn.interop.sizes.conditions import Condition
 from dyn.interop.torch.errors import TorchDomainError
 from dyn.interop.torch.sym_nodes import Environment, SymNode
 from dyn.shapes import (

@@ -3,7 +3,7 @@
 PyTorch's arithmetic on sizes, in C++ and in Python, calls methods of the node by their names (``SymNode`` in
 ``torch/fx/experimental/sym_node.py`` and ``c10/core/SymNodeImpl.h`` list them). With dyn's nodes whatever PyTorch
 computes of a size is an expression over dyn's symbols, and whatever it asks is asked of dyn's solver
-(:mod:`dyn.interop.conditions`): there is no second algebra of shapes, and nothing to translate.
+(:mod:`dyn.interop.sizes.conditions`): there is no second algebra of shapes, and nothing to translate.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dyn.frontend.retrace import Retrace
 from dyn.frozen import record
-from dyn.interop import conditions
-from dyn.interop.conditions import Comparison, Condition
+from dyn.interop.sizes import conditions
+from dyn.interop.sizes.conditions import Comparison, Condition
 from dyn.shapes import Dim, RelKind
 from dyn.trace.context import Trace
 

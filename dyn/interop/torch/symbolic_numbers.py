@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.nn.modules.module import _has_any_global_hook as has_global_hooks
 
-from dyn.interop import conditions
+from dyn.interop.sizes import conditions
 from dyn.interop.torch.float_sizes import FloatNode
 from dyn.interop.torch.sizes import IntNode
 from dyn.interop.torch.tensors import is_traced

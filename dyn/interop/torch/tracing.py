@@ -31,7 +31,7 @@ from torch.utils._pytree import tree_leaves
 from dyn.errors import NotYetError, ShapeError, TraceError, UnsupportedOpError, problem_of
 from dyn.frontend.retrace import Retrace
 from dyn.hosts import TORCH
-from dyn.interop import conditions
+from dyn.interop.sizes import conditions
 from dyn.interop.torch.compiling import COMPILING
 from dyn.interop.torch.converters import (
     HIGHER_ORDER,

@@ -13,7 +13,7 @@ import pytest
 import dyn.interop.tf as dtf
 from dyn.errors import UnsupportedOpError
 from dyn.interop.tf.attributes import WITHOUT_EFFECT, of_inputs
-from dyn.interop.tf.converter_registry import CONVERTERS, FOLDS, FUNCTIONS, READ
+from dyn.interop.tf.converter_registry import OPERATIONS
 from dyn.interop.tf.internals import op_def_registry
 from tests.interop.tf.comparing import alike, tf
 
@@ -28,8 +28,8 @@ def attributes(operation: str) -> set[str]:
 def test_each_attribute_of_each_converter() -> None:
     missing = {
         (name, attribute)
-        for name in CONVERTERS
-        for attribute in attributes(name) - READ[name] - of_inputs(name)
+        for name in OPERATIONS.converters
+        for attribute in attributes(name) - OPERATIONS.read[name] - of_inputs(name)
         if (name, attribute) not in WITHOUT_EFFECT
     }
     assert missing == set()
@@ -38,7 +38,7 @@ def test_each_attribute_of_each_converter() -> None:
 def test_each_attribute_of_each_fold() -> None:
     missing = {
         (name, attribute)
-        for name, fold in FOLDS.items()
+        for name, fold in OPERATIONS.folds.items()
         for attribute in attributes(name) - {*fold.attrs, fold.dtype} - of_inputs(name)
         if (name, attribute) not in WITHOUT_EFFECT
     }
@@ -54,7 +54,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 def test_what_a_rule_is_given_it_reads() -> None:
     """Inputs and attributes that a function has parameters for, and does nothing with."""
-    rules = {*FUNCTIONS.values(), *[fold.run for fold in FOLDS.values()]}
+    rules = {*OPERATIONS.functions.values(), *[fold.run for fold in OPERATIONS.folds.values()]}
     unread: list[str] = []
     for rule in rules:
         if not inspect.isfunction(rule) or not rule.__module__.startswith("dyn.interop.tf"):
@@ -71,7 +71,7 @@ def test_what_a_rule_is_given_it_reads() -> None:
 
 def test_marks_are_of_attributes_that_there_are() -> None:
     assert [key for key in WITHOUT_EFFECT if key[1] not in attributes(key[0])] == []
-    assert [key for key in WITHOUT_EFFECT if key[1] in READ[key[0]]] == []
+    assert [key for key in WITHOUT_EFFECT if key[1] in OPERATIONS.read[key[0]]] == []
 
 
 # ---- two values of each attribute that is without effect -------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_attributes_that_are_refused() -> None:
 
 def test_an_attribute_that_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that a later TensorFlow adds."""
-    monkeypatch.setitem(READ, "LeakyRelu", frozenset())
+    monkeypatch.setitem(OPERATIONS.read, "LeakyRelu", frozenset())
     compiled = dtf.jit(lambda x: tf.nn.leaky_relu(x, 0.3) + 1)
     text = r"LeakyRelu: has the attribute alpha = 0\.30000001192092896, which dyn does not read\."
     with pytest.warns(dtf.FallbackWarning, match=text):

@@ -9,7 +9,7 @@ from collections import defaultdict
 
 import pytest
 
-from dyn.interop.tf.converter_registry import CONVERTERS, FOLDS
+from dyn.interop.tf.converter_registry import OPERATIONS
 from tests.interop.tf.grid import check_samples
 from tests.interop.tf.operations import ELSEWHERE, SAMPLES, Sample, names
 
@@ -40,5 +40,5 @@ def test_operations(name: str) -> None:
 
 def test_each_converter_has_a_sample() -> None:
     known = names(SAMPLES) | ELSEWHERE
-    assert sorted({*CONVERTERS, *FOLDS} - known) == []
-    assert sorted(known - {*CONVERTERS, *FOLDS}) == []
+    assert sorted({*OPERATIONS.converters, *OPERATIONS.folds} - known) == []
+    assert sorted(known - {*OPERATIONS.converters, *OPERATIONS.folds}) == []

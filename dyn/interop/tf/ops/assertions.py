@@ -8,9 +8,9 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn.errors import ShapeError
-from dyn.interop import conditions
+from dyn.interop.sizes import conditions
+from dyn.interop.sizes.values import SizeTensor, data
 from dyn.interop.tf.converter_registry import takes_call
-from dyn.interop.tf.values import SizeTensor, data
 from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace.data_dependent import dim_from_value

@@ -6,7 +6,8 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import lax
-from dyn.interop.tf.converter_registry import Data, takes_call
+from dyn.interop.converters import Data
+from dyn.interop.tf.converter_registry import takes_call
 from dyn.trace.dims import min_dim
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import dyn.numpy as dnp
-from dyn.interop.tf.converter_registry import Data, converts
+from dyn.interop.converters import Data
+from dyn.interop.tf.converter_registry import converts
 
 
 def _channels(a: Data) -> list[Any]:

@@ -17,8 +17,9 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn.errors import ShapeError, TraceError, UndecidedDimError, UnsupportedOpError
-from dyn.interop import conditions
-from dyn.interop.conditions import Comparison, Condition
+from dyn.interop.sizes import conditions
+from dyn.interop.sizes.conditions import Comparison, Condition
+from dyn.interop.sizes.values import SizeTensor, data, is_known, is_of_arguments, is_same
 from dyn.interop.tf.converter_registry import takes_call
 from dyn.interop.tf.evaluation import EffectState, Evaluation, NodeCall
 from dyn.interop.tf.graphs import Graph
@@ -26,14 +27,7 @@ from dyn.interop.tf.lists import TensorList
 from dyn.interop.tf.ops.assertions import claim
 from dyn.interop.tf.ops.lengths import with_room
 from dyn.interop.tf.optionals import Optional, joined
-from dyn.interop.tf.values import (
-    Resource,
-    SizeTensor,
-    data,
-    is_known,
-    is_of_arguments,
-    is_same,
-)
+from dyn.interop.tf.values import Resource
 from dyn.shapes import Dim, Relation, format_dim
 from dyn.trace import control
 from dyn.trace.branch_sizes import Unequal

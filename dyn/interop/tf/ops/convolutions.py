@@ -10,8 +10,9 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn import lax, nn
 from dyn.errors import UnsupportedOpError
-from dyn.interop import conditions
-from dyn.interop.tf.converter_registry import Data, attributes_of, converts, rank_of, takes_call
+from dyn.interop.converters import Data, attributes_of, rank_of
+from dyn.interop.sizes import conditions
+from dyn.interop.tf.converter_registry import converts, takes_call
 from dyn.interop.tf.ops.shapes import pairs_of
 from dyn.shapes import dim_max, evaluate, floordiv
 from dyn.transforms import vjp

@@ -15,7 +15,8 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn import lax
-from dyn.interop.tf.converter_registry import Data, converts, rank_of, takes_call
+from dyn.interop.converters import Data, rank_of
+from dyn.interop.tf.converter_registry import converts, takes_call
 from dyn.interop.tf.ops.indexing import in_range
 from dyn.shapes import RelKind
 from dyn.trace.dims import max_dim

@@ -11,9 +11,10 @@ import numpy as np
 import dyn.numpy as dnp
 from dyn import lax, nn
 from dyn.errors import ShapeError, UnsupportedOpError
-from dyn.interop import conditions
+from dyn.interop.converters import Data, rank_of
 from dyn.interop.index_ranges import require_in_range
-from dyn.interop.tf.converter_registry import Data, converts, rank_of, takes_call
+from dyn.interop.sizes import conditions
+from dyn.interop.tf.converter_registry import converts, takes_call
 from dyn.interop.tf.ops.pointwise import divide
 from dyn.interop.tf.ops.shapes import MASKS, subscript
 from dyn.interop.tf.values import known_dtype

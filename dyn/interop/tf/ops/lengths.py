@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dyn.interop.tf.converter_registry import FOLDS
+from dyn.interop.sizes.values import boxed, data, elements_of, is_known, settled
+from dyn.interop.tf.converter_registry import OPERATIONS
 from dyn.interop.tf.evaluation import Known, NodeCall
 from dyn.interop.tf.graphs import Graph, GraphNode, Tensor
 from dyn.interop.tf.lists import TensorList, is_empty
 from dyn.interop.tf.ops.lists import resized
-from dyn.interop.tf.values import boxed, data, elements_of, is_known, known_dtype, settled
+from dyn.interop.tf.values import known_dtype
 from dyn.shapes import Dim, SymExpr, dim_max, dim_min, floordiv
 from dyn.trace.dims import unwrap_dim, wrap_dim
 
@@ -71,7 +72,7 @@ def _kept(call: NodeCall, graph: Graph, body: Graph, tensor: Tensor) -> Dim | No
     needed = graph.leading_to(tensor)
     if any(node.op == "_Arg" and node.name not in known for node in needed):
         return None
-    if any(node.op not in FOLDS and node.op not in _OF_SHAPES for node in needed if node.name not in known):
+    if any(node.op not in OPERATIONS.folds and node.op not in _OF_SHAPES for node in needed if node.name not in known):
         return None
     call.evaluation.read(graph, [node for node in needed if node.name not in known], known)
     return _size(known[tensor[0]][tensor[1]])

@@ -10,9 +10,7 @@ import numpy as np
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import ShapeError, TraceError, UnsupportedOpError
-from dyn.interop.tf.converter_registry import takes_call
-from dyn.interop.tf.lists import TensorList
-from dyn.interop.tf.values import (
+from dyn.interop.sizes.values import (
     boxed,
     data,
     elements_of,
@@ -20,10 +18,12 @@ from dyn.interop.tf.values import (
     is_of_arguments,
     is_same,
     is_symbolic,
-    known_dtype,
     settled,
     vector,
 )
+from dyn.interop.tf.converter_registry import takes_call
+from dyn.interop.tf.lists import TensorList
+from dyn.interop.tf.values import known_dtype
 from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace import control

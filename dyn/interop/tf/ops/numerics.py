@@ -7,7 +7,8 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import lax, random
-from dyn.interop.tf.converter_registry import Data, converts, takes_call
+from dyn.interop.converters import Data
+from dyn.interop.tf.converter_registry import converts, takes_call
 from dyn.interop.tf.ops.randomness import SEEDS, key_of_draw
 from dyn.interop.tf.values import known_dtype
 

@@ -12,7 +12,8 @@ import numpy as np
 import dyn.numpy as dnp
 from dyn import lax, nn
 from dyn.errors import UnsupportedOpError
-from dyn.interop.tf.converter_registry import Data, converts, takes_call
+from dyn.interop.converters import Data
+from dyn.interop.tf.converter_registry import converts, takes_call
 from dyn.interop.tf.lists import TensorList
 from dyn.interop.tf.optionals import Optional
 from dyn.interop.tf.values import Reductions, known_dtype

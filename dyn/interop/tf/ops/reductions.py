@@ -7,7 +7,8 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import lax, nn
-from dyn.interop.tf.converter_registry import Data, axes_of, converts, rank_of, takes_call
+from dyn.interop.converters import Data, axes_of, rank_of
+from dyn.interop.tf.converter_registry import converts, takes_call
 from dyn.interop.tf.ops.indexing import in_range
 from dyn.interop.tf.values import Reductions, known_dtype
 from dyn.trace.dims import max_dim, wrap_dim

@@ -10,10 +10,13 @@ import numpy as np
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import ShapeError, UnsupportedOpError
-from dyn.interop.tf.converter_registry import Data, converts, rank_of, takes_call
+from dyn.interop.converters import Data, rank_of
+from dyn.interop.reshaping import reshaped
+from dyn.interop.sizes.values import elements_of, is_known, is_symbolic
+from dyn.interop.tf.converter_registry import converts, takes_call
 from dyn.interop.tf.subscripts import Subscripts
-from dyn.interop.tf.values import elements_of, is_known, is_symbolic, known_dtype
-from dyn.shapes import RelKind, SymExpr, exact_quotient, mod, product
+from dyn.interop.tf.values import known_dtype
+from dyn.shapes import RelKind, SymExpr, mod
 from dyn.source import user_loc
 from dyn.trace.context import current_trace
 from dyn.trace.dims import max_dim, unwrap_dim, wrap_dim
@@ -26,13 +29,7 @@ MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axi
 
 @converts("Reshape", sizes=(1,))
 def reshape(a: Data, shape: Sequence[Any]) -> Any:
-    sizes: list[Any] = [unwrap_dim(size) for size in shape]
-    if sizes.count(-1) == 1:  # sizes that stay are cancelled, so that they may be 0: x of (n, 6) as (n, -1)
-        rest = exact_quotient(product(a.dims), product([size for size in sizes if size != -1]))
-        if rest is not None:
-            pairs = zip(sizes, shape, strict=True)
-            shape = [wrap_dim(a._trace, rest) if size == -1 else face for size, face in pairs]
-    return dnp.reshape(a, tuple(shape))
+    return reshaped(a, shape)
 
 
 @converts("Squeeze")

@@ -5,152 +5,58 @@ The same operations on data are in the other modules. Each fold takes arrays of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import dyn.numpy as dnp
 from dyn.errors import ShapeError, UnsupportedOpError
-from dyn.interop import conditions
-from dyn.interop.tf.converter_registry import Typed, folds, takes_call
-from dyn.interop.tf.subscripts import Subscripts
-from dyn.interop.tf.values import (
-    Array,
-    Reductions,
-    boxed,
-    each,
-    elements_of,
-    is_known,
-    is_symbolic,
-    known_dtype,
-    settled,
-    vector,
+from dyn.interop.converters import Typed
+from dyn.interop.sizes.folds import (
+    as_array,
+    condition,
+    converted,
+    counted,
+    exact,
+    filled,
+    is_plain_integers,
+    plain,
+    quotient,
+    reduced,
+    reshaped,
+    selected,
+    taken,
 )
+from dyn.interop.sizes.values import Array, boxed, elements_of, is_known, is_symbolic, settled, vector
+from dyn.interop.tf.converter_registry import folds, takes_call
+from dyn.interop.tf.subscripts import Subscripts
+from dyn.interop.tf.values import Reductions, known_dtype
 from dyn.shapes import (
     Dim,
-    Reason,
-    Relation,
-    RelKind,
-    SymExpr,
     broadcast,
-    dim_max,
-    dim_min,
-    floordiv,
-    free_symbols,
-    mod,
     product,
 )
 from dyn.source import user_loc
-from dyn.trace.context import current_trace
 
 ASKS_FOR_OTHERS = True
 
-#: Larger constants are not computed with while a graph is read.
-_MOST = 1 << 16
 
-
-def _is_integer(*arrays: Array) -> bool:
-    return all(array.dtype == object or array.dtype.kind in "iub" for array in arrays)
-
-
-#: A size times a greater number than that may be beyond 32 bits, in which TensorFlow's integers wrap.
-_MOST_TIMES = 1 << 16
-
-
-def _exact(name: str, function: Callable[..., Any]) -> None:
-    """A fold of integers, one element of each operand; floats are left to the program, and what wraps in this call."""
-    run = each(function)
-
+def _exact(name: str, function: str) -> None:
     @folds(name)
     def fold(*arrays: Array, T: str) -> Any:  # TensorFlow's name
-        if not _is_integer(*arrays) or any(one.size > _MOST for one in arrays):
-            return NotImplemented
-        made = run(*arrays)
-        return made if all(_fits(one, T) for one in made.flat) else NotImplemented
-
-
-def _fits(element: Any, dtype: str) -> bool:
-    """Whether a number, or a size in this call, is what it is in a dtype, too: guarded where that is a question.
-
-    Products of sizes alone are taken for sizes: what has as many elements is no array of TensorFlow's.
-    """
-    if not isinstance(element, SymExpr):
-        return True
-    trace, limits = current_trace(), np.iinfo(dtype)
-    numbers = [element.constant, *[coefficient for _, coefficient in element.terms]]
-    if trace is None or limits.bits > 32 or max(map(abs, numbers)) <= _MOST_TIMES:
-        return True
-    least, most = int(limits.min), int(limits.max)
-    inside = conditions.joined(True, conditions.ordered("<=", element, most), conditions.ordered(">=", element, least))
-    known = conditions.known(inside, trace)
-    if known is not None:
-        return known
-    is_of_call = not any(symbol.data_dependent for symbol in free_symbols(element))
-    return is_of_call and conditions.decide(inside, trace)
-
-
-def _nonzero(divisor: Dim) -> None:
-    trace = current_trace()
-    if isinstance(divisor, int):
-        if divisor == 0:
-            raise ShapeError("a size is divided by 0.", loc=user_loc())
-    elif trace is not None:
-        trace.require(Relation(RelKind.NONZERO, divisor, 0, Reason("a size is divided by it", user_loc())))
-
-
-def _floordiv(a: Dim, b: Dim) -> Dim:
-    _nonzero(b)
-    return floordiv(a, b)
-
-
-def _mod(a: Dim, b: Dim) -> Dim:
-    _nonzero(b)
-    return mod(a, b)
-
-
-def _is_at_least_0(*dims: Dim) -> bool:
-    trace = current_trace()
-    return trace is not None and all(trace.facts.ge(dim, 0).proved for dim in dims)
+        return exact(function, *arrays, dtype=T)
 
 
 for _name, _function in {
-    "Add": lambda a, b: a + b, "AddV2": lambda a, b: a + b, "Sub": lambda a, b: a - b, "Mul": lambda a, b: a * b,
-    "Neg": lambda a: -a, "FloorDiv": _floordiv, "FloorMod": _mod, "Maximum": dim_max, "Minimum": dim_min,
+    "Add": "add", "AddV2": "add", "Sub": "subtract", "Mul": "multiply", "Neg": "negate", "FloorDiv": "floor_divide",
+    "FloorMod": "remainder", "Maximum": "maximum", "Minimum": "minimum",
 }.items():  # fmt: skip
     _exact(_name, _function)
 
-_CONDITIONS: dict[str, Callable[..., Any]] = {
-    "Equal": conditions.equal, "NotEqual": lambda a, b: conditions.negated(conditions.equal(a, b)),
-    "Less": lambda a, b: conditions.ordered("<", a, b), "LessEqual": lambda a, b: conditions.ordered("<=", a, b),
-    "Greater": lambda a, b: conditions.ordered(">", a, b), "GreaterEqual": lambda a, b: conditions.ordered(">=", a, b),
-    "LogicalAnd": lambda a, b: conditions.joined(True, a, b), "LogicalOr": lambda a, b: conditions.joined(False, a, b),
-    "LogicalNot": conditions.negated,
-}  # fmt: skip
 
-
-def _plain(element: Any) -> Any:
-    return element.item() if isinstance(element, np.generic) else element
-
-
-def _condition(name: str, function: Callable[..., Any]) -> None:
-    def decided(*elements: Any) -> Any:
-        made, trace = function(*map(_plain, elements)), current_trace()
-        if isinstance(made, bool) or trace is None:
-            return made
-        known = conditions.known(made, trace)
-        return made if known is None else known
-
-    run = each(decided)
-
+def _condition(name: str, function: str) -> None:
     def fold(*arrays: Array) -> Any:
-        # A number of T "bool" is no dim.
-        if not _is_integer(*arrays) or any(one.size > _MOST for one in arrays):
-            return NotImplemented
-        if not name.startswith("Logical") and any(_has_conditions(one) for one in arrays):
-            return NotImplemented
-        made = run(*arrays)
-        return boxed(made.item()) if made.ndim == 0 else made
+        return condition(function, *arrays)
 
     def compare(a: Array, b: Array, *, incompatible_shape_error: bool = True) -> Any:
         is_one = not incompatible_shape_error and not _broadcasts(a.shape, b.shape)
@@ -164,38 +70,22 @@ def _broadcasts(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return all(1 in {x, y} or x == y for x, y in pairs)
 
 
-def _has_conditions(array: Array) -> bool:
-    return array.dtype.kind == "b" or (
-        array.dtype == object
-        and any(isinstance(one, bool | conditions.Comparison | conditions.Junction) for one in array.flat)
-    )
-
-
-for _name, _function in _CONDITIONS.items():
+for _name, _function in {
+    "Equal": "equal", "NotEqual": "not_equal", "Less": "less", "LessEqual": "less_equal", "Greater": "greater",
+    "GreaterEqual": "greater_equal", "LogicalAnd": "logical_and", "LogicalOr": "logical_or",
+    "LogicalNot": "logical_not",
+}.items():  # fmt: skip
     _condition(_name, _function)
 
 
 @folds("Div", "TruncateDiv")
 def truncate_div(a: Array, b: Array) -> Any:
-    if not _is_integer(a, b):
-        return NotImplemented
-    if all(_is_at_least_0(_plain(one)) for one in (*a.flat, *b.flat)):
-        return each(_floordiv)(a, b)
-    return NotImplemented
+    return quotient(a, b)
 
 
 @folds("Cast", dtype="DstT")
 def cast(a: Array, *, DstT: str, Truncate: bool = False) -> Any:  # TensorFlow's names
-    if Truncate:
-        return NotImplemented
-    wanted = known_dtype(DstT)
-    if a.dtype != object:
-        kinds = a.dtype.kind, np.dtype(wanted.np).kind
-        return a.astype(wanted.np) if all(kind in "iub" for kind in kinds) else NotImplemented
-    if not wanted.is_integer or _has_conditions(a) or np.iinfo(wanted.np).bits < 32:  # there it may wrap
-        return NotImplemented
-    is_signed = np.dtype(wanted.np).kind == "i"
-    return a if is_signed or _is_at_least_0(*map(_plain, a.flat)) else NotImplemented
+    return NotImplemented if Truncate else converted(a, known_dtype(DstT))
 
 
 @folds("Pack")
@@ -210,11 +100,7 @@ def concat(*arrays: Array) -> Array:
 
 @folds("Unpack")
 def unpack(a: Array, *, num: int, axis: int = 0) -> Any:
-    return [_array(one) for one in np.moveaxis(a, axis, 0)] if a.shape[axis] == num else NotImplemented
-
-
-def _array(value: Any) -> Array:
-    return value if isinstance(value, np.ndarray) else boxed(value)
+    return [as_array(one) for one in np.moveaxis(a, axis, 0)] if a.shape[axis] == num else NotImplemented
 
 
 @folds("StridedSlice")
@@ -225,7 +111,7 @@ def strided_slice(
     if any(map(is_symbolic, [*begin.flat, *end.flat, *strides.flat])):
         return NotImplemented
     masks = (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
-    return _array(a[Subscripts.of(begin.tolist(), end.tolist(), strides.tolist(), masks).as_index()])
+    return as_array(a[Subscripts.of(begin.tolist(), end.tolist(), strides.tolist(), masks).as_index()])
 
 
 @folds("Slice")
@@ -233,19 +119,17 @@ def slice_(a: Array, begin: Array, size: Array) -> Any:
     if any(map(is_symbolic, [*begin.flat, *size.flat])):
         return NotImplemented
     index = [slice(int(b), None if s < 0 else int(b + s)) for b, s in zip(begin, size, strict=True)]
-    return _array(a[tuple(index)])
+    return as_array(a[tuple(index)])
 
 
 @folds("GatherV2", dtype="Tparams")
 def gather(a: Array, indices: Array, axis: Array, *, batch_dims: int = 0) -> Any:
-    if batch_dims or indices.dtype == object:
-        return NotImplemented
-    return _array(np.take(a, indices, int(axis)))
+    return NotImplemented if batch_dims else taken(a, indices, int(axis))
 
 
 @folds("Reshape")
 def reshape(a: Array, shape: Array) -> Any:
-    return NotImplemented if any(map(is_symbolic, shape.flat)) else np.reshape(a, shape.astype(int))
+    return reshaped(a, shape)
 
 
 @folds("ExpandDims")
@@ -255,7 +139,7 @@ def expand_dims(a: Array, axis: Array) -> Array:
 
 @folds("Squeeze")
 def squeeze(a: Array, *, squeeze_dims: list[int] | None = None) -> Array:
-    return _array(np.squeeze(a, tuple(squeeze_dims) if squeeze_dims else None))
+    return as_array(np.squeeze(a, tuple(squeeze_dims) if squeeze_dims else None))
 
 
 @folds("Split")
@@ -274,9 +158,7 @@ def split_v(a: Array, sizes: Array, axis: Array, *, num_split: int) -> Any:
 
 @folds("Fill")
 def fill(shape: Array, value: Array) -> Any:
-    if any(map(is_symbolic, shape.flat)) or np.prod(shape.astype(float)) > _MOST:
-        return NotImplemented
-    return boxed(value.item(), shape.tolist()) if value.dtype == object else np.full(shape.astype(int), value)
+    return filled(shape, value)
 
 
 @folds("Tile")
@@ -286,16 +168,12 @@ def tile(a: Array, multiples: Array) -> Any:
 
 @folds("ZerosLike")
 def zeros_like(a: Array) -> Any:
-    return (
-        np.zeros(a.shape, np.int64) if _is_integer(a) and a.size <= _MOST and not _has_conditions(a) else NotImplemented
-    )
+    return np.zeros(a.shape, np.int64) if is_plain_integers(a) else NotImplemented
 
 
 @folds("OnesLike")
 def ones_like(a: Array) -> Any:
-    return (
-        np.ones(a.shape, np.int64) if _is_integer(a) and a.size <= _MOST and not _has_conditions(a) else NotImplemented
-    )
+    return np.ones(a.shape, np.int64) if is_plain_integers(a) else NotImplemented
 
 
 @folds("DynamicStitch", "ParallelDynamicStitch")
@@ -312,10 +190,7 @@ def dynamic_stitch(*arrays: Array) -> Any:
 
 @folds("Range", dtype="Tidx")
 def range_(start: Array, limit: Array, delta: Array) -> Any:
-    if any(one.dtype.kind not in "iu" for one in (start, limit, delta)):
-        return NotImplemented
-    made = np.arange(int(start), int(limit), int(delta))
-    return made if made.size <= _MOST else NotImplemented
+    return counted(start, limit, delta)
 
 
 @folds("ListDiff")
@@ -327,43 +202,21 @@ def list_diff(a: Array, b: Array, *, out_idx: str = "int32") -> Any:
     return [a[places], Typed(places, out_idx)]
 
 
-@folds("Prod")
-def prod(a: Array, axes: Array, *, keep_dims: bool = False) -> Any:
-    return _reduced(product, a, axes, keep_dims)
+def _reduced(name: str, function: str) -> None:
+    @folds(name)
+    def fold(a: Array, axes: Array, *, keep_dims: bool = False) -> Any:
+        if a.ndim > 1 or axes.dtype == object or not is_plain_integers(a):
+            return NotImplemented
+        return reduced(function, a, keepdims=keep_dims) if axes.size else a
 
 
-@folds("Sum")
-def sum_(a: Array, axes: Array, *, keep_dims: bool = False) -> Any:
-    return _reduced(lambda elements: sum(elements, 0), a, axes, keep_dims)
-
-
-@folds("Max")
-def max_(a: Array, axes: Array, *, keep_dims: bool = False) -> Any:
-    return _reduced(lambda elements: dim_max(*elements), a, axes, keep_dims)
-
-
-@folds("Min")
-def min_(a: Array, axes: Array, *, keep_dims: bool = False) -> Any:
-    return _reduced(lambda elements: dim_min(*elements), a, axes, keep_dims)
-
-
-def _reduced(function: Callable[[list[Any]], Any], a: Array, axes: Array, keep_dims: bool) -> Any:
-    """A fold of a vector, or of no axes at all."""
-    if not _is_integer(a) or _has_conditions(a) or a.ndim > 1 or axes.dtype == object:
-        return NotImplemented
-    if not axes.size:
-        return a
-    if a.ndim != 1 or not a.size:
-        return NotImplemented
-    made = boxed(function([_plain(one) for one in a]))
-    return made.reshape(1) if keep_dims else made
+for _name, _function in {"Prod": "prod", "Sum": "sum", "Max": "max", "Min": "min"}.items():
+    _reduced(_name, _function)
 
 
 @folds("SelectV2", "Select")
 def select(condition: Array, a: Array, b: Array) -> Any:
-    if condition.dtype == object or not _is_integer(a, b):
-        return NotImplemented
-    return _array(np.where(condition, a, b))
+    return selected(condition, a, b)
 
 
 # ---- shapes of data --------------------------------------------------------------------------------------------------
@@ -394,7 +247,7 @@ def _shapes(call: Any) -> list[tuple[Dim, ...]] | None:
     """Inputs that are shapes; None where the program computes one."""
     if not all(map(is_known, call.inputs)):
         return None
-    return [tuple([_plain(one) for one in elements_of(value)]) for value in call.inputs]
+    return [tuple([plain(one) for one in elements_of(value)]) for value in call.inputs]
 
 
 @takes_call("BroadcastArgs")
@@ -446,5 +299,5 @@ def concat_offset(axis: Array, *shapes: Array) -> list[Array]:
         offset = np.zeros(len(shape), object)
         offset[int(axis)] = start
         offsets.append(offset)
-        start = start + _plain(shape[int(axis)])
+        start = start + plain(shape[int(axis)])
     return offsets

@@ -9,10 +9,11 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn.errors import UnsupportedOpError
+from dyn.interop.sizes.values import settled, vector
 from dyn.interop.tf.converter_registry import takes_call
 from dyn.interop.tf.ops.indexing import check_policy, gather, gather_nd, in_range, parts_in_range
 from dyn.interop.tf.ops.shapes import MASKS, subscript
-from dyn.interop.tf.values import Resource, known_dtype, settled, vector
+from dyn.interop.tf.values import Resource, known_dtype
 
 ASKS_FOR_OTHERS = True
 

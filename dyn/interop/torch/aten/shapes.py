@@ -11,7 +11,7 @@ import torch
 
 import dyn.numpy as dnp
 from dyn.errors import ShapeError
-from dyn.interop import conditions
+from dyn.interop.sizes import conditions
 from dyn.interop.torch.aten.tables import (
     CHANNELS_LAST,
     axis_of,

@@ -10,7 +10,7 @@ import torch
 
 import dyn.numpy as dnp
 from dyn.errors import NotYetError
-from dyn.interop import conditions
+from dyn.interop.sizes import conditions
 from dyn.interop.torch.aten.tables import in_place, takes_call
 from dyn.interop.torch.layouts import order_of
 from dyn.interop.torch.sizes import as_dim

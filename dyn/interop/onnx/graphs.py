@@ -1,0 +1,318 @@
+"""ONNX models as plain data: graphs of nodes in an order to run, and the arrays that they hold.
+
+ONNX's own package reads the file and checks it. Arrays that lie in files beside the model are mapped, not read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.checker
+import onnx.defs
+import onnx.helper
+import onnx.numpy_helper
+import onnx.version_converter
+
+from dyn import dtypes
+from dyn.dtypes import DType
+from dyn.errors import ArgumentError, ArtifactError, NotYetError, UnsupportedOpError
+from dyn.lazy_property import lazy_property
+from dyn.source import Loc
+
+#: What onnx says of its own types is not complete.
+_proto: Any = onnx
+_helper: Any = onnx.helper
+_defs: Any = onnx.defs
+Array = np.ndarray[Any, Any]
+
+#: The first version of ONNX's operations whose nodes are read as they are; older models are converted by ONNX.
+OLDEST = 13
+#: What those are converted to.
+_CONVERTED = 18
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxNode:
+    """An operation: the names of what it takes, ``""`` for what is left out, and of what it gives."""
+
+    name: str
+    op: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    proto: Any
+
+    @lazy_property
+    def attributes(self) -> Mapping[str, Any]:
+        """Numbers, texts, arrays, graphs, and lists of these, by name; :class:`Reference` within a function."""
+        return {one.name: value_of(one) for one in self.proto.attribute}
+
+    @lazy_property
+    def loc(self) -> Loc:
+        """Its place: the module whose operation it is, where the producer says so, or its name."""
+        said = {one.key: one.value for one in self.proto.metadata_props}
+        scopes = re.findall(r"'([^']*)'", said.get("pkg.torch.onnx.name_scopes", ""))
+        path = next((one for one in reversed(scopes[:-1]) if one), "")
+        return Loc(f"{path} ({self.op})" if path else self.name or self.op)
+
+    @property
+    def title(self) -> str:
+        """The operation, with its domain where that is not ONNX's own."""
+        return f"{self.domain}.{self.op}" if self.domain else self.op
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An attribute of a function's node that is the attribute ``name`` of whoever calls the function."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInput:
+    """A tensor that a graph is given: its axes have sizes, names of sizes, or are open (None)."""
+
+    name: str
+    dtype: DType
+    axes: tuple[int | str | None, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxGraph:
+    """A graph: ``arguments`` and outputs by name, and the arrays that it holds."""
+
+    arguments: tuple[str, ...]
+    nodes: tuple[OnnxNode, ...]
+    outputs: tuple[str, ...]
+    arrays: Mapping[str, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxModel:
+    """A model that was read: its graph, what it is given, functions by domain and name, and versions by domain."""
+
+    name: str
+    graph: OnnxGraph
+    inputs: tuple[TensorInput, ...]
+    functions: Mapping[tuple[str, str], OnnxFunction]
+    versions: Mapping[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxFunction:
+    """A function of a model's, or of ONNX's own: nodes with attributes that callers say, or that have a value here."""
+
+    graph: OnnxGraph
+    defaults: Mapping[str, Any]
+
+
+def read(source: Any) -> OnnxModel:
+    """A model from a file, its bytes, or as the ``onnx`` package has it.
+
+    Raises ArtifactError for what is no model, and NotYetError for operations of a version that ONNX here has not.
+    """
+    if isinstance(source, _proto.ModelProto):
+        proto, folder = source, ""
+    elif isinstance(source, bytes | bytearray | memoryview):
+        proto, folder = _parsed(bytes(source), "these bytes"), ""
+    elif isinstance(source, str | os.PathLike):
+        path = Path(source)
+        try:
+            contents = path.read_bytes()
+        except FileNotFoundError:
+            raise ArgumentError(f"there is no file {path}.", remedy="check the path.") from None
+        except OSError as error:
+            raise ArgumentError(f"{path} cannot be read: {error.strerror or error}.") from None
+        proto, folder = _parsed(contents, os.fspath(path)), os.fspath(path.parent)
+    else:
+        raise ArgumentError(f"load takes a path, bytes or an onnx.ModelProto, not a {type(source).__name__}.")
+    return _of_model(_checked(proto, folder), folder)
+
+
+def _parsed(contents: bytes, what: str) -> Any:
+    proto = _proto.ModelProto()
+    try:
+        proto.ParseFromString(contents)
+    except Exception as error:  # protobuf's DecodeError, which is of its implementation
+        raise ArtifactError(f"{what}: this is no ONNX model ({error}).") from None
+    if not proto.ir_version:
+        raise ArtifactError(f"{what}: this is no ONNX model: it does not say its version.")
+    return proto
+
+
+def _checked(proto: Any, folder: str) -> Any:
+    """The model, by a version of the operations that converters are for."""
+    own = next((one.version for one in proto.opset_import if one.domain in ("", "ai.onnx")), None)
+    newest = _defs.onnx_opset_version()
+    if own is not None and own > newest:
+        raise NotYetError(
+            f"an ONNX model by version {own} of the operations: onnx {_proto.__version__} has them up to {newest}.",
+            remedy="install a later onnx, or export with a smaller opset_version.",
+        )
+    try:
+        onnx.checker.check_model(_without_elements(proto) if folder else proto)
+    except onnx.checker.ValidationError as error:
+        text = str(error).strip().splitlines()
+        raise ArtifactError(f"this ONNX model is not sound: {text[0].rstrip('.') if text else error}.") from None
+    if own is not None and own < OLDEST:
+        try:
+            return onnx.version_converter.convert_version(proto, _CONVERTED)
+        except Exception as error:  # the converter's own, of C++
+            reason = str(error).strip().splitlines()
+            raise NotYetError(
+                f"an ONNX model by version {own} of the operations, which ONNX cannot convert to {_CONVERTED}"
+                f" ({reason[0].rstrip('.') if reason else type(error).__name__}).",
+                remedy=f"export it with opset_version={_CONVERTED}.",
+            ) from None
+    return proto
+
+
+def _without_elements(proto: Any) -> Any:
+    """A model for the checker, which would look for files of elements where the process works: without these."""
+    if not any(_is_outside(one) for one in proto.graph.initializer):
+        return proto
+    made = _proto.ModelProto()
+    made.CopyFrom(proto)
+    kept = [one for one in made.graph.initializer if not _is_outside(one)]
+    outside = [one for one in made.graph.initializer if _is_outside(one)]
+    inputs = {one.name for one in made.graph.input}
+    del made.graph.initializer[:]
+    made.graph.initializer.extend(kept)
+    made.graph.input.extend([
+        _helper.make_tensor_value_info(one.name, one.data_type, list(one.dims))
+        for one in outside
+        if one.name not in inputs
+    ])  # fmt: skip
+    return made
+
+
+def _is_outside(tensor: Any) -> bool:
+    return tensor.data_location == _proto.TensorProto.EXTERNAL
+
+
+def _of_model(proto: Any, folder: str) -> OnnxModel:
+    graph = _of_graph(proto.graph, folder)
+    given = [one for one in proto.graph.input if one.name not in graph.arrays]
+    functions = {(one.domain, one.name): of_function(one) for one in proto.functions}
+    versions = {"" if one.domain == "ai.onnx" else one.domain: one.version for one in proto.opset_import}
+    return OnnxModel(proto.graph.name, graph, tuple(map(_input, given)), functions, versions)
+
+
+def of_function(proto: Any) -> OnnxFunction:
+    """A function of nodes."""
+    nodes = tuple(map(_node, proto.node))
+    defaults = {one.name: value_of(one) for one in proto.attribute_proto}
+    return OnnxFunction(OnnxGraph(tuple(proto.input), nodes, tuple(proto.output), {}), defaults)
+
+
+def _of_graph(proto: Any, folder: str = "") -> OnnxGraph:
+    if proto.sparse_initializer:
+        raise UnsupportedOpError("an ONNX model that holds sparse arrays.", remedy="export them dense.")
+    arrays = {one.name: array_of(one, folder) for one in proto.initializer}
+    arguments = tuple([one.name for one in proto.input if one.name not in arrays])
+    return OnnxGraph(arguments, tuple(map(_node, proto.node)), tuple([one.name for one in proto.output]), arrays)
+
+
+def _node(proto: Any) -> OnnxNode:
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    return OnnxNode(proto.name, proto.op_type, domain, tuple(proto.input), tuple(proto.output), proto)
+
+
+def _input(proto: Any) -> TensorInput:
+    kind = proto.type.WhichOneof("value")
+    if kind != "tensor_type":
+        what = (kind or "value of an unknown type").removesuffix("_type")
+        raise UnsupportedOpError(f"the ONNX model takes a {what}, {proto.name}.", remedy="export it with tensors.")
+    tensor = proto.type.tensor_type
+    if not tensor.HasField("shape"):
+        raise UnsupportedOpError(
+            f"the ONNX model does not say how many axes {proto.name} has.", remedy="state the shape of its input."
+        )
+    return TensorInput(proto.name, dtype_of(tensor.elem_type), tuple([_axis(one) for one in tensor.shape.dim]))
+
+
+def _axis(proto: Any) -> int | str | None:
+    kind = proto.WhichOneof("value")
+    if kind == "dim_value":
+        return proto.dim_value if proto.dim_value >= 0 else None
+    return proto.dim_param if kind == "dim_param" and proto.dim_param.isidentifier() else None
+
+
+def dtype_of(number: int) -> DType:
+    """dyn's dtype by ONNX's number; UnsupportedOpError where it has none."""
+    name = _proto.TensorProto.DataType.Name(number).lower()
+    if name not in ("string", "undefined"):
+        found = np.dtype(_helper.tensor_dtype_to_np_dtype(number))
+        if dtypes.is_known(found):
+            return dtypes.dtype(found)
+    raise UnsupportedOpError(f"dyn has no arrays of ONNX's {name}.", remedy="convert to another dtype.")
+
+
+def array_of(proto: Any, folder: str = "") -> Array:
+    """The elements of a tensor. Those in another file are mapped: they are read when they are used."""
+    if proto.data_type == _proto.TensorProto.STRING:
+        return np.asarray(onnx.numpy_helper.to_array(proto))
+    dtype = dtype_of(proto.data_type)
+    if not _is_outside(proto):
+        return np.asarray(onnx.numpy_helper.to_array(proto)).astype(dtype.np, copy=False)
+    said = {one.key: one.value for one in proto.external_data}
+    base = Path(folder or ".").resolve()
+    path = (base / said.get("location", "")).resolve()
+    if not path.is_relative_to(base):
+        raise ArtifactError(f"the elements of {proto.name} are to lie in {path}, outside of the model's folder.")
+    shape = tuple(proto.dims)
+    if 0 in shape:
+        return np.zeros(shape, dtype.np)
+    try:
+        offset = int(said.get("offset", 0))
+        found = np.memmap(path, dtype.np, "r", offset, shape or (1,))
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"the elements of {proto.name} cannot be read from {path}: {error}.") from None
+    return found.reshape(shape)
+
+
+def value_of(proto: Any) -> Any:
+    """An attribute's value; None where it has none."""
+    if proto.ref_attr_name:
+        return Reference(proto.ref_attr_name)
+    kind = _proto.AttributeProto.AttributeType.Name(proto.type)
+    match kind:
+        case "FLOAT" | "INT":
+            return proto.f if kind == "FLOAT" else proto.i
+        case "STRING":
+            return proto.s.decode("utf-8", "surrogateescape")
+        case "TENSOR":
+            return array_of(proto.t)
+        case "GRAPH":
+            return _of_graph(proto.g)
+        case "FLOATS" | "INTS":
+            return list(proto.floats if kind == "FLOATS" else proto.ints)
+        case "STRINGS":
+            return [one.decode("utf-8", "surrogateescape") for one in proto.strings]
+        case "UNDEFINED":
+            return None
+        case _:
+            raise UnsupportedOpError(f"an attribute {proto.name} of the type {kind}.")
+
+
+def names_read(graph: OnnxGraph) -> Sequence[str]:
+    """The names of the values around it that a graph reads."""
+    own = {*graph.arguments, *graph.arrays}
+    found: dict[str, None] = {}
+    for node in graph.nodes:
+        inner = [one for one in node.attributes.values() if isinstance(one, OnnxGraph)]
+        for name in (*node.inputs, *[name for one in inner for name in names_read(one)]):
+            if name and name not in own:
+                found[name] = None
+        own.update(node.outputs)
+    for name in graph.outputs:
+        if name not in own:
+            found[name] = None
+    return list(found)
