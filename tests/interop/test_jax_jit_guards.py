@@ -52,8 +52,8 @@ def check(function: Callable[..., Any], calls: Sequence[Sequence[Any]], **option
 def test_sizes_that_have_to_be_equal() -> None:
     run = check(lambda x, y: x @ y, [(ones(2, 3), ones(3, 4)), (ones(1, 7), ones(7, 4)), (ones(2, 3), ones(4, 3))])
     assert guards(run) == [["x.shape[1] == y.shape[0]"]]
-    # One that failed and one that did not; and two that say what is wrong with the last call.
-    assert counts(run) == (5, 1)
+    # One; and those that say what is wrong with the last call.
+    assert counts(run) == (4, 1)
 
 
 def test_broadcasting_has_programs_of_its_own() -> None:
@@ -83,7 +83,7 @@ def test_divisions() -> None:
     heads = check(lambda x: x.reshape(*x.shape[:2], 8, -1).swapaxes(1, 2), [(ones(3, 4, 16),), (ones(1, 2, 24),)])
     assert guards(heads) == [["x.shape[2] % 8 == 0"]]
     rows = check(lambda x: x.reshape(-1, 8), [(ones(n, 4),) for n in (4, 6, 100)])
-    assert guards(rows) == [["x.shape[1] == 4", "x.shape[0] % 2 == 0"]]
+    assert guards(rows) == [["x.shape[0]*x.shape[1] % 8 == 0"]]
     halves = check(lambda x: x[: x.shape[0] // 2] + x[x.shape[0] // 2 :], [(ones(n),) for n in (4, 6, 64, 7)])
     assert guards(halves) == [["x.shape[0] % 2 == 0"]]
     assert {r.cache_info().compiles for r in (run, heads, rows, halves)} == {1}
@@ -101,7 +101,7 @@ def test_divisions_of_divisions() -> None:
         return jnp.stack([jnp.repeat(up, 2), x])
 
     run = check(unet, [(ones(n),) for n in (8, 12, 4, 100)])
-    assert guards(run) == [["x.shape[0] % 2 == 0", "x.shape[0] // 2 % 2 == 0"]]
+    assert guards(run) == [["floordiv(x.shape[0], 2) % 2 == 0", "x.shape[0] % 4 == 0"]]
     assert run.cache_info().compiles == 1
 
 
@@ -154,10 +154,10 @@ def test_static_where_jax_takes_no_symbol() -> None:
     assert guards(run) == [["x.shape[1] == 8"]]
     loop = check(lambda x: x.sum(1) + sum(x[0, i] for i in range(x.shape[1])), [(ones(n, 3),) for n in (1, 2, 7)])
     assert guards(loop) == [["x.shape[1] == 3"]]
-    # The second value is traced once: what the first has taught is known.
+    # What takes the number of a size is answered: there is one trace for each value.
     length = check(lambda x: len(x) * x, [(ones(n),) for n in (4, 6, 8)])
     assert guards(length) == [["x.shape[0] == 4"], ["x.shape[0] == 6"], ["x.shape[0] == 8"]]
-    assert counts(length) == (4, 3)
+    assert counts(length) == (3, 3)
 
 
 def test_many_values_are_worth_a_word() -> None:
@@ -174,8 +174,8 @@ def test_many_values_are_worth_a_word() -> None:
     run(ones(9))
     line = scaled.__code__.co_firstlineno + 1
     assert [str(w.message) for w in caught] == [
-        "scaled() has been compiled 8 times: calls differ by x.shape[0]: '_DimExpr' object cannot be interpreted as an "
-        f"integer at test_jax_jit_guards.py:{line}  return x * len(x).\n"
+        "scaled() has been compiled 8 times: calls differ by x.shape[0]: a line takes the number at "
+        f"test_jax_jit_guards.py:{line}  return x * len(x).\n"
         "  help: compute with the size, or declare it as static."
     ]
 
@@ -191,11 +191,10 @@ def test_explain() -> None:
     run(ones(3), ones(3))
     line = added.__code__.co_firstlineno + 1
     assert str(run.explain()).split("\n  dims")[0] == (
-        "added: 1 compile, 0 hits, 0 guards, 2 traces\n"
+        "added: 1 compile, 0 hits, 0 guards, 1 trace\n"
         "  sizes that JAX traced it for, which choose the program\n"
         "    x.shape[0] == y.shape[0]: JAX wants equal sizes\n"
-        f"      at test_jax_jit_guards.py:{line}  return x + y\n"
-        "      JAX: add got incompatible shapes for broadcasting: (x_0,), (y_0,)."
+        f"      at test_jax_jit_guards.py:{line}  return x + y"
     )
 
 

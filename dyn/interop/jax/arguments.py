@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dyn.errors import ArgumentError, ShapeError
-from dyn.interop.jax.expressions import UnreadableError, evaluate, linear, names_in
 from dyn.interop.jax.sizes import AxisSource, TraceSizes
-from dyn.shapes import parse_shapes
+from dyn.shapes import Dim, Symbol, SymExpr, as_dim, evaluate, free_symbols, parse_dim, parse_shapes, symbol
 from dyn.trace.signature import Signature
 from dyn.trace.static_keys import Static
 
@@ -194,29 +193,32 @@ class Arguments:
         Raises ArgumentError for a declaration with another number of axes, ShapeError for sizes that are not what was
         declared.
         """
-        axes: dict[int, tuple[int | str, ...]] = {}
+        words: dict[int, tuple[int | str, ...]] = {}
         for leaf in plan.symbolic:
-            axes[leaf] = self._axes(plan.names[leaf], leaf, plan.declared[leaf], shapes[leaf])
-        actual: dict[str, int] = {}
-        places: dict[str, AxisSource] = {}
+            words[leaf] = self._axes(plan.names[leaf], leaf, plan.declared[leaf], shapes[leaf])
+        symbols: dict[str, Symbol] = {}
+        actual: dict[Symbol, int] = {}
+        places: dict[Symbol, AxisSource] = {}
         # Names by themselves first: the others may be of these.
-        for leaf, axis, word, size in _walk(axes, shapes):
-            if isinstance(word, str) and word.isidentifier() and word not in actual:
-                actual[word], places[word] = size, AxisSource(leaf, axis)
-        for leaf, axis, word, size in _walk(axes, shapes):
-            if isinstance(word, str) and not word.isidentifier():
-                self._solve(word, size, AxisSource(leaf, axis), actual, places)
-        self._check(plan, axes, shapes, actual)
-        zeros = {name for name, size in actual.items() if size < 1}
-        for leaf, words in axes.items():
-            axes[leaf] = tuple([
-                size if zeros and isinstance(word, str) and zeros & {*names_in(word)} else word
-                for word, size in zip(words, shapes[leaf], strict=True)
-            ])  # fmt: skip
+        for leaf, axis, word, size in _walk(words, shapes):
+            if isinstance(word, str) and word.isidentifier() and word not in symbols:
+                own = symbols[word] = symbol(word, f"{plan.names[leaf]}.shape[{axis}]")
+                actual[own], places[own] = size, AxisSource(leaf, axis)
+        dims: dict[int | str, Dim] = {}
+        for leaf, axis, word, size in _walk(words, shapes):
+            if word not in dims:
+                origin = f"{plan.names[leaf]}.shape[{axis}]"
+                dims[word] = self._dim(word, size, AxisSource(leaf, axis), origin, symbols, actual, places)
+        self._check(plan, words, dims, shapes, actual)
+        zeros = {own for own, size in actual.items() if size < 1}
+        axes: dict[int, tuple[Dim, ...]] = {}
+        for leaf, own_words in words.items():
+            pairs = zip(own_words, shapes[leaf], strict=True)
+            axes[leaf] = tuple([size if zeros & free_symbols(dims[word]) else dims[word] for word, size in pairs])
         return TraceSizes(
             axes,
-            {name: size for name, size in actual.items() if name not in zeros},
-            {name: place for name, place in places.items() if name not in zeros},
+            {own: size for own, size in actual.items() if own not in zeros},
+            {own: place for own, place in places.items() if own not in zeros},
         )
 
     def _axes(self, name: str, leaf: int, declared: Axes, shape: tuple[int, ...]) -> tuple[int | str, ...]:
@@ -231,30 +233,40 @@ class Arguments:
         sized = [size if word is None else word for word, size in zip(words, shape, strict=True)]
         return tuple([f"{plain}_{axis}" if word == "_" else word for axis, word in enumerate(sized)])
 
-    def _solve(
-        self, word: str, size: int, place: AxisSource, actual: dict[str, int], places: dict[str, AxisSource]
-    ) -> None:
-        missing = [name for name in names_in(word) if name not in actual]
-        terms = linear(word)
-        if not missing:
-            return
-        if terms is None or len(missing) > 1 or len(terms) > 2 or terms[missing[0]] < 1:
+    def _dim(
+        self, word: int | str, size: int, place: AxisSource, origin: str, symbols: dict[str, Symbol],
+        actual: dict[Symbol, int], places: dict[Symbol, AxisSource],
+    ) -> Dim:  # fmt: skip
+        """The dim that a declaration writes; a name in it that has no axis of its own is found by this one."""
+        if isinstance(word, int):
+            return word
+        new: dict[str, Symbol] = {}
+
+        def named(name: str) -> Symbol:
+            return symbols.get(name) or new.setdefault(name, symbol(name, origin))
+
+        made = parse_dim(word, named)
+        if not new:
+            return made
+        name, own = next(iter(new.items()))
+        terms = made.terms if isinstance(made, SymExpr) else ()
+        factor = terms[0][1] if len(terms) == 1 and len(new) == 1 else 0
+        offset = made.constant if isinstance(made, SymExpr) else 0
+        if factor < 1 or made != factor * as_dim(own) + offset:
             raise ArgumentError(
-                f"{self.signature.name}(): shapes= declares {word!r}, from which {missing[0]} cannot be found.",
-                remedy=f"give {missing[0]} an axis of its own, or write a multiple of it, as in '2*{missing[0]} + 1'.",
+                f"{self.signature.name}(): shapes= declares {word!r}, from which {name} cannot be found.",
+                remedy=f"give {name} an axis of its own, or write a multiple of it, as in '2*{name} + 1'.",
             )
-        found = AxisSource(place.leaf, place.axis, terms[missing[0]], terms.get("", 0))
-        actual[missing[0]], places[missing[0]] = (size - found.offset) // found.factor, found
+        symbols[name], places[own] = own, AxisSource(place.leaf, place.axis, factor, offset)
+        actual[own] = (size - offset) // factor
+        return made
 
     def _check(
-        self, plan: CallTree, axes: Mapping[int, tuple[int | str, ...]], shapes: Sequence[tuple[int, ...]],
-        actual: Mapping[str, int],
+        self, plan: CallTree, words: Mapping[int, tuple[int | str, ...]], dims: Mapping[int | str, Dim],
+        shapes: Sequence[tuple[int, ...]], actual: Mapping[Symbol, int],
     ) -> None:  # fmt: skip
-        for leaf, axis, word, size in _walk(axes, shapes):
-            try:
-                wanted = word if isinstance(word, int) else evaluate(word, actual)
-            except UnreadableError:
-                continue
+        for leaf, axis, word, size in _walk(words, shapes):
+            wanted = evaluate(dims[word], actual)
             if wanted != size:
                 value = "" if isinstance(word, int) else f", which is {wanted} here"
                 raise ShapeError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,20 @@ def found(module: str, name: str) -> Any:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError):
         return None
+
+
+def required(module: str, name: str | None = None) -> Any:
+    """A module of JAX's, or a name in it; BackendUnavailableError, which says what is missing, where this JAX has it
+    not."""
+    own = importlib.import_module(module) if importlib.util.find_spec(module) is not None else None
+    found = own if name is None else getattr(own, name, None)
+    if found is None:
+        version = getattr(importlib.import_module("jax"), "__version__", "unknown")
+        raise BackendUnavailableError(
+            f"this JAX, {version}, has no {module}{f'.{name}' if name else ''}, which dyn asks.",
+            remedy=f"install another one with: {install_extra('jax')}",
+        )
+    return found
 
 
 #: The settings that decide what JAX traces, where it has no list of its own.

@@ -401,8 +401,7 @@ class JaxJitted(CompiledFunction[JaxProgram]):
         if not program.sizes.guards:
             return "", UNKNOWN
         guard = program.sizes.guards[-1]
-        place = program.places().get(guard.left, guard.left)
-        return f"{place}: {guard.why or guard.kind.value}", guard.loc
+        return f"{guard.place(program.places())}: {guard.why or guard.kind.value}", guard.loc
 
     def _counted(self, info: CacheInfo) -> Mapping[str, int]:
         return {**super()._counted(info), "trace": info.traces}

@@ -13,9 +13,9 @@ from dyn.errors import ArgumentError
 from dyn.hosts import JAX
 from dyn.hosts.jax import JaxMaker
 from dyn.interop.jax.devices import DeviceMaker, own_array
-from dyn.interop.jax.expressions import evaluate
 from dyn.interop.jax.internals import Internals
 from dyn.interop.jax.tracing import Result
+from dyn.shapes import Symbol, evaluate
 
 _NUMBERS = (bool, int, float, complex)
 #: Types of NumPy's arrays that are remembered.
@@ -100,14 +100,14 @@ def wrapper(parts: Internals, result: Result, device: str | None) -> JaxMaker | 
 
 def finish(
     parts: Internals, results: Sequence[Result], wrappers: Sequence[Callable[[Any], Any]], arrays: Sequence[Any],
-    sizes: Callable[[], Mapping[str, int]],
+    sizes: Callable[[], Mapping[Symbol, int]],
 ) -> list[Any]:  # fmt: skip
-    """Results of which some are typed keys, or have no elements. ``sizes`` gives the values of the names in a call."""
+    """Results of which some are typed keys, or have no elements. ``sizes`` gives the symbols' values in a call."""
     jax, made, rest = parts.jax, list[Any](), iter(arrays)
     for result, wrap in zip(results, wrappers, strict=True):
         if result.shape is not None:
             env = sizes()
-            made.append(np.zeros(tuple([evaluate(d, env) for d in result.shape]), result.dtype))
+            made.append(np.zeros(tuple([evaluate(d, env) for d in result.shape if d is not None]), result.dtype))
         elif result.impl is not None:
             made.append(jax.random.wrap_key_data(wrap(next(rest)), impl=result.impl))
         else:

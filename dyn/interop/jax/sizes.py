@@ -1,30 +1,34 @@
-"""Sizes of the arguments of one program: their names, what is known of them, and the guards that say so."""
+"""Sizes of the arguments of one program: a symbol for each, what a trace assumes of them, and the guards for that."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from math import gcd
-from typing import Any, Literal
+from typing import Any
 
-from dyn.interop.jax.expressions import (
-    UnreadableError,
-    difference,
-    divisions,
-    evaluate,
-    is_term,
-    linear,
-    names_in,
-    plus_one,
-    product,
-    python_text,
-    renamed,
-    solved,
-)
 from dyn.ir.binding import Bind, Binding
 from dyn.lazy_property import lazy_property
-from dyn.shapes import Reason, Relation, RelKind, Symbol, parse_dim, symbol
+from dyn.shapes import (
+    Dim,
+    Facts,
+    Opaque,
+    OpaqueKind,
+    Reason,
+    Relation,
+    RelKind,
+    Symbol,
+    SymExpr,
+    as_dim,
+    evaluate,
+    exact_text,
+    floordiv,
+    format_dim,
+    free_symbols,
+    mod,
+    substitute,
+)
+from dyn.shapes.expr import atom_dim
 from dyn.source import Loc
 
 
@@ -35,56 +39,105 @@ class ReasonKind(Enum):
     EQUAL = "JAX wants equal sizes"
     ORDER = "JAX has to know which is larger"
     DIVIDES = "JAX has to divide"
+    NUMBER = "a line takes the number"
     STATIC = "JAX takes no symbol here"
 
 
 @dataclass(frozen=True, slots=True)
 class SizeGuard:
-    """A condition on the sizes of a call, beside what was declared: ``left op right``, in base names.
+    """A condition on the sizes of a call, beside what was declared.
 
     ``loc`` is the user's line that made it necessary, ``why`` what JAX said of it.
     """
 
-    left: str
-    op: Literal["==", "!=", ">="]
-    right: str
+    relation: Relation
     kind: ReasonKind
     loc: Loc
     why: str = ""
 
-    def holds(self, env: Mapping[str, int]) -> bool:
-        """Tell whether it is true for these sizes; not where a side has no value."""
-        symbols = {name: symbol(name, name) for name in env}
-        return self.relation(symbols).holds({symbols[name]: value for name, value in env.items()})
+    @staticmethod
+    def of(kind: ReasonKind, relation: RelKind, lhs: Dim, rhs: Dim, loc: Loc, why: str = "") -> SizeGuard:
+        """The guard that a relation of sizes holds: that a division leaves no rest, where that is what it says."""
+        if relation in (RelKind.EQ, RelKind.NONZERO) and (rest := _rest_of(lhs - rhs)) is not None:
+            lhs, rhs = rest, 0
+        return SizeGuard(Relation(relation, lhs, rhs, Reason(why or kind.value, loc)), kind, loc, why)
 
-    def relation(self, symbols: Mapping[str, Symbol]) -> Relation:
-        """The guard as a relation between dims."""
-        left, right = (parse_dim(side.replace("^", "**"), symbols) for side in (self.left, self.right))
-        reason = Reason(self.why or self.kind.value, self.loc)
-        if self.op == "!=":
-            return Relation(RelKind.NONZERO, left - right, 0, reason)
-        return Relation(RelKind.EQ if self.op == "==" else RelKind.GE, left, right, reason)
-
-    def text(self, places: Mapping[str, str]) -> str:
+    def text(self, names: Mapping[Symbol, str]) -> str:
         """``x.shape[0] == y.shape[0]``"""
-        return f"{python_text(self.left, places)} {self.op} {python_text(self.right, places)}"
+        own = self.relation
+        rest = _rest(own.lhs) if own.rhs == 0 and own.kind in (RelKind.EQ, RelKind.NONZERO) else None
+        if rest is not None:
+            told = replace(own, kind=RelKind.DIVIDES, lhs=rest[1], rhs=rest[0]).describe(names)
+            return told if own.kind is RelKind.EQ else told.replace(" == 0", " != 0")
+        if own.kind is not RelKind.NONZERO or isinstance(own.lhs, int):
+            return own.describe(names)
+        # a - b != 0 is a != b, and a - 1 != 0 is a != 1.
+        left = sum([factor * term for term, factor in _terms(own.lhs) if factor > 0], start=0)
+        return f"{format_dim(left, names)} != {format_dim(left - own.lhs, names)}"
+
+    def place(self, names: Mapping[Symbol, str]) -> str:
+        """The size that has one program for each of its values, or the whole guard."""
+        takes_number = self.kind in (ReasonKind.NUMBER, ReasonKind.STATIC)
+        return format_dim(self.relation.lhs, names) if takes_number else self.text(names)
 
     def same(self, other: SizeGuard) -> bool:
-        """Tell whether both ask for the same."""
-        return (self.left, self.op, self.right) == (other.left, other.op, other.right)
+        """Whether both ask for the same."""
+        mine, theirs = self.relation, other.relation
+        return (mine.kind, mine.lhs, mine.rhs) == (theirs.kind, theirs.lhs, theirs.rhs)
+
+
+def _rest_of(difference: Dim) -> Dim | None:
+    """The rest of a division that a difference is, as ``n - 2*(n // 2)`` is ``n % 2``; None where it is none."""
+    for sign in (1, -1):
+        own = sign * difference
+        for mono, factor in own.terms if isinstance(own, SymExpr) else ():
+            (atom, power), *others = mono.factors
+            if factor > -2 or others or power != 1 or not isinstance(atom, Opaque):
+                continue
+            dividend = own - factor * atom_dim(atom)
+            if floordiv(dividend, -factor) == atom_dim(atom):
+                return mod(dividend, -factor)
+    return None
+
+
+def _is_positive(dim: Dim) -> bool:
+    """Whether a dim is a sum of sizes, and so at least 1."""
+    return dim >= 1 if isinstance(dim, int) else dim.constant >= 0 and all(factor > 0 for _, factor in dim.terms)
+
+
+def _rest(dim: Dim) -> tuple[Dim, Dim] | None:
+    """The dividend and the divisor of a dim that is the rest of a division; None for others."""
+    atom = dim.is_atom if isinstance(dim, SymExpr) else None
+    return (atom.args[0], atom.args[1]) if isinstance(atom, Opaque) and atom.kind is OpaqueKind.MOD else None
+
+
+def _terms(dim: SymExpr) -> list[tuple[Dim, int]]:
+    """The terms of a dim, but for its constant, each with its factor."""
+    found: list[tuple[Dim, int]] = []
+    for mono, factor in dim.terms:
+        term: Dim = 1
+        for atom, power in mono.factors:
+            for _ in range(power):
+                term = term * atom_dim(atom)
+        found.append((term, factor))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class AxisSource:
-    """The axis that a name's value is read from: ``factor*name + offset`` is its size."""
+    """The axis that a symbol's value is read from: ``factor*symbol + offset`` is its size."""
 
     leaf: int
     axis: int
     factor: int = 1
     offset: int = 0
 
-    def of(self, size: str) -> str:
-        """The value as Python text, where ``size`` is the axis's."""
+    def of(self, size: Any) -> Any:
+        """The value, where ``size`` is the axis's: a number or a dim."""
+        return floordiv(size - self.offset, self.factor)
+
+    def text(self, size: str) -> str:
+        """The value as Python writes it."""
         if self.offset:
             size = f"({size} - {self.offset})"
         return size if self.factor == 1 else f"({size} // {self.factor})"
@@ -94,194 +147,120 @@ class AxisSource:
 class TraceSizes:
     """The sizes that a trace is made with.
 
-    ``axes`` has for each symbolic leaf what its axes are: numbers, and expressions of base names. ``actual`` are the
-    base names' values in the call that the program is made for, and ``places`` where each is read. ``known`` says
-    what some names are in terms of others; ``parts`` are names made here: ``h = b/k`` where ``k`` divides ``b``.
+    ``axes`` has for each symbolic leaf what its axes are: numbers, and dims of symbols. ``actual`` are the symbols'
+    values in the call that the program is made for, and ``places`` where each is read.
     """
 
-    axes: Mapping[int, tuple[int | str, ...]]
-    actual: Mapping[str, int]
-    places: Mapping[str, AxisSource]
-    known: Mapping[str, str] = field(default_factory=dict[str, str])
-    parts: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
-    constraints: tuple[tuple[str, str, str], ...] = ()
+    axes: Mapping[int, tuple[Dim, ...]]
+    actual: Mapping[Symbol, int]
+    places: Mapping[Symbol, AxisSource]
     guards: tuple[SizeGuard, ...] = ()
+    #: Whether JAX has one symbol for sizes that are equal: it finds some by their hashes, as keys of a table.
+    merges: bool = False
 
     # What there is ------------------------------------------------------------------------------------------------
 
     @lazy_property
-    def env(self) -> Mapping[str, int]:
-        """The values of all names."""
-        env = dict(self.actual)
-        for part, (name, divisor) in self.parts.items():
-            env[part] = env[name] // divisor
-        return env
-
-    @property
-    def free(self) -> tuple[str, ...]:
-        """The names that are not known in terms of others."""
-        return tuple([name for name in self.env if name not in self.known])
+    def symbols(self) -> Mapping[str, Symbol]:
+        """The symbols by name: JAX has them by these."""
+        return {symbol.name: symbol for symbol in self.actual}
 
     @lazy_property
-    def order(self) -> Mapping[str, int]:
-        """Numbers of the names: of two names that are equal the first stays."""
-        return {name: number for number, name in enumerate(self.env)}
+    def numbers(self) -> Mapping[Symbol, int]:
+        """The symbols that JAX is given numbers for."""
+        kept = [one.relation.lhs for one in self.guards if one.kind is ReasonKind.STATIC]
+        named = {symbol for dim in kept for symbol in free_symbols(dim)}
+        return {symbol: self.actual[symbol] for symbol in named}
 
-    def base(self, text: str) -> str:
-        """An expression with the names that were made here written out."""
-        while any(name in self.parts for name in names_in(text)):
-            text = renamed(text, {new: f"floordiv({name}, {divisor})" for new, (name, divisor) in self.parts.items()})
-        return text
+    @property
+    def free(self) -> tuple[Symbol, ...]:
+        """The symbols that JAX has for symbols."""
+        return tuple([symbol for symbol in self.actual if symbol not in self.numbers])
 
-    def value(self, text: str) -> int | None:
-        """The value of an expression in the call at hand; None for what is no expression of these names."""
+    def value(self, dim: Dim) -> int | None:
+        """The value of a dim in the call at hand; None where it has none."""
         try:
-            made = evaluate(text, self.env)
-        except (UnreadableError, ArithmeticError):
+            return evaluate(dim, self.actual)
+        except Exception:  # a division by 0
             return None
-        return made if isinstance(made, int) else None
 
-    def knows(self, left: str, right: str) -> bool:
-        """Tell whether ``left == right`` follows from what the names are known to be."""
-        return difference(self._resolved(left), self._resolved(right)) == {} or (left, "==", right) in self.constraints
+    def facts(self) -> Facts:
+        """What is known of the symbols: they are at least 1, as JAX takes them to be, and the guards hold."""
+        reason = Reason("JAX's sizes are at least 1")
+        known = Facts.EMPTY
+        for symbol in self.actual:
+            known = known.assume(Relation(RelKind.GE, as_dim(symbol), 1, reason))
+        for guard in self.guards:
+            known = known.assume(guard.relation)
+        return known
 
     # What can be learnt -------------------------------------------------------------------------------------------
 
     def with_guard(self, guard: SizeGuard) -> TraceSizes:
         """These sizes under one more condition."""
-        written = replace(guard, left=self.base(guard.left), right=self.base(guard.right))
-        if any(written.same(other) for other in self.guards):
+        if any(guard.same(other) for other in self.guards):
             return self
-        return replace(self, guards=(*self.guards, written))
+        return replace(self, guards=(*self.guards, guard))
 
-    def equal(self, guard: SizeGuard) -> TraceSizes | None:
-        """These sizes with ``guard.left == guard.right``, which holds now; None where it cannot be told to JAX."""
-        left, right = self._resolved(guard.left), self._resolved(guard.right)
-        answer = solved(left, right, self.order)
-        if answer is not None:
-            name, text = answer
-            made = replace(self, known={**self.known, name: text})
-            terms = linear(text)
-            if terms is not None and any(f < 0 for f in terms.values()):
-                made = replace(made, constraints=(*made.constraints, (text, ">=", "1")))
-            return made.with_guard(guard)
-        for one, other in ((left, right), (right, left)):
-            # JAX replaces the one term on the left by the right side, wherever it comes.
-            term = one.removeprefix("-").strip()
-            if linear(one) is None and term not in other and is_term(term):
-                made = replace(self, constraints=(*self.constraints, (one, "==", other)))
-                return made.with_guard(guard)
-        return None
-
-    def ordered(self, guard: SizeGuard) -> TraceSizes | None:
-        """These sizes with ``guard.left >= guard.right``, which holds now; None where that has been said already."""
-        constraint = (guard.left, ">=", guard.right)
-        if constraint in self.constraints:
-            return None
-        return replace(self, constraints=(*self.constraints, constraint)).with_guard(guard)
-
-    def divided(self, text: str, divisor: str, loc: Loc, why: str, kind: ReasonKind) -> TraceSizes | None:
-        """These sizes with ``divisor`` dividing ``text``, as it does now: a condition on one name.
-
-        The name becomes a multiple of a new one: a name of a product, or the only name of something else, such as
-        ``floordiv(n, 2) - 1``, which may do. None where there is none.
-        """
-        left, right = self._resolved(text), self._resolved(divisor)
-        found, by = product(left), product(right)
-        if found is None and len({*names_in(left)}) == 1:
-            found = 1, [*names_in(left)]
-        if found is None or by is None or not found[0] or not by[0]:
-            return None
-        (factor, names), (number, common) = found, by
-        for name in common:
-            if name not in names:
-                return None
-            names.remove(name)
-        number = abs(number) // gcd(factor, number)
-        # The last name that can have all of it: axes at the end change the least.
-        name = next((n for n in reversed(names) if self.env[n] % number == 0), None)
-        if name is None or number == 1:
-            return None
-        return self._halved(name, number, SizeGuard(f"mod({name}, {number})", "==", "0", kind, loc, why))
-
-    def _halved(self, name: str, number: int, guard: SizeGuard) -> TraceSizes:
-        new = f"{name}_by_{number}"
-        made = self.with_guard(guard)
-        return replace(made, known={**made.known, name: f"{number}*{new}"}, parts={**made.parts, new: (name, number)})
-
-    def static(self, name: str, loc: Loc, why: str) -> TraceSizes:
-        """These sizes with a name that is a number: one program for each."""
-        guard = SizeGuard(name, "==", str(self.env[name]), ReasonKind.STATIC, loc, why)
-        return replace(self, known={**self.known, name: str(self.env[name])}).with_guard(guard)
+    def static(self, symbol: Symbol, loc: Loc, why: str) -> TraceSizes:
+        """These sizes with a symbol that is a number: one program for each."""
+        if symbol in self.numbers:
+            return self
+        guard = SizeGuard.of(ReasonKind.STATIC, RelKind.EQ, as_dim(symbol), self.actual[symbol], loc, why)
+        return replace(self, guards=(*[one for one in self.guards if not guard.same(one)], guard))
 
     def all_static(self, loc: Loc, why: str) -> TraceSizes:
         """These sizes as numbers, without any symbol."""
         made = self
-        for name in self.free:
-            if name not in made.parts:
-                made = made.static(name, loc, why)
-        return replace(made, known={**made.known, **{n: str(self.env[n]) for n in self.free}}, constraints=())
+        for symbol in self.free:
+            made = made.static(symbol, loc, why)
+        return made
 
     def again(self, guard: SizeGuard) -> TraceSizes | None:
-        """These sizes with a guard of another program; None where it does not hold of them."""
-        if any(name not in self.actual for text in (guard.left, guard.right) for name in names_in(text)):
+        """These sizes with a guard of another program that its trace found by failing; None where that is not so."""
+        if guard.kind not in (ReasonKind.EQUAL, ReasonKind.STATIC):
+            return None
+        names = {symbol: self.symbols.get(symbol.name) for symbol in guard.relation.symbols()}
+        known = {symbol: as_dim(own) for symbol, own in names.items() if own is not None}
+        if len(known) < len(names):
             return None
         if guard.kind is ReasonKind.STATIC:
-            return self.static(guard.left, guard.loc, guard.why) if guard.left in self.free else None
-        if guard.kind is ReasonKind.ORDER and not guard.holds(self.actual):
-            guard = replace(guard, left=guard.right, right=plus_one(guard.left))
-        if not guard.holds(self.actual) or guard.op == "!=":
-            return None
-        if guard.kind is ReasonKind.ORDER:
-            return self.ordered(guard)
-        for text, divisor in divisions(guard.left) if guard.left.startswith("mod(") and guard.right == "0" else ():
-            made = self.divided(text, divisor, guard.loc, guard.why, guard.kind)
-            if made is not None:
-                return made
-        return self.equal(guard)
-
-    def _resolved(self, text: str) -> str:
-        """An expression in free names alone."""
-        while any(name in self.known for name in names_in(text)):
-            text = renamed(text, self.known)
-        return text
+            own = free_symbols(substitute(guard.relation.lhs, known))
+            return self.static(next(iter(own)), guard.loc, guard.why)
+        mine = replace(guard, relation=guard.relation.substituted(known))
+        return self.with_guard(mine) if mine.relation.holds(self.actual) else None
 
     # What JAX is given --------------------------------------------------------------------------------------------
 
     def shapes(self, jax: Any) -> dict[int, tuple[Any, ...]]:
-        """The shapes of the symbolic leaves, with JAX's dimensions in a new scope.
+        """The shapes of the symbolic leaves, with JAX's dimensions in a scope of their own."""
+        scope, numbers = jax.export.SymbolicScope(), self.written
+        found: dict[int, tuple[Any, ...]] = {}
+        for leaf, axes in self.axes.items():
+            texts = [exact_text(substitute(axis, numbers)).replace("**", "^") for axis in axes]
+            found[leaf] = tuple(jax.export.symbolic_shape(f"({', '.join(texts)},)", scope=scope)) if texts else ()
+        return found
 
-        Raises ValueError or NotImplementedError where JAX has no use for a constraint.
-        """
-        constraints = self._constraint_texts(self._dims(jax, ()))
-        env = self._dims(jax, constraints)
-        return {
-            leaf: tuple([axis if isinstance(axis, int) else evaluate(axis, env) for axis in axes])
-            for leaf, axes in self.axes.items()
-        }
-
-    def _dims(self, jax: Any, constraints: Sequence[str]) -> dict[str, Any]:
-        scope, free = jax.export.SymbolicScope(constraints), self.free
-        dims = jax.export.symbolic_shape(f"({', '.join(free)},)", scope=scope) if free else ()
-        env: dict[str, Any] = dict(zip(free, dims, strict=True))
-        missing = list(self.known)
-        while missing:
-            ready = [name for name in missing if all(n in env for n in names_in(self.known[name]))]
-            env |= {name: evaluate(self.known[name], env) for name in ready}
-            missing = [name for name in missing if name not in env]
-        return env
-
-    def _constraint_texts(self, env: Mapping[str, Any]) -> list[str]:
-        """The constraints in free names; those that have become plain are left out."""
-        texts: dict[str, None] = {}
-        for left, op, right in self.constraints:
-            try:
-                a, b = evaluate(left, env), evaluate(right, env)
-            except Exception:  # max and min compare, which JAX may refuse
-                a, b = left, right
-            if not isinstance(a, int) or not isinstance(b, int):
-                texts[f"{a} {op} {b}"] = None
-        return list(texts)
+    @lazy_property
+    def written(self) -> Mapping[Symbol, Dim]:
+        """What symbols are written as: numbers, and where this ``merges`` the sizes that they are equal to."""
+        known: dict[Symbol, Dim] = dict(self.numbers)
+        order = {own: number for number, own in enumerate(self.actual)}
+        for guard in self.guards if self.merges else ():
+            own = guard.relation
+            if own.kind is not RelKind.EQ or guard.kind in (ReasonKind.STATIC, ReasonKind.NUMBER):
+                continue
+            sides = [substitute(side, known) for side in (own.lhs, own.rhs)]
+            names = [None if isinstance(side, int) else side.is_symbol for side in sides]
+            found = [
+                (order[name], name, sides[1 - at])
+                for at, name in enumerate(names)
+                if name is not None and name not in free_symbols(sides[1 - at]) and _is_positive(sides[1 - at])
+            ]
+            if found:
+                _, name, dim = max(found, key=lambda one: one[0])
+                known = {one: substitute(other, {name: dim}) for one, other in known.items()} | {name: dim}
+        return known
 
     # How calls are told apart -------------------------------------------------------------------------------------
 
@@ -290,8 +269,11 @@ class TraceSizes:
 
         ``position`` is the place of each leaf among the symbolic ones.
         """
-        symbols = {name: symbol(name, name) for name in self.places}
-        binds = tuple([
-            Bind(symbols[name], position[p.leaf], p.axis, p.factor, p.offset) for name, p in self.places.items()
-        ])  # fmt: skip
-        return Binding(binds, ()), tuple([guard.relation(symbols) for guard in self.guards])
+        binds = tuple([Bind(one, position[p.leaf], p.axis, p.factor, p.offset) for one, p in self.places.items()])
+        return Binding(binds, ()), tuple([guard.relation for guard in self.guards])
+
+    def demands(self, shapes: Mapping[int, Sequence[Dim]]) -> list[Relation]:
+        """The guards as relations of the dims that leaves have in a program; those about other leaves are left out."""
+        known = {one: p.of(shapes[p.leaf][p.axis]) for one, p in self.places.items() if p.leaf in shapes}
+        own = [guard.relation for guard in self.guards]
+        return [relation.substituted(known) for relation in own if relation.symbols() <= known.keys()]

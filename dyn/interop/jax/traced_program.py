@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from dyn.errors import DynError, NotYetError, ShapeError, TraceError
+from dyn.errors import NotYetError, ShapeError, TraceError
 from dyn.interop.jax.arguments import CallTree
 from dyn.interop.jax.devices import memory
 from dyn.interop.jax.internals import Internals
 from dyn.interop.jax.results import finish, wrapper
-from dyn.interop.jax.sizes import ReasonKind, SizeGuard, TraceSizes
+from dyn.interop.jax.sizes import TraceSizes
 from dyn.interop.jax.tracing import Exported, JaxTracing
 from dyn.interop.jax.xla import XLA
 from dyn.interop.stablehlo import mlir
 from dyn.interop.stablehlo.decode import is_known
-from dyn.interop.stablehlo.hlo import HloModule, HloOp
+from dyn.interop.stablehlo.hlo import HloModule
 from dyn.interop.stablehlo.load import function_of
-from dyn.shapes import first_broken
+from dyn.shapes import Dim, Relation, Symbol, first_broken
 from dyn.specialize.arguments import ShapeDtypeStruct
 
 Array = np.ndarray[Any, Any]
@@ -31,8 +31,8 @@ class JaxProgram:
     """A module of JAX's as a function of dyn's for a device, and how a call's leaves go in and come out."""
 
     def __init__(
-        self, parts: Internals, name: str, plan: CallTree, exported: Exported, asserted: bool = True,
-        device: str | None = None, why: str = "",
+        self, parts: Internals, name: str, plan: CallTree, exported: Exported, device: str | None = None,
+        why: str = "",
     ) -> None:  # fmt: skip
         self._parts, self.plan, self.device = parts, plan, device
         #: What it was made for, but for sizes, in words.
@@ -46,11 +46,18 @@ class JaxProgram:
         self._single = len([r for r in exported.results if r.shape is None]) == 1
         position = {leaf: number for number, leaf in enumerate(plan.symbolic)}
         self.binding, self.guards = self.sizes.conditions(position)
-        self._module = _module(exported, name, [plan.names[n] for n in exported.kept], asserted)
+        self._module = _module(exported, name, [plan.names[n] for n in exported.kept])
         # JAX's arrays on the processor never change, and so are not written to.
         donated = [at for at, leaf in enumerate(self.kept) if device is not None and leaf in plan.donated]
-        self.run = function_of(self._module, rules=XLA, device=device, donate_argnums=donated, imported=self.imported)
+        self.run = function_of(
+            self._module, rules=XLA, device=device, donate_argnums=donated, imported=self.imported,
+            demands=self._demands,
+        )  # fmt: skip
         self.run.reason = why
+
+    def _demands(self, shapes: Sequence[Sequence[Dim]]) -> list[Relation]:
+        """The guards, of the dims that the arguments have in the program."""
+        return self.sizes.demands(dict(zip(self.kept, shapes, strict=True)))
 
     def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         """Tell whether the program is for calls whose symbolic leaves have these shapes."""
@@ -66,26 +73,18 @@ class JaxProgram:
             results = finish(self._parts, self._results, self.wrappers, arrays, lambda: self._env(shapes))
         return self.tree.unflatten(results)
 
-    def _env(self, shapes: Sequence[tuple[int, ...]]) -> Mapping[str, int]:
-        position = {leaf: number for number, leaf in enumerate(self.plan.symbolic)}
-        places = self.sizes.places.items()
-        actual = {n: (shapes[position[p.leaf]][p.axis] - p.offset) // p.factor for n, p in places}
-        return replace(self.sizes, actual=actual).env
+    def _env(self, shapes: Sequence[tuple[int, ...]]) -> Mapping[Symbol, int]:
+        return self.binding.sizes(shapes)
 
     def structs(self) -> list[ShapeDtypeStruct]:
         """The arrays that dyn's function takes, without their elements."""
         types = self._module.functions["main"].body.params
         return [ShapeDtypeStruct(tuple([n if isinstance(n, int) else None for n in v.shape]), v.dtype) for v in types]
 
-    @property
-    def static(self) -> list[SizeGuard]:
-        """The names that are numbers because JAX took no symbol for them."""
-        return [guard for guard in self.sizes.guards if guard.kind is ReasonKind.STATIC]
-
-    def places(self) -> dict[str, str]:
-        """The names of sizes, each as a user would write it: ``x.shape[0]``."""
+    def places(self) -> dict[Symbol, str]:
+        """The symbols of sizes, each as a user would write it: ``x.shape[0]``."""
         names = self.plan.names
-        return {name: p.of(f"{names[p.leaf]}.shape[{p.axis}]") for name, p in self.sizes.places.items()}
+        return {one: p.text(f"{names[p.leaf]}.shape[{p.axis}]") for one, p in self.sizes.places.items()}
 
     def guard_lines(self) -> list[str]:
         """The guards, each with why and where."""
@@ -99,21 +98,11 @@ class JaxProgram:
         return lines
 
 
-#: How JAX begins what it says of a constraint that was declared to it: by us, and each is a guard.
-_CONSTRAINT = "Input shapes do not match the symbolic shape constraint"
-
-
-def _module(exported: Exported, name: str, names: Sequence[str], asserted: bool) -> HloModule:
+def _module(exported: Exported, name: str, names: Sequence[str]) -> HloModule:
     module = mlir.parse(exported.module, is_known, trusted=True)
     plain = tuple([re.sub(r"\W+", "_", one).strip("_") for one in names])
-    main = module.functions["main"]
-    body = main.body if asserted else replace(main.body, ops=tuple([op for op in main.body.ops if not _is_guarded(op)]))
-    main = replace(main, param_names=plain, body=body)
+    main = replace(module.functions["main"], param_names=plain)
     return replace(module, name=name, functions={**module.functions, "main": main})
-
-
-def _is_guarded(op: HloOp) -> bool:
-    return str(op.attrs.get("error_message", "")).startswith(_CONSTRAINT)
 
 
 def build(
@@ -123,21 +112,17 @@ def build(
     """A program for a device, and what it gives for the leaves of the call that it is made for (None without leaves).
 
     ``why`` says why it is there beside others.
-    What JAX can export and dyn cannot compile for symbolic sizes is compiled for these alone. Constraints that dyn
-    cannot read are left out before that: the guards see to them.
+    What JAX can export and dyn cannot compile for symbolic sizes is compiled for these alone.
     """
     exported = tracing.run(sizes)
-    last: DynError | None = None
-    for asserted in (True, False) if exported.sizes.constraints else (True,):
-        try:
-            return _tried(JaxProgram(parts, name, plan, exported, asserted, device, why), leaves, shapes)
-        except (TraceError, ShapeError, NotYetError) as error:
-            last = error
-    assert last is not None
-    if not exported.sizes.free:
-        raise last
+    try:
+        return _tried(JaxProgram(parts, name, plan, exported, device, why), leaves, shapes)
+    except (TraceError, ShapeError, NotYetError) as error:
+        if not exported.sizes.free:
+            raise
+        last = error
     static = tracing.static(exported.sizes, last)
-    return _tried(JaxProgram(parts, name, plan, static, device=device, why=why), leaves, shapes)
+    return _tried(JaxProgram(parts, name, plan, static, device, why), leaves, shapes)
 
 
 def _tried(

@@ -11,13 +11,14 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.errors import DynError, NotYetError
+from dyn.interop.jax.answers import Answers, answered
 from dyn.interop.jax.callbacks import Callbacks
 from dyn.interop.jax.internals import Internals
-from dyn.interop.jax.questions import record_questions
-from dyn.interop.jax.size_assumptions import FailedTrace, guards_of_answers, next_sizes
+from dyn.interop.jax.size_assumptions import FailedTrace, next_sizes
 from dyn.interop.jax.sizes import TraceSizes
 from dyn.interop.stablehlo.custom_calls import EXTERNAL, Imported
 from dyn.late_imports import import_whole
+from dyn.shapes import Dim
 
 #: A program that needs more traces than this is for its sizes alone.
 MOST_TRACES = 64
@@ -43,7 +44,7 @@ class Result:
     dtype: Any
     weak: bool
     impl: Any = None
-    shape: tuple[str, ...] | None = None
+    shape: tuple[Dim | None, ...] | None = None
 
 
 @dataclass
@@ -66,6 +67,10 @@ class Exported:
     sizes: TraceSizes
     #: What the module calls by number (``dyn.interop.jax.callbacks``).
     callbacks: tuple[Imported, ...] = ()
+
+
+#: What a trace comes to: the module and its outputs with the answers that it was given, or how it failed.
+_Attempt = FailedTrace | tuple[tuple[Any, _Outputs], Answers]
 
 
 class JaxTracing:
@@ -93,14 +98,16 @@ class JaxTracing:
         made = self._attempt(sizes)
         while self.count < MOST_TRACES:
             if isinstance(made, FailedTrace):
-                step = self._mended(made, sizes)
+                step = self._mended(made)
                 if step is None:
                     break
-                made, sizes = step
+                made = step
                 continue
-            exported, questions = made
-            sizes, wrong = guards_of_answers(questions, sizes)
-            if not wrong:
+            exported, answers = made
+            sizes = answers.sizes
+            for symbol, loc in answers.looked_up.items():
+                sizes = sizes.static(symbol, loc, "")
+            if sizes is answers.sizes:
                 return self._finished(exported, sizes)
             made = self._attempt(sizes)
         failure = made if isinstance(made, FailedTrace) else None
@@ -113,24 +120,23 @@ class JaxTracing:
         import_whole("dyn.source")
         from dyn.source import UNKNOWN
 
-        sizes = sizes.all_static(UNKNOWN if loc is None else loc, text)
-        made = self._attempt(sizes)
+        made = self._attempt(sizes.all_static(UNKNOWN if loc is None else loc, text))
         if isinstance(made, FailedTrace):
             raise made.error
-        return self._finished(made[0], sizes)
+        return self._finished(made[0], made[1].sizes)
 
-    def _mended(self, failure: FailedTrace, sizes: TraceSizes) -> tuple[Any, TraceSizes] | None:
-        """The first remedy that leads further; None where none does."""
-        for remedy in next_sizes(failure, sizes):
-            if remedy == sizes:
+    def _mended(self, failure: FailedTrace) -> _Attempt | None:
+        """What the first remedy that leads further comes to; None where none does."""
+        for remedy in next_sizes(failure):
+            if (remedy.written, remedy.guards) == (failure.sizes.written, failure.sizes.guards):
                 continue
             if self.count >= MOST_TRACES:
                 return None
             made = self._attempt(remedy)
             if isinstance(made, FailedTrace) and not self._static_works:
                 self._try_static(made)
-            if not isinstance(made, FailedTrace) or failure.leads_on(made, sizes, remedy):
-                return made, remedy
+            if not isinstance(made, FailedTrace) or failure.leads_on(made):
+                return made
         return None
 
     def _try_static(self, failure: FailedTrace) -> None:
@@ -139,23 +145,24 @@ class JaxTracing:
         self.count += 1
         specs = [self._spec(number, shape) for number, shape in enumerate(self.shapes)]
         try:
-            jax.eval_shape(self._closed(_Outputs(Callbacks(jax))), *specs)
+            jax.eval_shape(self._closed(_Outputs(Callbacks(jax)), Answers(failure.sizes)), *specs)
         except Exception as error:
             error.__context__ = None if error.__context__ is failure.error else error.__context__
             raise
         self._static_works = True
 
-    def _attempt(self, sizes: TraceSizes) -> FailedTrace | tuple[tuple[Any, _Outputs], tuple[Any, ...]]:
+    def _attempt(self, sizes: TraceSizes) -> _Attempt:
         jax = self.parts.jax
         self.count += 1
         outputs = _Outputs(Callbacks(jax))
-        with record_questions(self.parts.dimension) as ear, self.parts.whole_tracebacks():
+        answers = Answers(sizes)
+        with answered(self.parts.dimension, answers), self.parts.whole_tracebacks():
             try:
-                shapes = sizes.shapes(jax)
+                shapes = answers.shapes(jax)
                 specs = [self._spec(n, shapes.get(n, shape)) for n, shape in enumerate(self.shapes)]
                 names = [EXTERNAL, *self._custom_calls]
                 checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in names]
-                closed = jax.jit(self._closed(outputs))
+                closed = jax.jit(self._closed(outputs, answers))
                 options = {"platforms": ("cpu",), "disabled_checks": checks, **outputs.callbacks.options}
                 exported = jax.export.export(closed, **options)(*specs)
             except DynError:
@@ -163,8 +170,8 @@ class JaxTracing:
             except Exception as error:  # whatever it is: with the sizes at hand it may not come
                 if self._allow_custom_calls(str(error)):
                     return self._attempt(sizes)
-                return FailedTrace(error, tuple(ear.questions()))
-        return (exported, outputs), tuple(ear.questions())
+                return FailedTrace(error, answers.sizes, tuple(answers.doubts), tuple(answers.needed))
+        return (exported, outputs), answers
 
     def _allow_custom_calls(self, message: str) -> bool:
         """JAX exports calls whose meaning may change only when asked to by name. Ours does not outlive the process."""
@@ -178,7 +185,7 @@ class JaxTracing:
         type = self.types[number]
         return self.parts.jax.ShapeDtypeStruct(tuple(shape), type.dtype, weak_type=type.weak)
 
-    def _closed(self, outputs: _Outputs) -> Callable[..., Any]:
+    def _closed(self, outputs: _Outputs, answers: Answers) -> Callable[..., Any]:
         """The function of its leaves, of which JAX exports nothing that StableHLO has no type for."""
         jax = self.parts.jax
 
@@ -192,7 +199,7 @@ class JaxTracing:
                 if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
                     impl, value = jax.random.key_impl(value), jax.random.key_data(value)
                 elif aval.dtype == jax.dtypes.float0:
-                    shape = tuple([str(d) for d in aval.shape])
+                    shape = tuple(map(answers.dim, aval.shape))
                 if shape is None:
                     arrays.append(value)
                 outputs.results.append(Result(aval.dtype, aval.weak_type, impl, shape))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from dyn.interop.stablehlo.decode import CustomCall, OpReader, is_known
 from dyn.interop.stablehlo.encode import DIMS
 from dyn.interop.stablehlo.hlo import DecodeRule, HloFunction, HloModule, HloType, HloValue
 from dyn.ir.core import Value
-from dyn.shapes import RelKind
+from dyn.shapes import Dim, Relation, RelKind
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.lift import lift
@@ -93,11 +93,13 @@ def _contents(source: str | bytes | os.PathLike[str]) -> tuple[str | bytes, str]
 def function_of(
     module: HloModule, name: str = "main", rules: Mapping[str, DecodeRule] | None = None, *, device: str | None = None,
     donate_argnums: Sequence[int] = (), imported: Sequence[Imported] = (),
+    demands: Callable[[Sequence[Sequence[Dim]]], Iterable[Relation]] | None = None,
 ) -> Jitted:  # fmt: skip
     """A function of a module that was read, which runs on ``device`` and is given some arguments (:func:`dyn.jit`).
 
     ``rules`` read operations instead of those of the specification, where a producer's have another meaning;
-    ``imported`` are the Python functions that the module may call, and there are no others.
+    ``imported`` are the Python functions that the module may call, and there are no others. ``demands`` gives what is
+    demanded of the arguments' shapes beside what the module says.
     """
     function = module.functions.get(name)
     if function is None:
@@ -110,6 +112,8 @@ def function_of(
 
     def program(*args: Any) -> Any:
         trace, values = _lifted(types, names, args)
+        for relation in () if demands is None else demands([value.shape for value in values]):
+            trace.require(relation)
         made = OpReader(module, trace, custom_calls(), rules, imported).call(function, values)
         results = tuple([Tracer(trace, v) for v in made])
         return results[0] if len(results) == 1 else results
