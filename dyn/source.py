@@ -23,11 +23,15 @@ _JAX = os.sep + os.path.join("jax", "_src") + os.sep
 
 @record()
 class Loc:
-    """A line of the user's program, or a named origin that has no line (an argument, an imported module)."""
+    """A line of the user's program, or a named origin that has no line (an argument, an imported module).
+
+    ``module`` is the part of a model that ran the line, by its path: ``encoder.layer.3.attention``.
+    """
 
     file: str
     line: int = 0
     function: str = ""
+    module: str = ""
 
     @property
     def code(self) -> str:
@@ -43,9 +47,9 @@ class Loc:
         return f"{'cell' if cell else name}:{self.line}"
 
     def describe(self) -> str:
-        """``model.py:12  y = x @ w``: what an error shows for a place."""
-        code = self.code
-        return f"{self}  {code}" if code else str(self)
+        """What an error shows for a place: ``model.py:12  y = x @ w``, ``model.py:12 (encoder.layer.3)  y = x @ w``."""
+        code, place = self.code, f"{self} ({self.module})" if self.module else str(self)
+        return f"{place}  {code}" if code else place
 
 
 UNKNOWN = Loc("<unknown>")
@@ -131,6 +135,8 @@ class _Anchor(threading.local):
     loc = UNKNOWN
     #: Whether no frame of the user's can come after it.
     is_last: bool = False
+    #: The part of a model that runs.
+    module: str = ""
 
 
 _anchor = _Anchor()
@@ -171,6 +177,19 @@ class located:
         _anchor.loc, _anchor.is_last = self._before
 
 
+class within_module:
+    """``with within_module("encoder.layer.3"):`` around a call of a part of a model, whose lines those inside are."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        self._before, _anchor.module = _anchor.module, self._path
+
+    def __exit__(self, *exc: object) -> None:
+        _anchor.module = self._before
+
+
 def user_loc() -> Loc:
     """The innermost frame of the calling stack that is the user's; where none is, the innermost that is not dyn's."""
     return _loc_from(sys._getframe(1))
@@ -187,7 +206,8 @@ def _loc_from(frame: FrameType | None) -> Loc:
         code = frame.f_code
         owner = _owners.get(code.co_filename) or _owner(code.co_filename)
         if owner is _FileOwner.USER:
-            return loc_at(code.co_filename, frame.f_lineno, code.co_name)
+            found = loc_at(code.co_filename, frame.f_lineno, code.co_name)
+            return Loc(found.file, found.line, found.function, _anchor.module) if _anchor.module else found
         if owner is _FileOwner.LIBRARY and other is UNKNOWN:
             other = Loc(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back

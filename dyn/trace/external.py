@@ -59,6 +59,21 @@ def declared_results(what: str, tree: Any) -> DeclaredResults:
     return DeclaredResults(spec, tuple(shapes), tuple(kinds), tuple(names))
 
 
+def declared_by(shapes: Sequence[Sequence[Dim]], kinds: Sequence[DType]) -> DeclaredResults:
+    """Results in a row, of these shapes and dtypes."""
+    names = tuple([f"result {number}" for number in range(len(shapes))])
+    return DeclaredResults(flatten([0] * len(shapes))[1], tuple(map(tuple, shapes)), tuple(kinds), names)
+
+
+def call_library(
+    trace: Trace, external: External, operands: Sequence[Any], shapes: Sequence[Sequence[Dim]], kinds: Sequence[DType]
+) -> list[Tracer]:
+    """A call of a front end's own library in the midst of a program: its results, of these shapes and dtypes."""
+    names = [f"operand {number}" for number in range(len(operands))]
+    values = operand_values(trace, operands, names, external.name)
+    return call_external(trace, external, values, declared_by(shapes, kinds))
+
+
 def operand_values(trace: Trace, leaves: Sequence[Any], names: Sequence[str], what: str) -> list[Value]:
     """Arrays, numbers and dimensions as operands: none is weak, for what is outside has no say in its dtype."""
     values = lift_leaves(trace, leaves, names, what)

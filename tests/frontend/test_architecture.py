@@ -46,3 +46,10 @@ def test_traces_are_made_again_by_one_exception() -> None:
     ]
     # Regions in a trace are written out again, which no program hears of; and Keras asks for a trace that builds.
     assert found == ["tf/keras_building.py: NeedsBuilding", "torch/scopes.py: RunAgain"]
+
+
+def test_results_and_pieces_are_declared_in_one_place() -> None:
+    """Plans are trees by ``frontend.outputs``, and a library's operations are called by ``trace.external``."""
+    for path in sorted(INTEROP.rglob("*.py")):
+        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+        assert not names & {"register_node", "DeclaredResults"}, path

@@ -276,3 +276,31 @@ def test_warnings_that_are_errors_are_raised_by_each_call() -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", dtorch.FallbackWarning)
                 g(torch.ones(3), k)
+
+
+def test_lines_are_said_to_be_of_the_parts_of_models() -> None:
+    """``encoder.layer.3.attention`` beside the line, in explanations and in errors."""
+    torch: Any = pytest.importorskip("torch")
+
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            return torch.relu(self.inner(x)) + x
+
+    model = torch.nn.Sequential(Block(), torch.nn.ModuleDict({"last": Block()})["last"])
+    run = dyn.interop.torch.jit(model)
+    run(torch.ones(3, 4))
+    line = Block.forward.__code__.co_firstlineno + 1
+    text = str(run.explain())
+    for path in ("0.inner", "0", "1.inner", "1"):
+        assert f"test_every_front_end.py:{line} ({path})  return torch.relu" in text
+    with pytest.raises(Exception, match=r"\(0\.inner\)  return torch\.relu"):
+        run(torch.ones(3, 5))
+    outside = dyn.interop.torch.jit(lambda x: model(x) * 2)
+    outside(torch.ones(3, 4))
+    assert "(1.inner)  return torch.relu" in str(outside.explain())
+    assert "test_every_front_end.py" in str(outside.explain())
+    assert torch.nn.Module.__call__.__name__ == "_wrapped_call_impl"

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-import dyn.numpy as dnp
+from dyn import dtypes as dyn_dtypes
 from dyn import lax
 from dyn.errors import NotYetError
 from dyn.fork_safety import lock
@@ -28,8 +28,7 @@ from dyn.ir.external import External, ExternalResult
 from dyn.shapes import Dim
 from dyn.source import user_loc
 from dyn.trace.dims import unwrap_dim
-from dyn.trace.external import DeclaredResults, call_external, operand_values
-from dyn.trace.pytree import flatten
+from dyn.trace.external import call_library
 from dyn.trace.tracer import Tracer
 
 Array = np.ndarray[Any, Any]
@@ -90,14 +89,8 @@ def cut(call: NodeCall, reason: str) -> Any:
 def _call(
     call: NodeCall, external: External, operands: Sequence[Tracer], shapes: Sequence[Any], dtypes: Sequence[Any]
 ) -> Any:
-    names = [f"operand {number}" for number in range(len(operands))]
-    declared = DeclaredResults(
-        flatten([0] * len(shapes))[1],
-        tuple([tuple([cast(Dim, unwrap_dim(size)) for size in shape]) for shape in shapes]),
-        tuple([dnp.asarray(0, dtype=dtype).element_type for dtype in dtypes]),
-        tuple([f"result {number}" for number in range(len(shapes))]),
-    )
-    return call_external(call.trace, external, operand_values(call.trace, operands, names, external.name), declared)
+    dims = [[cast(Dim, unwrap_dim(size)) for size in shape] for shape in shapes]
+    return call_library(call.trace, external, operands, dims, list(map(dyn_dtypes.dtype, dtypes)))
 
 
 def _function(call: NodeCall, specs: Sequence[Any]) -> Any:

@@ -22,6 +22,7 @@ from dyn.interop.tf.converter_registry import OPERATIONS
 from dyn.interop.tf.graphs import FunctionLibrary, Graph, GraphNode, constant
 from dyn.interop.tf.values import Reductions, known_dtype
 from dyn.shapes import RelKind, format_dim
+from dyn.source import within_module
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.tracer import Tracer
 
@@ -116,7 +117,8 @@ class Evaluation:
 
     def _node(self, call: NodeCall) -> Sequence[Any]:
         try:
-            made = self._made(call)
+            with within_module(call.node.name.rpartition("/")[0]):
+                made = self._made(call)
         except DynError as error:
             note = f"in the operation {call.node.name} ({call.node.op}) of TensorFlow's graph"
             if not any(one.startswith("in the operation") for one in error.notes):

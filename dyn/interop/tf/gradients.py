@@ -9,52 +9,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dyn.numpy as dnp
+from dyn.frontend.outputs import OutputPlan, Outputs, Source, SplitProgram, picked
 from dyn.interop.tf.arrays import from_arrays
 from dyn.interop.tf.evaluation import EffectState, Evaluation, Known
 from dyn.interop.tf.graph_calls import operation
 from dyn.interop.tf.internals import context, pywrap_tfe, record, tape, tf
-from dyn.interop.tf.programs import TfProgram, TfReturnPlan, data_here, traced_for_dyn
+from dyn.interop.tf.programs import TfProgram, data_here, traced_for_dyn
 from dyn.lazy_property import lazy_property
 from dyn.trace.gradients import Leaves
-from dyn.trace.pytree import flatten, register_node
+from dyn.trace.pytree import flatten
 from dyn.trace.split_linearization import second_half
 from dyn.trace.tracer import Tracer
 from dyn.transforms import SecondHalf
 
 CALLS_USERS = True
 ASKS_FOR_OTHERS = True
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class RecordedPlan:
-    """A plan with the second half, whose residuals are the results after the first ``count``.
-
-    ``given`` are the results, by number, that it takes cotangents of; ``inputs`` the sources whose cotangents it gives.
-    """
-
-    plan: TfReturnPlan
-    half: SecondHalf
-    count: int
-    given: tuple[int, ...]
-    inputs: tuple[int, ...]
-
-
-class RecordedOutputs:
-    """The results of a recorded program, and what it keeps, with the plan for them: a tree of dyn's."""
-
-    __slots__ = ("plan", "results")
-
-    def __init__(self, plan: RecordedPlan, results: Sequence[Any]) -> None:
-        self.plan, self.results = plan, results
-
-
-register_node(
-    RecordedOutputs, lambda node: (node.results, node.plan), lambda plan, results: RecordedOutputs(plan, list(results))
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +188,13 @@ class RecordedProgram(TfProgram):
         return GradientProgram(self._joint)
 
     def _jitted(self) -> Any:
-        def recorded(args: tuple[Any, ...], variables: tuple[Any, ...], seed: Any) -> RecordedOutputs:
+        def recorded(args: tuple[Any, ...], variables: tuple[Any, ...], seed: Any) -> Outputs[OutputPlan]:
             return self._traced(args, variables, seed)
 
         recorded.__name__ = recorded.__qualname__ = self.name
         return self._compiled(recorded)
 
-    def _traced(self, args: Sequence[Tracer], variables: Sequence[Tracer], seed: Any) -> RecordedOutputs:
+    def _traced(self, args: Sequence[Tracer], variables: Sequence[Tracer], seed: Any) -> Outputs[OutputPlan]:
         state = self._state(variables, seed)
         evaluation = Evaluation(self.library, state, self._otherwise)
         graph, total = self.graph, self._arguments + len(self._wanted)
@@ -253,8 +226,11 @@ class RecordedProgram(TfProgram):
         leaves = Leaves(values, flatten([0] * len(values))[1], "results")
         residuals, half = second_half(evaluation.trace, run, self.name, leaves, "cotangent")
         self.pieces.append(tuple(evaluation.pieces))
-        plan = RecordedPlan(collected.plan, SecondHalf(half), len(collected.results), tuple(given), self._inputs)
-        return RecordedOutputs(plan, [*collected.results, *residuals])
+        count = len(collected.results)
+        kept: list[Source] = [("result", count + number) for number in range(len(residuals))]
+        inputs: list[Source] = [("argument", number) for number in self._inputs]
+        split = SplitProgram(SecondHalf(half), tuple(kept), tuple(given), tuple(inputs))
+        return Outputs(replace(collected.plan, split=split), [*collected.results, *residuals])
 
     def __call__(self, tensors: Sequence[Any], variables: Sequence[Any] | None = None, seed: Any = None) -> Any:
         eager = context.context()
@@ -265,19 +241,21 @@ class RecordedProgram(TfProgram):
         seed = self.seed() if seed is None else seed
         with record.stop_recording():
             made = self.run(tensors, variables, seed)
-            plan: RecordedPlan = made.plan
-            results = from_arrays(made.results[: plan.count])
-            outputs = self.finished(plan.plan, results, tensors, eager)
-        if not self._inputs or not plan.given:
+            plan: OutputPlan = made.plan
+            split = plan.split
+            assert split is not None, "the program has its gradient"
+            results = from_arrays(made.results[: len(made.results) - len(split.residuals)])
+            outputs = self.finished(plan, results, tensors, eager)
+        if not split.inputs or not split.results:
             return self._plain.packed(outputs)
         inputs = [*tensors, *variables]
         origin = tensors, variables, seed
-        recorded = [results[number] for number in plan.given]
-        residuals = tuple(made.results[plan.count :])
-        sources = [inputs[number] for number in plan.inputs]
+        recorded = [results[number] for number in split.results]
+        residuals = tuple(picked(split.residuals, {"result": made.results}))
+        sources = picked(split.inputs, {"argument": inputs})
 
         def backward(*cotangents: Any) -> list[Any]:
-            return self._pulled(plan, residuals, recorded, origin, cotangents)
+            return self._pulled(split, residuals, recorded, origin, cotangents)
 
         record.record_operation("Dyn", recorded, sources, backward)
         return self._plain.packed(outputs)
@@ -288,7 +266,7 @@ class RecordedProgram(TfProgram):
         return [variables[numbers[id(one.handle)]] for one in self._plain.variables]
 
     def _pulled(
-        self, plan: RecordedPlan, residuals: tuple[Any, ...], results: Sequence[Any],
+        self, split: SplitProgram, residuals: tuple[Any, ...], results: Sequence[Any],
         origin: tuple[Sequence[Any], Sequence[Any], Any], cotangents: Sequence[Any],
     ) -> list[Any]:  # fmt: skip
         whole = [
@@ -306,7 +284,8 @@ class RecordedProgram(TfProgram):
             inputs, values = found.inputs(tensors, whole, self._of_plain(variables))
             seeds = [tf.constant(seed)] if found.program.draws else []
             return found.packed(operation(found.program, [*inputs, *values], seeds, found.again))
-        pulled = plan.half.program(residuals, tuple([one._numpy() for one in whole]))
+        assert split.half is not None, "TensorFlow gives a cotangent"
+        pulled = split.half.program(residuals, tuple([one._numpy() for one in whole]))
         return self._joint.packed(from_arrays(pulled))
 
 

@@ -11,7 +11,6 @@ import secrets
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import dyn.numpy as dnp
 from dyn import api
 from dyn.errors import NotYetError, ShapeError, UndecidedDimError, UnsupportedOpError
 from dyn.frontend.fallback import Piece
+from dyn.frontend.outputs import OutputPlan, Outputs, Source, picked
 from dyn.interop.sizes.values import SizeTensor, data
 from dyn.interop.tf import graphs
 from dyn.interop.tf.arrays import from_arrays, to_array
@@ -43,7 +43,6 @@ from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.specialize.call_arguments import OnNewShape
 from dyn.trace.context import current_trace
 from dyn.trace.patched_names import Replacement, all_active
-from dyn.trace.pytree import register_node
 from dyn.trace.tracer import Tracer
 
 #: What is asked of sizes right below is asked by the graph of the function that is called.
@@ -51,27 +50,6 @@ CALLS_USERS = True
 ASKS_FOR_OTHERS = True
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class TfReturnPlan:
-    """How results become what the function returns: ``("result", n)``, ``("argument", n)`` or ``("constant", tensor)``
-    for each output; and the variables that are assigned, each with its result."""
-
-    outputs: tuple[tuple[str, Any], ...]
-    writes: tuple[tuple[int, int], ...]
-
-
-class TfOutputs:
-    """The results of a program with the plan for them: a tree of dyn's, whose structure the plan is part of."""
-
-    __slots__ = ("plan", "results")
-
-    def __init__(self, plan: TfReturnPlan, results: Sequence[Any]) -> None:
-        self.plan, self.results = plan, results
-
-
-register_node(TfOutputs, lambda node: (node.results, node.plan), lambda plan, results: TfOutputs(plan, list(results)))
 
 
 _TRACING = threading.local()
@@ -215,7 +193,7 @@ class TfProgram:
         return [node for graph in (self.graph, *called) for node in graph.nodes.values()]
 
     def _jitted(self) -> Any:
-        def traced(args: tuple[Any, ...], variables: tuple[Any, ...], seed: Any) -> TfOutputs:
+        def traced(args: tuple[Any, ...], variables: tuple[Any, ...], seed: Any) -> Outputs[OutputPlan]:
             return self._trace(args, variables, seed)
 
         traced.__name__ = traced.__qualname__ = self.name
@@ -227,7 +205,7 @@ class TfProgram:
         shapes = {"variables": sizes} if sizes else None
         return api.jit_of_arrays(function, self.called, shapes=shapes, on_new_shape=self.on_new_shape)
 
-    def _trace(self, args: Sequence[Tracer], variables: Sequence[Tracer], seed: Any) -> TfOutputs:
+    def _trace(self, args: Sequence[Tracer], variables: Sequence[Tracer], seed: Any) -> Outputs[OutputPlan]:
         state = self._state(variables, seed)
         evaluation = Evaluation(self.library, state, self._otherwise)
         made = evaluation.run(self.graph, [*args, *self._captured])
@@ -243,10 +221,10 @@ class TfProgram:
             state.values |= {SEED: seed, DRAWN: dnp.zeros((), dtype="uint32")}
         return state
 
-    def _collected(self, made: Sequence[Any], args: Sequence[Tracer], state: EffectState) -> TfOutputs:
+    def _collected(self, made: Sequence[Any], args: Sequence[Tracer], state: EffectState) -> Outputs[OutputPlan]:
         """The values of outputs, and of what is assigned, as results with a plan."""
         results: list[Tracer] = []
-        outputs: list[tuple[str, Any]] = []
+        outputs: list[Source] = []
         for value in made:
             place = next((n for n, given in enumerate(args) if value is given), None)
             if place is not None:
@@ -263,7 +241,7 @@ class TfProgram:
             if isinstance(key, Resource):
                 writes.append((key.number, len(results)))
                 results.append(state.get(key))
-        return TfOutputs(TfReturnPlan(tuple(outputs), tuple(writes)), results)
+        return Outputs(OutputPlan(tuple(outputs), tuple(writes)), results)
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
         """The result of a call with these tensors."""
@@ -315,11 +293,9 @@ class TfProgram:
         count = len(arrays) - len(self.variables)
         tensors, variables = tuple(arrays[:count]), tuple(arrays[count:])
         made = self.function(tensors, variables, seed)
-        plan: TfReturnPlan = made.plan
-        outputs = [
-            made.results[what] if kind == "result" else tensors[what] if kind == "argument" else what.numpy()
-            for kind, what in plan.outputs
-        ]
+        plan: OutputPlan = made.plan
+        found = picked(plan.outputs, {"result": made.results, "argument": tensors})
+        outputs = [one.numpy() if isinstance(one, tf.Tensor) else one for one in found]
         writes = dict(plan.writes)
         written = [made.results[writes[n]] if n in writes else variables[n] for n in self.assigned]
         return [*outputs, *written]
@@ -335,14 +311,11 @@ class TfProgram:
         low = secrets.randbits(32) if is_free else context.internal_operation_seed() & 0xFFFFFFFF
         return np.uint64((next(self._calls) & 0xFFFFFFFF) << 32 | low)
 
-    def finished(self, plan: TfReturnPlan, results: Sequence[Any], tensors: Sequence[Any], eager: Any) -> list[Any]:
+    def finished(self, plan: OutputPlan, results: Sequence[Any], tensors: Sequence[Any], eager: Any) -> list[Any]:
         """The tensors of outputs, once variables are assigned."""
         if plan.writes:
             self._assign(plan.writes, results, eager)
-        return [
-            results[what] if kind == "result" else tensors[what] if kind == "argument" else what
-            for kind, what in plan.outputs
-        ]
+        return picked(plan.outputs, {"result": results, "argument": tensors})
 
     def _assign(self, writes: Sequence[tuple[int, int]], results: Sequence[Any], eager: Any) -> None:
         numbers = tuple([number for number, _ in writes])

@@ -42,8 +42,7 @@ from dyn.ir.external import External, ExternalResult
 from dyn.shapes import Dim
 from dyn.source import Loc, user_loc
 from dyn.trace.context import current_trace
-from dyn.trace.external import DeclaredResults, call_external, operand_values
-from dyn.trace.pytree import flatten
+from dyn.trace.external import call_library
 from dyn.trace.tracer import Tracer
 
 Array = np.ndarray[Any, Any]
@@ -321,19 +320,9 @@ class _OperationCall:
         )  # fmt: skip
         name = f"{self.func} in eager PyTorch"
         external = External(name, loc, operation, has_effects(self.func), vmap_method="sequential", borrows=True)
-        names = [f"operand {number}" for number in range(len(self.operands))]
         self.tracing.pieces.append(Piece(str(self.func), self.reason, loc))
-        made = call_external(
-            trace,
-            external,
-            operand_values(trace, self.operands, names, name),
-            DeclaredResults(
-                flatten([0] * len(declared))[1],
-                tuple([one.in_memory for one in declared]),
-                tuple([known_dtype(one.dtype) for one in declared]),
-                tuple([f"result {number}" for number in range(len(declared))]),
-            ),
-        )
+        kinds = [known_dtype(one.dtype) for one in declared]
+        made = call_library(trace, external, self.operands, [one.in_memory for one in declared], kinds)
         return [
             value if one.order is None else dnp.transpose(value, inverse(one.order))
             for value, one in zip(made, declared, strict=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch.autograd.graph import get_gradient_edge
@@ -20,6 +20,7 @@ from torch.utils.checkpoint import CheckpointFunction
 
 import dyn.numpy as dnp
 from dyn.backends.runtime import native_runtime
+from dyn.frontend.outputs import Source, SplitProgram, picked
 from dyn.frozen import record
 from dyn.interop.torch.backward_writes import BackwardWrite, Writers, asked_for, writing
 from dyn.interop.torch.devices import NO_AUTOCASTS, autocast, common_device
@@ -39,9 +40,6 @@ from dyn.trace.split_linearization import Half, second_half
 from dyn.trace.tracer import Tracer
 from dyn.transforms import SecondHalf
 
-#: Where a residual is: an argument or a captured tensor as it is, or a result of the program.
-Source = tuple[Literal["argument", "captured", "result"], int]
-
 
 @record()
 class Differentiable:
@@ -52,10 +50,10 @@ class Differentiable:
 
 
 @record(eq=False)
-class BackwardProgram:
-    """The second half of a program: the cotangents of ``inputs`` from those of ``results`` and the residuals.
+class BackwardProgram(SplitProgram):
+    """The second half of a program, as PyTorch's autograd calls it.
 
-    There is no ``half`` where PyTorch gives none of them a cotangent, though results depend on them: ``norm(x, 0)``.
+    There is no ``half`` where PyTorch gives no input a cotangent, though results depend on them: ``norm(x, 0)``.
 
     ``sources`` has for each input which of ``results`` depend on it, by their place there: one of which none has a
     cotangent gets none, as in PyTorch, where an optimizer leaves it alone. Of inputs that have no sources the half
@@ -64,10 +62,6 @@ class BackwardProgram:
     captured tensors among all captured arrays.
     """
 
-    half: SecondHalf | None
-    residuals: tuple[Source, ...]
-    results: tuple[int, ...]
-    inputs: tuple[Origin, ...]
     sources: tuple[frozenset[int], ...]
     memory: Memory
     first_residual: int
@@ -89,10 +83,9 @@ class BackwardProgram:
         """The results of a call, of which those that depend on the inputs know it."""
         if self.memory == "low":  # what the first half has worked in is not left idle while the second one works
             native_runtime().trim()
-        sources = {"argument": arguments, "captured": captured, "result": results}
-        residuals = [sources[kind][number] for kind, number in self.residuals]
-        inputs = [sources[kind][number] for kind, number in self.inputs]
-        written = [sources[kind][number] for kind, number in [one.origin for one in self.writes]]
+        tables = {"argument": arguments, "captured": captured, "result": results}
+        residuals, inputs = picked(self.residuals, tables), picked(self.inputs, tables)
+        written = picked([one.origin for one in self.writes], tables)
         own = [results[number] for number in self.results]
         made = _CompiledCall.apply(self, call, own, residuals, written, *inputs)
         attached = list(results)

@@ -14,6 +14,7 @@ from torch.utils._pytree import SUPPORTED_NODES, keystr, tree_flatten
 
 import dyn.numpy as dnp
 from dyn.errors import NotYetError
+from dyn.frontend.outputs import Outputs
 from dyn.interop.torch.attributes import is_plain, own_names
 from dyn.interop.torch.gradients import Differentiable, Given, differentiated, is_spent
 from dyn.interop.torch.hidden_arguments import ClosureGradient, Hidden, HiddenState
@@ -40,18 +41,14 @@ from dyn.interop.torch.tensors import Storage, TensorRecord, ViewCall, record_of
 from dyn.interop.torch.tracing import TorchTracing
 from dyn.source import user_loc
 from dyn.trace.joint_function import FirstHalf
-from dyn.trace.pytree import register_node
 from dyn.trace.split_linearization import Half
 from dyn.trace.tracer import Tracer
 
 
-class TorchOutputs(FirstHalf):
-    """The results of a program with the plan for them: a tree of dyn's, whose structure the plan is part of."""
+class TorchOutputs(Outputs[ReturnPlan], FirstHalf):
+    """The results of a program with the plan for them, whose derivative's residuals may be taken from another one."""
 
-    __slots__ = ("plan", "results")
-
-    def __init__(self, plan: ReturnPlan, results: Sequence[Any]) -> None:
-        self.plan, self.results = plan, results
+    __slots__ = ()
 
     @property
     def half(self) -> Half | None:
@@ -68,11 +65,6 @@ class TorchOutputs(FirstHalf):
             return None
         derivative = own.with_half_of(its)
         return None if derivative is None else TorchOutputs(replace(self.plan, derivative=derivative), other.results)
-
-
-register_node(
-    TorchOutputs, lambda node: (node.results, node.plan), lambda plan, results: TorchOutputs(plan, list(results))
-)
 
 
 class Collector:

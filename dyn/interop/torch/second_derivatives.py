@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from dyn.errors import NotYetError
+from dyn.frontend.outputs import Source
 from dyn.frozen import record
-from dyn.interop.torch.tensors import Origin
 from dyn.source import user_loc
 
 
@@ -29,14 +29,14 @@ class EagerCall:
 
     function: Callable[[Sequence[Any]], Sequence[Any]]
     refusal: Callable[[], str | None]
-    inputs: tuple[Origin, ...]
+    inputs: tuple[Source, ...]
     arguments: tuple[tuple[weakref.ref[Any], int | None], ...]
     captured: tuple[Any, ...]
 
     @staticmethod
     def of(
         function: Callable[[Sequence[Any]], Sequence[Any]], refusal: Callable[[], str | None],
-        inputs: tuple[Origin, ...], arguments: Sequence[Any], captured: tuple[Any, ...],
+        inputs: tuple[Source, ...], arguments: Sequence[Any], captured: tuple[Any, ...],
     ) -> EagerCall:  # fmt: skip
         """The call as it is made now."""
         known = tuple([(weakref.ref(one), _writes_to(one)) for one in arguments])

@@ -57,6 +57,7 @@ from dyn.interop.torch.hooks import call_users
 from dyn.interop.torch.inference import called_again, ordinary_tensors
 from dyn.interop.torch.iteration import decide_axis, open_sizes
 from dyn.interop.torch.layouts import ROWS, Order, TensorLayout, layout_of, order_by_size
+from dyn.interop.torch.module_paths import noting_modules
 from dyn.interop.torch.python_effects import refused
 from dyn.interop.torch.randomness import GeneratorError, Keys
 from dyn.interop.torch.saved_tensors import without_callers_hooks
@@ -150,6 +151,7 @@ class TorchTracing(TorchDispatchMode):
             all_active((*OPERATORS, *FLOAT_OPERATORS)),
             torch.autograd.set_multithreading_enabled(False), without_callers_hooks(),
             self, Functions(HIGHER_ORDER, self.env, self.note_wrappers, self._note_hooks, self._pulling),
+            noting_modules(),
         ):  # fmt: skip
             yield
 

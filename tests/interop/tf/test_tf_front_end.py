@@ -76,3 +76,16 @@ def test_models_are_no_methods_and_are_not_copied_as_functions() -> None:
     np.testing.assert_array_equal(Holder().double(tf.ones(2)), [2, 2])
     with pytest.raises(TypeError, match="copy the model, and compile the copy"):
         copy.deepcopy(Holder.net)
+
+
+def test_lines_are_said_to_be_of_layers() -> None:
+    keras = pytest.importorskip("keras")
+    layers = [keras.layers.Dense(4, name="first"), keras.layers.Dense(2, name="last")]
+    model = keras.Sequential([keras.Input((3,)), *layers], name="two")
+    run = dtf.jit(model)
+    run(tf.ones((2, 3)))
+    text = str(run.explain())
+    assert "(two" in text
+    assert "first" in text
+    with pytest.raises(dyn.errors.ShapeError, match="first"):
+        run(tf.ones((2, 5)))
