@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from dyn import lax
-from dyn.errors import UnsupportedOpError
+from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.interop.sizes.values import Array, SizeTensor, data, elements_of, is_known
 from dyn.shapes import Dim
+from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import wrap_dim
 from dyn.trace.tracer import Tracer
@@ -206,6 +207,16 @@ class ConverterRegistry:
 def axes_of(given: Any, rank: int) -> tuple[int, ...]:
     """Axes, of which those below 0 count from the end."""
     return tuple([int(axis) % rank if rank else 0 for axis in given.reshape(-1)])
+
+
+def axis_of(axis: int, value: Tracer) -> int:
+    """An axis of an array, counted from its start; ShapeError where it has no such one."""
+    rank = len(value.dims)
+    if not -rank <= axis < rank:
+        raise ShapeError(
+            f"there is no axis {axis} of {rank}.", loc=user_loc(), remedy="name an axis that the tensor has."
+        )
+    return axis % rank
 
 
 def rank_of(value: Tracer) -> int:

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import onnx.defs
 
 from dyn import dtypes
 from dyn.errors import DynError, UnsupportedOpError
-from dyn.interop.converters import ConverterRegistry, OperationCall
+from dyn.interop.converters import ConstantFolder, ConverterRegistry, OperationCall
 from dyn.interop.onnx.graphs import (
     OnnxFunction,
     OnnxGraph,
@@ -26,7 +27,7 @@ from dyn.interop.onnx.graphs import (
     value_of,
 )
 from dyn.interop.sizes.folds import MOST
-from dyn.interop.sizes.values import elements_of, is_known, settled
+from dyn.interop.sizes.values import SizeTensor, elements_of, is_known, settled
 from dyn.source import located
 from dyn.trace.context import Trace, current_trace
 
@@ -90,7 +91,7 @@ class GraphReader:
 
     def _made(self, call: OnnxCall) -> Any:
         node = call.node
-        function = self.model.functions.get((node.domain, node.op))
+        function = self.model.functions.get((node.domain, node.op, node.overload))
         if function is not None:
             return self._called(function, call)
         if node.domain:
@@ -99,12 +100,10 @@ class GraphReader:
                 remedy="export with ONNX's own operations.",
             )
         fold = OPERATIONS.folds.get(node.op)
-        if fold is not None and all(map(is_known, call.inputs)) and not call.unread({*fold.attrs, fold.dtype}):
-            arrays = [elements_of(value) for value in call.inputs]
-            if all(one.size <= MOST for one in arrays):
-                made = fold.run(*arrays, **call.attributes(fold.attrs))
-                if made is not NotImplemented:
-                    return _settled(made, _dtype(call, fold.dtype))
+        if fold is not None and call.is_known and not call.unread({*fold.attrs, fold.dtype}):
+            made = _folded(call, fold)
+            if made is not NotImplemented:
+                return _settled(made, _dtype(call, fold.dtype))
         converter = OPERATIONS.converters.get(node.op)
         if converter is None:
             return self._called(self._definition(call), call)
@@ -133,6 +132,20 @@ class GraphReader:
         attributes = {**function.defaults, **call.all_attributes()}
         given = [*call.inputs, *[None] * (len(function.graph.arguments) - len(call.inputs))]
         return GraphReader(self.model, attributes).run(function.graph, given)
+
+
+def _folded(call: OnnxCall, fold: ConstantFolder) -> Any:
+    """The results of an operation on known values; NotImplemented where it is one of data, or has something to say."""
+    arrays = [None if value is None else elements_of(value) for value in call.inputs]
+    if any(one is not None and one.size > MOST for one in arrays):
+        return NotImplemented
+    attributes = dict(call.attributes(fold.attrs))
+    if "dtype" in fold.attrs:
+        attributes["dtype"] = call.dtype(0)
+    try:
+        return fold.run(*arrays, **attributes)
+    except (ValueError, IndexError, TypeError, ZeroDivisionError):  # NumPy's: the converter says what is wrong
+        return NotImplemented
 
 
 def _dtype(call: OnnxCall, name: str) -> Any:
@@ -169,11 +182,17 @@ class OnnxCall(OperationCall):
     @property
     def count(self) -> int:
         """The number of results that are asked for."""
-        return len(self.node.outputs)
+        return max([number + 1 for number, name in enumerate(self.node.outputs) if name], default=0)
 
     def dtype(self, number: int) -> Any:
         """The dtype of an input, as NumPy has it."""
-        return self.inputs[number].dtype
+        value = self.inputs[number]
+        return np.dtype(value.dtype.np) if isinstance(value, SizeTensor) else value.dtype
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all inputs that there are are known while the graph is read."""
+        return all(value is None or is_known(value) for value in self.inputs)
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """An attribute of the node; in a function perhaps one of its caller."""

@@ -5,9 +5,10 @@ ONNX's own package reads the file and checks it. Arrays that lie in files beside
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,9 @@ _helper: Any = onnx.helper
 _defs: Any = onnx.defs
 Array = np.ndarray[Any, Any]
 
+#: Where a model lies, and where it really lies: files beside it may be links, as in caches of downloads.
+Folders = tuple[Path, ...]
+
 #: The first version of ONNX's operations whose nodes are read as they are; older models are converted by ONNX.
 OLDEST = 13
 #: What those are converted to.
@@ -47,12 +51,14 @@ class OnnxNode:
     domain: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    overload: str
     proto: Any
+    folders: Folders
 
     @lazy_property
     def attributes(self) -> Mapping[str, Any]:
         """Numbers, texts, arrays, graphs, and lists of these, by name; :class:`Reference` within a function."""
-        return {one.name: value_of(one) for one in self.proto.attribute}
+        return {one.name: value_of(one, self.folders) for one in self.proto.attribute}
 
     @lazy_property
     def loc(self) -> Loc:
@@ -96,12 +102,12 @@ class OnnxGraph:
 
 @dataclass(frozen=True, eq=False)
 class OnnxModel:
-    """A model that was read: its graph, what it is given, functions by domain and name, and versions by domain."""
+    """A model that was read: its graph, what it is given, its functions and its versions."""
 
     name: str
     graph: OnnxGraph
     inputs: tuple[TensorInput, ...]
-    functions: Mapping[tuple[str, str], OnnxFunction]
+    functions: Mapping[tuple[str, str, str], OnnxFunction]
     versions: Mapping[str, int]
 
 
@@ -118,10 +124,12 @@ def read(source: Any) -> OnnxModel:
 
     Raises ArtifactError for what is no model, and NotYetError for operations of a version that ONNX here has not.
     """
+    folders: Folders = ()
     if isinstance(source, _proto.ModelProto):
-        proto, folder = source, ""
+        proto = _proto.ModelProto()
+        proto.CopyFrom(source)  # which may be changed before the first call
     elif isinstance(source, bytes | bytearray | memoryview):
-        proto, folder = _parsed(bytes(source), "these bytes"), ""
+        proto = _parsed(bytes(source), "these bytes")
     elif isinstance(source, str | os.PathLike):
         path = Path(source)
         try:
@@ -130,10 +138,13 @@ def read(source: Any) -> OnnxModel:
             raise ArgumentError(f"there is no file {path}.", remedy="check the path.") from None
         except OSError as error:
             raise ArgumentError(f"{path} cannot be read: {error.strerror or error}.") from None
-        proto, folder = _parsed(contents, os.fspath(path)), os.fspath(path.parent)
+        proto, folders = _parsed(contents, os.fspath(path)), (path.parent.resolve(), path.resolve().parent)
     else:
         raise ArgumentError(f"load takes a path, bytes or an onnx.ModelProto, not a {type(source).__name__}.")
-    return _of_model(_checked(proto, folder), folder)
+    try:
+        return _of_model(_checked(proto), folders)
+    except UnicodeError as error:
+        raise ArtifactError(f"this ONNX model is not sound: a text in it is no UTF-8 ({error}).") from None
 
 
 def _parsed(contents: bytes, what: str) -> Any:
@@ -147,7 +158,7 @@ def _parsed(contents: bytes, what: str) -> Any:
     return proto
 
 
-def _checked(proto: Any, folder: str) -> Any:
+def _checked(proto: Any) -> Any:
     """The model, by a version of the operations that converters are for."""
     own = next((one.version for one in proto.opset_import if one.domain in ("", "ai.onnx")), None)
     newest = _defs.onnx_opset_version()
@@ -157,13 +168,16 @@ def _checked(proto: Any, folder: str) -> Any:
             remedy="install a later onnx, or export with a smaller opset_version.",
         )
     try:
-        onnx.checker.check_model(_without_elements(proto) if folder else proto)
+        onnx.checker.check_model(_without_elements(proto))
     except onnx.checker.ValidationError as error:
         text = str(error).strip().splitlines()
         raise ArtifactError(f"this ONNX model is not sound: {text[0].rstrip('.') if text else error}.") from None
     if own is not None and own < OLDEST:
+        if any(node.op_type == "Hardmax" for node in proto.graph.node):
+            raise NotYetError(f"Hardmax of version {own}.", remedy=f"export it with opset_version={_CONVERTED}.")
         try:
-            return onnx.version_converter.convert_version(proto, _CONVERTED)
+            made = onnx.version_converter.convert_version(proto, _CONVERTED)
+            return _resized_as_before(made) if own < _HALF_PIXELS else made
         except Exception as error:  # the converter's own, of C++
             reason = str(error).strip().splitlines()
             raise NotYetError(
@@ -174,33 +188,54 @@ def _checked(proto: Any, folder: str) -> Any:
     return proto
 
 
+#: From this version on images are resized by the centers of pixels, where nothing else is said.
+_HALF_PIXELS = 11
+
+
+def _resized_as_before(proto: Any) -> Any:
+    """A converted model in which images are resized as its own version has it, which ONNX's converter leaves out."""
+    for node in proto.graph.node:
+        if node.op_type == "Resize":
+            said = {one.name for one in node.attribute}
+            for name, value in (("coordinate_transformation_mode", "asymmetric"), ("nearest_mode", "floor")):
+                if name not in said:
+                    node.attribute.append(_helper.make_attribute(name, value))
+    return proto
+
+
 def _without_elements(proto: Any) -> Any:
-    """A model for the checker, which would look for files of elements where the process works: without these."""
-    if not any(_is_outside(one) for one in proto.graph.initializer):
+    """A model for the checker, which would look for files of elements where the process works: with none instead."""
+    if not any(map(_is_outside, _tensors(proto.graph))):
         return proto
     made = _proto.ModelProto()
     made.CopyFrom(proto)
-    kept = [one for one in made.graph.initializer if not _is_outside(one)]
-    outside = [one for one in made.graph.initializer if _is_outside(one)]
-    inputs = {one.name for one in made.graph.input}
-    del made.graph.initializer[:]
-    made.graph.initializer.extend(kept)
-    made.graph.input.extend([
-        _helper.make_tensor_value_info(one.name, one.data_type, list(one.dims))
-        for one in outside
-        if one.name not in inputs
-    ])  # fmt: skip
+    for tensor in _tensors(made.graph):
+        if _is_outside(tensor):
+            del tensor.external_data[:], tensor.dims[:]
+            tensor.dims.append(0)
+            tensor.data_location = _proto.TensorProto.DEFAULT
     return made
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """The tensors that a graph holds, those of its nodes and of graphs in these among them."""
+    yield from graph.initializer
+    for node in graph.node:
+        for one in node.attribute:
+            if one.HasField("t"):
+                yield one.t
+            if one.HasField("g"):
+                yield from _tensors(one.g)
 
 
 def _is_outside(tensor: Any) -> bool:
     return tensor.data_location == _proto.TensorProto.EXTERNAL
 
 
-def _of_model(proto: Any, folder: str) -> OnnxModel:
-    graph = _of_graph(proto.graph, folder)
+def _of_model(proto: Any, folders: Folders) -> OnnxModel:
+    graph = _of_graph(proto.graph, folders)
     given = [one for one in proto.graph.input if one.name not in graph.arrays]
-    functions = {(one.domain, one.name): of_function(one) for one in proto.functions}
+    functions = {(one.domain, one.name, getattr(one, "overload", "")): of_function(one) for one in proto.functions}
     versions = {"" if one.domain == "ai.onnx" else one.domain: one.version for one in proto.opset_import}
     return OnnxModel(proto.graph.name, graph, tuple(map(_input, given)), functions, versions)
 
@@ -212,17 +247,19 @@ def of_function(proto: Any) -> OnnxFunction:
     return OnnxFunction(OnnxGraph(tuple(proto.input), nodes, tuple(proto.output), {}), defaults)
 
 
-def _of_graph(proto: Any, folder: str = "") -> OnnxGraph:
+def _of_graph(proto: Any, folders: Folders = ()) -> OnnxGraph:
     if proto.sparse_initializer:
         raise UnsupportedOpError("an ONNX model that holds sparse arrays.", remedy="export them dense.")
-    arrays = {one.name: array_of(one, folder) for one in proto.initializer}
+    arrays = {one.name: array_of(one, folders) for one in proto.initializer}
     arguments = tuple([one.name for one in proto.input if one.name not in arrays])
-    return OnnxGraph(arguments, tuple(map(_node, proto.node)), tuple([one.name for one in proto.output]), arrays)
+    nodes = tuple([_node(one, folders) for one in proto.node])
+    return OnnxGraph(arguments, nodes, tuple([one.name for one in proto.output]), arrays)
 
 
-def _node(proto: Any) -> OnnxNode:
-    domain = "" if proto.domain == "ai.onnx" else proto.domain
-    return OnnxNode(proto.name, proto.op_type, domain, tuple(proto.input), tuple(proto.output), proto)
+def _node(proto: Any, folders: Folders = ()) -> OnnxNode:
+    domain, overload = "" if proto.domain == "ai.onnx" else proto.domain, getattr(proto, "overload", "")
+    inputs, outputs = tuple(proto.input), tuple(proto.output)
+    return OnnxNode(proto.name, proto.op_type, domain, inputs, outputs, overload, proto, folders)
 
 
 def _input(proto: Any) -> TensorInput:
@@ -242,43 +279,54 @@ def _axis(proto: Any) -> int | str | None:
     kind = proto.WhichOneof("value")
     if kind == "dim_value":
         return proto.dim_value if proto.dim_value >= 0 else None
-    return proto.dim_param if kind == "dim_param" and proto.dim_param.isidentifier() else None
+    if kind != "dim_param" or not proto.dim_param:
+        return None
+    name = re.sub(r"\W", "_", proto.dim_param, flags=re.ASCII)  # two axes of one name have one size, whatever it says
+    return name if name.isidentifier() and name.strip("_") else f"d_{name}"
 
 
 def dtype_of(number: int) -> DType:
     """dyn's dtype by ONNX's number; UnsupportedOpError where it has none."""
-    name = _proto.TensorProto.DataType.Name(number).lower()
-    if name not in ("string", "undefined"):
+    known = number in _proto.TensorProto.DataType.values()
+    name = _proto.TensorProto.DataType.Name(number).lower() if known else f"type {number}"
+    if known and name not in ("string", "undefined"):
         found = np.dtype(_helper.tensor_dtype_to_np_dtype(number))
         if dtypes.is_known(found):
             return dtypes.dtype(found)
     raise UnsupportedOpError(f"dyn has no arrays of ONNX's {name}.", remedy="convert to another dtype.")
 
 
-def array_of(proto: Any, folder: str = "") -> Array:
+def array_of(proto: Any, folders: Folders = ()) -> Array:
     """The elements of a tensor. Those in another file are mapped: they are read when they are used."""
     if proto.data_type == _proto.TensorProto.STRING:
         return np.asarray(onnx.numpy_helper.to_array(proto))
     dtype = dtype_of(proto.data_type)
     if not _is_outside(proto):
-        return np.asarray(onnx.numpy_helper.to_array(proto)).astype(dtype.np, copy=False)
+        try:
+            return np.asarray(onnx.numpy_helper.to_array(proto)).astype(dtype.np, copy=False)
+        except ValueError as error:
+            raise ArtifactError(
+                f"the elements of {proto.name or 'a constant'} are not as many as said: {error}."
+            ) from None
     said = {one.key: one.value for one in proto.external_data}
-    base = Path(folder or ".").resolve()
-    path = (base / said.get("location", "")).resolve()
-    if not path.is_relative_to(base):
-        raise ArtifactError(f"the elements of {proto.name} are to lie in {path}, outside of the model's folder.")
     shape = tuple(proto.dims)
-    if 0 in shape:
-        return np.zeros(shape, dtype.np)
+    bases = folders or (Path.cwd().resolve(),)
     try:
-        offset = int(said.get("offset", 0))
-        found = np.memmap(path, dtype.np, "r", offset, shape or (1,))
-    except (OSError, ValueError) as error:
-        raise ArtifactError(f"the elements of {proto.name} cannot be read from {path}: {error}.") from None
+        path = (bases[0] / said.get("location", "")).resolve()
+        if not any(path.is_relative_to(base) for base in bases):
+            raise ArtifactError(f"the elements of {proto.name} are to lie in {path}, outside of the model's folder.")
+        count = math.prod(shape) * dtype.np.itemsize
+        if int(said.get("length", count)) != count:
+            raise ValueError(f"they are said to take {said['length']} bytes, and take {count}")
+        if not count:
+            return np.zeros(shape, dtype.np)
+        found = np.memmap(path, dtype.np, "r", int(said.get("offset", 0)), shape or (1,))
+    except (OSError, ValueError, OverflowError) as error:
+        raise ArtifactError(f"the elements of {proto.name} cannot be read from a file: {error}.") from None
     return found.reshape(shape)
 
 
-def value_of(proto: Any) -> Any:
+def value_of(proto: Any, folders: Folders = ()) -> Any:
     """An attribute's value; None where it has none."""
     if proto.ref_attr_name:
         return Reference(proto.ref_attr_name)
@@ -289,9 +337,9 @@ def value_of(proto: Any) -> Any:
         case "STRING":
             return proto.s.decode("utf-8", "surrogateescape")
         case "TENSOR":
-            return array_of(proto.t)
+            return array_of(proto.t, folders)
         case "GRAPH":
-            return _of_graph(proto.g)
+            return _of_graph(proto.g, folders)
         case "FLOATS" | "INTS":
             return list(proto.floats if kind == "FLOATS" else proto.ints)
         case "STRINGS":

@@ -9,6 +9,7 @@ from keyword import iskeyword
 from typing import Any
 
 from dyn.api import Jitted, jit
+from dyn.dtypes import Kind
 from dyn.errors import ArgumentError
 from dyn.interop.onnx import ops
 from dyn.interop.onnx.evaluation import GraphReader
@@ -72,11 +73,15 @@ def function_of(model: OnnxModel, *, device: str | None = None) -> Jitted:
     return jit(program, shapes=", ".join(map(_axes, model.inputs)) or None, device=device)
 
 
+#: Python's numbers become those of a kind at least as wide.
+_WIDTHS = {Kind.BOOL: 0, Kind.UINT: 1, Kind.INT: 1, Kind.FLOAT: 2, Kind.COMPLEX: 3}
+
+
 def _plain(names: Any) -> list[str]:
     """Names as Python has them, each once."""
     found: list[str] = []
     for name in names:
-        own = re.sub(r"\W", "_", name).strip("_") or "value"
+        own = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "value"
         own = own if own.isidentifier() else f"value_{own}"
         own = f"{own}_" if iskeyword(own) else own
         while own in found:
@@ -86,7 +91,11 @@ def _plain(names: Any) -> list[str]:
 
 
 def _axes(one: TensorInput) -> str:
-    return " ".join([str(size) if size is not None else "_" for size in one.axes]) or "()"
+    return " ".join(_sizes(one)) or "()"
+
+
+def _sizes(one: TensorInput) -> list[str]:
+    return [str(size) if size is not None else "_" for size in one.axes]
 
 
 def _given(wanted: TensorInput, given: Any) -> Tracer:
@@ -94,11 +103,12 @@ def _given(wanted: TensorInput, given: Any) -> Tracer:
     trace = active_trace(given) or current_trace()
     assert trace is not None, "a loaded model runs in a trace"
     value = lift(trace, given)
-    if value.type.weak:
+    if value.type.weak and _WIDTHS[value.dtype.kind] <= _WIDTHS[wanted.dtype.kind]:
         value = trace.emit("convert", value, dtype=wanted.dtype)
     if value.dtype is not wanted.dtype or len(value.shape) != len(wanted.axes):
+        expected = f"{wanted.dtype.short}[{', '.join(_sizes(wanted))}]"
         raise ArgumentError(
-            f"{wanted.name} is {value.type}, and the ONNX model takes {wanted.dtype.short}[{_axes(wanted)}].",
+            f"{wanted.name} is {value.type}, and the ONNX model takes {expected}.",
             loc=user_loc(),
             remedy="convert it with .astype, or give it that many axes.",
         )

@@ -206,6 +206,163 @@ def test_indices_are_checked_and_count_from_the_end() -> None:
         run(x, np.array([0, 3]))
 
 
+@pytest.mark.parametrize("transform", ["plain", "jit", "grad", "branch"])
+def test_indices_are_checked_wherever_the_model_is_called(transform: str) -> None:
+    run = load("rows (float[n, 2] x, int64[m] i) => (float[m, 2] y) { y = Gather (x, i) }")
+    x, bad = np.arange(6, dtype="f4").reshape(3, 2), np.array([0, 3])
+    programs: dict[str, Any] = {
+        "plain": lambda i: run(x, i),
+        "jit": lambda i: dyn.jit(lambda x, i: run(x, i).sum())(x, i),
+        "grad": lambda i: dyn.grad(lambda x: run(x, i).sum())(x),
+    }
+    if transform == "branch":  # what is demanded in a branch would end calls that go another way
+        either = load("""
+        either (float[n, 2] x, int64[m] i, bool c) => (float[m, 2] y) {
+          y = If (c) <
+            then_branch = a () => (float[m, 2] t) { t = Gather (x, i) },
+            else_branch = b () => (float[m, 2] e) {
+              o = Cast <to = 1> (i)  z = Constant <value_ints = [1]> ()  u = Unsqueeze (o, z)
+              s = Shape (i)  two = Constant <value_ints = [2]> ()  t = Concat <axis = 0> (s, two)  e = Expand (u, t)
+            }
+          >
+        }""")
+        np.testing.assert_array_equal(either(x, bad, np.array(False)), [[0, 0], [3, 3]])
+        return
+    programs[transform](np.array([0, -1]))
+    with pytest.raises(
+        ShapeError if transform != "plain" else OutOfRangeError, match="is out of bounds for dimension 0"
+    ):
+        programs[transform](bad)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step"),
+    [
+        (2**63 - 1, 2**63 - 1, 1), (0, -(2**63) + 1, 1), (-(2**63) + 1, -(2**63) + 1, -1), (-100, -101, -1),
+        (-1, -(2**63), -1), (2, 0, -1), (-100, 100, 2), (100, -100, -2), (1, 2**31 - 1, 1), (5, 9, 1),
+    ],
+)  # fmt: skip
+def test_slices_whose_bounds_are_far_out(start: int, end: int, step: int) -> None:
+    run = load(f"""
+    part (float[a, b] x) => (float[a, c] y) {{
+      s = Constant <value_ints = [{start}]> ()  e = Constant <value_ints = [{end}]> ()
+      ax = Constant <value_ints = [1]> ()  st = Constant <value_ints = [{step}]> ()  y = Slice (x, s, e, ax, st)
+    }}""")
+    for size in (0, 1, 3, 7):
+        x = np.arange(2 * size, dtype="f4").reshape(2, size)
+        expected = x[:, start:end:step]
+        if step < 0 and start < -size and size:  # ONNX holds the start within the axis, where Python takes nothing
+            expected = x[:, :1]
+        np.testing.assert_array_equal(run(x), expected)
+    assert run.cache_info().compiles <= 3
+
+
+def test_range_from_a_size() -> None:
+    run = load("""
+    f (float[a, b] x) => (int64[n] y) {
+      s = Shape <start = 1, end = 2> (x)  z = Constant <value_ints = [0]> ()  q = Squeeze (s, z)
+      l = Constant <value_int = 7> ()  o = Constant <value_int = 1> ()  y = Range (q, l, o)
+    }""")
+    for size in (0, 3, 7, 9):
+        np.testing.assert_array_equal(run(np.zeros((2, size), "f4")), np.arange(size, 7))
+
+
+def test_shapes_that_are_data_have_one_size_to_be_found() -> None:
+    run = load("""
+    f (float[a, b] x, int64[1] s) => (float[p, q] y) {
+      m = Constant <value_ints = [-1]> ()  t = Concat <axis = 0> (s, m)  y = Reshape (x, t)
+    }""")
+    x = np.arange(6, dtype="f4").reshape(2, 3)
+    for rows in (3, 2, 1, 6):
+        np.testing.assert_array_equal(run(x, np.array([rows])), x.reshape(rows, -1))
+    assert run.cache_info().compiles == 1
+    with pytest.raises(ShapeError, match="have the same number of elements"):
+        run(x, np.array([4]))
+
+
+def test_branches_by_counts_are_branches_of_the_program() -> None:
+    run = load("""
+    ways (float[n] x) => (float[n] y) {
+      nz = NonZero (x)  s = Shape <start = 1, end = 2> (nz)  z = Constant <value_ints = [0]> ()  q = Squeeze (s, z)
+      k = Constant <value_int = 3> ()  c = Greater (q, k)
+      y = If (c) <
+        then_branch = a () => (float[n] t) { t = Neg (x) },
+        else_branch = b () => (float[n] e) { e = Abs (x) }
+      >
+    }""")
+    for values in ([1, 2, 3, 4, 5], [0, 0, -1, 0, 2], []):
+        x = np.array(values, "f4")
+        np.testing.assert_array_equal(run(x), -x if np.count_nonzero(x) > 3 else abs(x))
+    assert run.cache_info().compiles == 1
+
+
+def test_functions_of_one_name_differ_by_their_overload() -> None:
+    proto = onnx_parser.parse_model("""
+    <ir_version: 10, opset_import: ["" : 20, "own" : 1]>
+    main (float[n] x) => (float[n] y) { h = own.f (x)  y = own.f (h) }
+    <domain: "own", opset_import: ["" : 20]> f (a) => (b) { b = Neg (a) }
+    <domain: "own", opset_import: ["" : 20]> f (a) => (b) { b = Add (a, a) }
+    """)
+    proto.functions[0].overload = proto.graph.node[0].overload = "negative"
+    proto.functions[1].overload = proto.graph.node[1].overload = "double"
+    np.testing.assert_array_equal(dyn.interop.onnx.load(proto)(np.ones(2, "f4")), [-2, -2])
+
+
+def test_constants_of_nodes_in_files_and_folders_of_links(tmp_path: Path) -> None:
+    weights = np.arange(3000, dtype="f4").reshape(1000, 3)
+    proto = model("beside (float[n, 1000] x) => (float[n, 3] y) { y = MatMul (x, w) }")
+    constant = onnx.helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(weights, "w"))
+    proto.graph.node.insert(0, constant)
+    stored = tmp_path / "blobs"
+    stored.mkdir()
+    onnx.save(
+        proto, stored / "m", save_as_external_data=True, location="w.bin", size_threshold=0, convert_attribute=True
+    )
+    assert (stored / "m").stat().st_size < 1000
+    x = np.ones((2, 1000), "f4")
+    np.testing.assert_allclose(dyn.interop.onnx.load(stored / "m")(x), x @ weights)
+    links = tmp_path / "snapshot"  # a cache of downloads: names are links to files by content
+    links.mkdir()
+    (stored / "w.bin").rename(stored / "0f3a")
+    (links / "w.bin").symlink_to("../blobs/0f3a")
+    (links / "model.onnx").symlink_to("../blobs/m")
+    np.testing.assert_allclose(dyn.interop.onnx.load(links / "model.onnx")(x), x @ weights)
+
+
+def test_a_model_that_is_given_stays_as_it_was() -> None:
+    proto = model(LAYER, 13)
+    before = proto.SerializeToString()
+    dyn.interop.onnx.load(proto)(*arrays(2))
+    assert proto.SerializeToString() == before
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_upsample_of_version_9(mode: str) -> None:
+    run = load(
+        "f (float[1, 1, h, w] x) => (float[1, 1, i, j] y) { s = Constant <value = float[4] {1.0, 1.0, 2.0, 2.0}> ()  "
+        f'y = Upsample <mode = "{mode}"> (x, s) }}',
+        9,
+    )
+    x = np.array([[[[0.0, 1.0], [2.0, 3.0]]]], "f4")
+    made = np.asarray(run(x))[0, 0]
+    expected = {  # as versions 9 and 10 have it: the place in the input is the output's over the scale
+        "nearest": [[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 3, 3], [2, 2, 3, 3]],
+        "linear": [[0, 0.5, 1, 1], [1, 1.5, 2, 2], [2, 2.5, 3, 3], [2, 2.5, 3, 3]],
+    }[mode]
+    np.testing.assert_allclose(made, expected)
+
+
+def test_numbers_of_python_fit_what_is_declared() -> None:
+    ints, floats = [model(f"f ({kind} x) => ({kind} y) {{ y = Neg (x) }}") for kind in ("int64[n]", "float[n]")]
+    for proto in (ints, floats):  # the text has no scalars
+        for value in (*proto.graph.input, *proto.graph.output):
+            del value.type.tensor_type.shape.dim[:]
+    assert dyn.interop.onnx.load(floats)(2) == -2
+    assert dyn.interop.onnx.load(ints)(True) == -1
+    with pytest.raises(ArgumentError, match=r"x is f64\[\]~, and the ONNX model takes i64\[\]\."):
+        dyn.interop.onnx.load(ints)(2.5)
+
+
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 
@@ -259,7 +416,7 @@ def test_later_versions_of_the_operations() -> None:
 def test_arguments_of_other_types() -> None:
     run = load(LAYER)
     x, w, b = arrays(2)
-    with pytest.raises(ArgumentError, match=r"x is f64\[.*and the ONNX model takes f32\[batch 4\]"):
+    with pytest.raises(ArgumentError, match=r"x is f64\[.*and the ONNX model takes f32\[batch, 4\]"):
         run(x.astype("f8"), w, b)
 
 

@@ -21,7 +21,10 @@ def if_(call: Any) -> Any:
     given = call.inputs[0]
     branches = call.attribute("then_branch"), call.attribute("else_branch")
     if isinstance(given, SizeTensor):
-        way = conditions.decide(given.elements.item(), call.trace)
+        condition = given.elements.item()
+        if not condition.symbols() <= call.trace.sizes.keys() and conditions.known(condition, call.trace) is None:
+            return list(lax.cond(condition.computed(call.trace), *[_region(call, branch) for branch in branches]))
+        way = conditions.decide(condition, call.trace)
     elif isinstance(given, np.ndarray):
         way = bool(given.reshape(()))
     else:

@@ -8,27 +8,28 @@ from typing import Any
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import UnsupportedOpError
-from dyn.interop.converters import Data, rank_of
+from dyn.interop.converters import Data, axis_of, rank_of
 from dyn.interop.index_ranges import OUT, require_in_range
 from dyn.interop.onnx.evaluation import converts, takes_call
 
 
 def _counted(places: Data, size: Any, axis: int) -> Any:
     """Indices from the start of an axis, of which it has to have all; those below 0 count from its end."""
-    if places._trace.here.outer is None:  # what is demanded in a branch would end calls that go another way
+    here = places._trace.here
+    if here is here.program:  # what is demanded in a branch would end calls that go another way
         require_in_range(places, size, OUT.format(axis), wraps=True)
     return dnp.where(places < 0, places + size, places)
 
 
 @converts("Gather")
 def gather(a: Data, places: Data, *, axis: int = 0) -> Any:
-    at = axis % rank_of(a)
+    at = axis_of(axis, a)
     return dnp.take(a, _counted(places, a.shape[at], at), axis=at)
 
 
 @converts("GatherElements")
 def gather_elements(a: Data, places: Data, *, axis: int = 0) -> Any:
-    at = axis % rank_of(a)
+    at = axis_of(axis, a)
     return a[_grid(_counted(places, a.shape[at], at), at)]
 
 
@@ -76,7 +77,7 @@ def _scattered(a: Data, index: tuple[Any, ...], updates: Data, reduction: str) -
 
 @converts("ScatterElements", "Scatter")
 def scatter_elements(a: Data, places: Data, updates: Data, *, axis: int = 0, reduction: str = "none") -> Any:
-    at = axis % rank_of(a)
+    at = axis_of(axis, a)
     return _scattered(a, _grid(_counted(places, a.shape[at], at), at), updates, reduction)
 
 

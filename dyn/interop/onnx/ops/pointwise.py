@@ -6,12 +6,14 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 import dyn.numpy as dnp
 from dyn import lax, nn
 from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.interop.converters import Data
-from dyn.interop.onnx.evaluation import converts
+from dyn.interop.onnx.evaluation import converts, takes_call
 from dyn.interop.onnx.graphs import dtype_of
 
 _PLAIN: Mapping[str, Callable[..., Any]] = {
@@ -153,7 +155,7 @@ def prelu(a: Data, slope: Data) -> Any:
 
 @converts("Shrink")
 def shrink(a: Data, *, lambd: float = 0.5, bias: float = 0.0) -> Any:
-    return dnp.where(a < -lambd, a + bias, dnp.where(a > lambd, a - bias, dnp.zeros_like(a)))
+    return dnp.where(a < -lambd, a + bias, dnp.where(a > lambd, a - bias, dnp.zeros_like(a))).astype(a.dtype)
 
 
 # ---- dtypes ----------------------------------------------------------------------------------------------------------
@@ -177,9 +179,9 @@ def converted(a: Data, dtype: DType, saturates: bool) -> Any:
     return dnp.where(dnp.isnan(a), a, dnp.clip(a, -most, most)).astype(dtype.np)
 
 
-@converts("Dropout")
-def dropout(a: Data, ratio: Data = None, training: Data = None) -> Any:
+@takes_call("Dropout", attrs=["seed"])
+def dropout(call: Any) -> Any:
     """What it is in inference: nothing is dropped."""
-    if training is not None:
-        raise UnsupportedOpError("Dropout that is told whether it trains.", remedy="export the model for inference.")
-    return [a, dnp.ones_like(a, dtype=bool)]
+    if call.has(2) and not (isinstance(call.inputs[2], np.ndarray) and not call.inputs[2].any()):
+        raise UnsupportedOpError("Dropout that trains, or is told so.", remedy="export the model for inference.")
+    return [call.value(0), dnp.ones_like(call.value(0), dtype=bool)]

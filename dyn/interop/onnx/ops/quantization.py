@@ -70,6 +70,7 @@ def dynamic_quantize(a: Data) -> Any:
     """Floats as uint8, by the least scale that has all of them and 0."""
     low, high = dnp.minimum(dnp.min(a, initial=0), 0), dnp.maximum(dnp.max(a, initial=0), 0)
     scale = (high - low) / 255
+    scale = dnp.where(scale == 0, 1, scale).astype(a.dtype)
     zero = dnp.clip(dnp.rint((0 - low) / scale), 0, 255)
     made = dnp.clip(dnp.rint(a / scale) + zero, 0, 255).astype("uint8")
     return [made, scale, zero.astype("uint8")]
@@ -94,7 +95,7 @@ def quantized_matmul(
     a: Data, a_scale: Data, a_zero: Data, b: Data, b_scale: Data, b_zero: Data, scale: Data, zero: Data
 ) -> Any:
     made = dnp.matmul(_less(a, a_zero), _less(b, b_zero)).astype("float32")
-    return quantized(made * (a_scale.astype("float32") * b_scale), scale.astype("float32"), zero, zero.dtype)
+    return quantized(made * (a_scale.astype("float32") * b_scale / scale), dnp.asarray(1, "float32"), zero, zero.dtype)
 
 
 @converts("ConvInteger")
@@ -118,7 +119,6 @@ def quantized_conv(
     shape = (-1, *[1] * (rank_of(kernel) - 2))
     if bias is not None:
         made = made + dnp.reshape(bias, shape)
-    factor = a_scale * kernel_scale
-    return quantized(
-        made.astype("float32") * (dnp.reshape(factor, shape) if rank_of(factor) else factor), scale, zero, zero.dtype
-    )
+    factor = a_scale * kernel_scale / scale
+    factor = dnp.reshape(factor, shape) if rank_of(factor) else factor
+    return quantized(made.astype("float32") * factor, dnp.asarray(1, "float32"), zero, zero.dtype)

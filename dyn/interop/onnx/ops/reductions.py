@@ -7,7 +7,7 @@ from typing import Any
 
 import dyn.numpy as dnp
 from dyn import lax, nn
-from dyn.interop.converters import Data, rank_of
+from dyn.interop.converters import Data, axis_of, rank_of
 from dyn.interop.onnx.evaluation import converts
 
 #: A reduction of elements along axes: of those, the axes, and whether they stay.
@@ -39,7 +39,7 @@ def _reduces(name: str, reduction: Reduction) -> None:
     ) -> Any:
         found = axes if given is None else given.reshape(-1).tolist()
         whole = () if noop_with_empty_axes else range(rank_of(a))
-        own = tuple([axis % rank_of(a) for axis in found] if found else whole)
+        own = tuple([axis_of(axis, a) for axis in found] if found else whole)
         return reduction(a, own, bool(keepdims)).astype(a.dtype)
 
 
@@ -73,7 +73,7 @@ _picks("ArgMin", dnp.argmin)
 
 @converts("CumSum", numbers=(1,))
 def cumulative_sum(a: Data, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
-    number = int(axis.reshape(())) % rank_of(a)
+    number = axis_of(int(axis.reshape(())), a)
     made = lax.cumsum(a, number, reverse=bool(reverse))
     return (made - a if a.element_type.is_integer else _shifted(made, number, bool(reverse))) if exclusive else made
 
@@ -89,10 +89,10 @@ def _shifted(made: Data, axis: int, reverse: bool) -> Any:
 def top_k(a: Data, k: Any, *, axis: int = -1, largest: int = 1) -> Any:
     count = k[0] if isinstance(k, list) else k
     if largest:
-        values, places = lax.top_k(a, count, axis=axis % rank_of(a))
+        values, places = lax.top_k(a, count, axis=axis_of(axis, a))
     else:  # of integers the complement has the opposite order, without one that is beyond them
         turned = dnp.bitwise_invert(a) if a.element_type.is_integer else dnp.negative(a)
-        values, places = lax.top_k(turned, count, axis=axis % rank_of(a))
+        values, places = lax.top_k(turned, count, axis=axis_of(axis, a))
         values = dnp.bitwise_invert(values) if a.element_type.is_integer else dnp.negative(values)
     return [values, places.astype("int64")]
 
@@ -110,5 +110,5 @@ def log_softmax(a: Data, *, axis: int = -1) -> Any:
 @converts("Hardmax")
 def hardmax(a: Data, *, axis: int = -1) -> Any:
     greatest = dnp.argmax(a, axis=axis, keepdims=True)
-    places = lax.broadcasted_iota(greatest.dtype, a.shape, axis % rank_of(a))
+    places = lax.broadcasted_iota(greatest.dtype, a.shape, axis_of(axis, a))
     return dnp.equal(places, greatest).astype(a.dtype)

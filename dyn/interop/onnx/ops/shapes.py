@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +11,8 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn import lax
-from dyn.errors import UnsupportedOpError
-from dyn.interop.converters import Data, rank_of
+from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.interop.converters import Data, axis_of, rank_of
 from dyn.interop.onnx.evaluation import converts, takes_call
 from dyn.interop.onnx.graphs import dtype_of
 from dyn.interop.reshaping import reshaped
@@ -22,10 +23,26 @@ from dyn.trace.dims import max_dim, unwrap_dim, wrap_dim
 
 @takes_call("Reshape", attrs=["allowzero"])
 def reshape(call: Any) -> Any:
-    a, shape = call.value(0), call.sizes(1)
-    if not call.attribute("allowzero", 0):
-        shape = [a.shape[n] if isinstance(size, int) and size == 0 else size for n, size in enumerate(shape)]
-    return reshaped(a, shape)
+    a, copies = call.value(0), not call.attribute("allowzero", 0)
+    if not is_known(call.inputs[1]):
+        return dnp.reshape(a, _found_out(call, a, copies))
+    shape = call.sizes(1)
+    if copies and any(isinstance(size, int) and size == 0 for size in shape[rank_of(a) :]):
+        raise ShapeError(f"Reshape copies a size that {a.element_type.short}[…] of {rank_of(a)} axes has not.")
+    return reshaped(a, [a.shape[n] if copies and isinstance(s, int) and s == 0 else s for n, s in enumerate(shape)])
+
+
+def _found_out(call: Any, a: Data, copies: bool) -> tuple[Any, ...]:
+    """A shape that the program computes: 0 is the size that is there, and -1 what is left for it."""
+    shape = call.value(1).astype("int64")
+    count = shape.dims[0]
+    if not isinstance(count, int):
+        raise UnsupportedOpError("Reshape to an unknown number of axes.")
+    own = [dnp.asarray(size).astype("int64") for size in (*a.shape[:count], *[0] * (count - rank_of(a)))]
+    sizes = [dnp.where(shape[n] == 0, own[n], shape[n]) if copies else shape[n] for n in range(count)]
+    others = functools.reduce(dnp.multiply, [dnp.where(size == -1, 1, size) for size in sizes], dnp.asarray(1))
+    left = dnp.asarray(a.size).astype("int64") // dnp.maximum(others, 1)
+    return tuple([lax.as_dim(dnp.where(size == -1, left, size)) for size in sizes])
 
 
 @converts("Flatten")
@@ -63,7 +80,8 @@ def concat(*values: Data, axis: int) -> Any:
 def split(call: Any) -> Any:
     """Parts of the sizes that are said, or as many of one size as there are results, of which the last may be less."""
     a = call.value(0)
-    axis, whole = call.attribute("axis", 0) % rank_of(a), a.shape[call.attribute("axis", 0) % rank_of(a)]
+    axis = axis_of(call.attribute("axis", 0), a)
+    whole = a.shape[axis]
     sizes = call.sizes(1) if call.has(1) else call.attribute("split")
     if sizes is None:
         count = call.attribute("num_outputs", call.count)
@@ -76,18 +94,22 @@ def split(call: Any) -> Any:
     return lax.split(a, sizes, axis)
 
 
-#: An end beyond all axes: producers write the greatest integer, of 32 bits or of 64.
+#: An end beyond all axes: producers write the least integer, of 32 bits or of 64.
 _FAR = (1 << 31) - 1
 
 
 @takes_call("Slice")
 def slice_(call: Any) -> Any:
     a, starts, ends = call.value(0), _places(call, 1), _places(call, 2)
-    axes = [int(n) for n in call.numbers(3)] if call.has(3) else range(len(starts))
-    steps = [int(n) for n in call.numbers(4)] if call.has(4) else [1] * len(starts)
+    axes = [axis_of(int(n), a) for n in call.numbers(3).reshape(-1)] if call.has(3) else range(len(starts))
+    steps = [int(n) for n in call.numbers(4).reshape(-1)] if call.has(4) else [1] * len(starts)
     index: list[Any] = [slice(None)] * rank_of(a)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        index[axis % rank_of(a)] = slice(_bound(start), _bound(end), step)
+        if step < 0 and isinstance(start, int) and start < -1:  # before the first element it is that one
+            size = a.shape[axis]
+            start = max(start + size, 0) if isinstance(size, int) else max_dim(max(start, -_FAR) + size, 0)
+        is_last = step < 0 and isinstance(end, int) and end <= -_FAR
+        index[axis] = slice(start, None if is_last else end, step)
     return a[tuple(index)]
 
 
@@ -95,15 +117,12 @@ def _places(call: Any, number: int) -> list[Any]:
     """Bounds of a slice: numbers and sizes, or scalars that the program computes."""
     value: Any = call.inputs[number]
     if is_known(value):
-        return call.sizes(number)
+        found = call.sizes(number)
+        return found if isinstance(found, list) else [found]
     count = value.dims[0]
     if not isinstance(count, int):
         raise UnsupportedOpError(f"{call.op} by an unknown number of bounds.")
     return [value[n] for n in range(count)]
-
-
-def _bound(value: Any) -> Any:
-    return None if isinstance(value, int) and not -_FAR < value < _FAR else value
 
 
 @takes_call("Expand")
@@ -133,7 +152,7 @@ def pad(call: Any) -> Any:
     """Elements before and behind, of axes that are counted in the fourth input or of all; negative ones are cut off."""
     a, mode = call.value(0), call.attribute("mode", "constant")
     given = call.sizes(1)
-    axes = [int(n) % rank_of(a) for n in call.numbers(3)] if call.has(3) else range(rank_of(a))
+    axes = [axis_of(int(n), a) for n in call.numbers(3)] if call.has(3) else range(rank_of(a))
     pairs: list[tuple[Any, Any]] = [(0, 0)] * rank_of(a)
     for number, axis in enumerate(axes):
         pairs[axis] = given[number], given[number + len(given) // 2]

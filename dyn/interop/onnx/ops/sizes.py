@@ -33,13 +33,11 @@ _INT64 = "int64"
 
 def _exact(name: str, function: str) -> None:
     @folds(name)
-    def fold(*arrays: Array) -> Any:
-        made = arrays[0]
+    def fold(*arrays: Array, dtype: Any) -> Any:
+        made = exact(function, arrays[0], dtype=dtype) if function == "negate" else arrays[0]
         for other in arrays[1:]:
-            made = exact(function, made, other, dtype=_INT64)
-            if made is NotImplemented:
-                return made
-        return made if len(arrays) > 1 else exact(function, made, dtype=_INT64) if function == "negate" else made
+            made = made if made is NotImplemented else exact(function, made, other, dtype=dtype)
+        return made
 
 
 for _name, _function in {
@@ -50,8 +48,27 @@ for _name, _function in {
 
 
 @folds("Mod")
-def modulo(a: Array, b: Array, *, fmod: int = 0) -> Any:
-    return NotImplemented if fmod else exact("remainder", a, b, dtype=_INT64)
+def modulo(a: Array, b: Array, *, dtype: Any, fmod: int = 0) -> Any:
+    return NotImplemented if fmod else exact("remainder", a, b, dtype=dtype)
+
+
+@folds("Clip")
+def clip(a: Array, low: Array | None = None, high: Array | None = None, *, dtype: Any) -> Any:
+    made = a if low is None else exact("maximum", a, low, dtype=dtype)
+    return made if high is None or made is NotImplemented else exact("minimum", made, high, dtype=dtype)
+
+
+@folds("Abs")
+def absolute(a: Array, *, dtype: Any) -> Any:
+    negative = exact("negate", a, dtype=dtype)
+    return negative if negative is NotImplemented else exact("maximum", a, negative, dtype=dtype)
+
+
+@folds("Split")
+def split(a: Array, sizes: Array | None = None, *, axis: int = 0, num_outputs: int | None = None) -> Any:
+    if sizes is None or any(map(is_symbolic, sizes.flat)) or sizes.sum() != a.shape[axis]:
+        return NotImplemented
+    return list(np.split(a, np.cumsum(sizes.astype(int))[:-1], axis))
 
 
 @folds("Div")
@@ -129,7 +146,12 @@ def slice_(a: Array, starts: Array, ends: Array, axes: Array | None = None, step
     numbers = range(len(starts)) if axes is None else axes.tolist()
     strides = [1] * len(starts) if steps is None else steps.tolist()
     for axis, start, end, step in zip(numbers, starts.tolist(), ends.tolist(), strides, strict=True):
-        index[axis] = slice(start, None if step < 0 and end < -a.shape[axis] else end, step)
+        size = a.shape[axis]
+        if step < 0:  # unlike Python, ONNX begins at the first element where the start lies before it
+            start = max(start, -size)
+            index[axis] = slice(start, None if end < -size else end, step)
+        else:
+            index[axis] = slice(start, end, step)
     return as_array(a[tuple(index)])
 
 
