@@ -6,6 +6,8 @@ Where Python that JAX's functions are written in goes two ways, there are two pr
 from __future__ import annotations
 
 import functools
+import importlib
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -231,6 +233,35 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[int], Sequence[Any]]]] = {
     ),
     "resize": (lambda y: jax.image.resize(y, (2 * y.shape[0], 3), "bilinear"), lambda n: (reals(n, 3),)),
     "scan": (lambda x: lax.scan(lambda c, a: (c + a, c), 0.0, x)[1], lambda n: (reals(n),)),
+    "scan by its length": (
+        lambda x: lax.scan(lambda c, none: (c * 2, c + (none is None)), 1.0, None, length=x.shape[0])[1] + x[0],
+        lambda n: (reals(n),),
+    ),
+    "scan by length and elements": (
+        lambda x: lax.scan(lambda c, a: (c + a, c), 0.0, x, x.shape[0], True, 2, False)[1],
+        lambda n: (reals(n),),
+    ),
+    "the last": (lambda x: x[x.shape[0] - 1] + x[x.shape[0] // 2], lambda n: (reals(n),)),
+    "rows in the middle": (lambda x: x[:, x.shape[1] // 2, None], lambda n: (reals(3, n),)),
+    "set in the middle": (lambda x: x.at[x.shape[0] // 2].set(7.0), lambda n: (reals(n),)),
+    "kaiser by name": (lambda x: jnp.kaiser(x.shape[0], beta=8.6), lambda n: (reals(n),)),
+    "array_split by NumPy's number": (lambda x: jnp.array_split(x, np.int64(3))[0], lambda n: (reals(n + 3),)),
+    "fori_loop from a narrow number": (
+        lambda x: lax.fori_loop(np.int8(0), 50 * x.shape[0], lambda i, c: c + i, x.astype("int32")[0]),
+        lambda n: (reals(n),),
+    ),
+    "pmean over examples": (
+        jax.vmap(lambda v: (v - lax.pmean(v, "b")) * lax.psum(1, "b"), axis_name="b"),
+        lambda n: (reals(n),),
+    ),
+    "psum over two axes": (
+        jax.vmap(jax.vmap(lambda v: v / lax.psum(v, ("a", "b")), axis_name="b"), axis_name="a"),
+        lambda n: (abs(reals(n, 3)) + 1,),
+    ),
+    "gradient of a normalisation over examples": (
+        jax.grad(lambda x: (jax.vmap(lambda v: v / lax.pmean(v**2, "b"), axis_name="b")(x) ** 3).sum()),
+        lambda n: (reals(n),),
+    ),
     "chunk": (lambda x: jnp.pad(x, (0, -x.shape[0] % 8)).reshape(-1, 8).sum(1), lambda n: (reals(n),)),
     "halves": (lambda x: x[: x.shape[0] // 2].sum() + x[x.shape[0] // 2 :].sum(), lambda n: (reals(n),)),
     "add2": (
@@ -360,6 +391,39 @@ def test_loops_whose_number_of_steps_is_a_size_have_gradients() -> None:
         wanted = jax.grad(f)(jnp.asarray(x), jnp.asarray(y))
         np.testing.assert_allclose(run(x, y), wanted, rtol=1e-4, atol=1e-6)
         assert run.cache_info().compiles == (1 if n > first else 2)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("strides", [(1, 1), (2, 2), (3, 2)])
+def test_gradients_of_convolutions_with_strides(strides: tuple[int, int], padding: str) -> None:
+    def loss(x: Any, w: Any) -> Any:
+        layout = ("NHWC", "HWIO", "NHWC")
+        return jnp.tanh(lax.conv_general_dilated(x, w, strides, padding, dimension_numbers=layout)).sum()
+
+    gradient = jax.grad(loss, argnums=(0, 1))
+    run = djax.jit(gradient)
+    w = reals(3, 2, 2, 4)
+    for n, height, width in ((2, 8, 8), (3, 9, 13), (4, 32, 17), (2, 5, 6), (5, 12, 7)):
+        x = reals(n, height, width, 2)
+        for actual, wanted in zip(run(x, w), gradient(jnp.asarray(x), jnp.asarray(w)), strict=True):
+            np.testing.assert_allclose(actual, wanted, rtol=1e-3, atol=1e-4)
+    assert run.cache_info().compiles == 1
+
+
+def test_functions_are_written_where_jax_has_them() -> None:
+    """Their sources, and the lines of users' that an operation is said to come from."""
+    djax.jit(lambda x: jnp.hanning(x.shape[0]))(reals(4))
+    assert "def kaiser(" in inspect.getsource(_jnp.kaiser)
+    assert inspect.signature(lax.scan).parameters["reverse"].default is False
+    made = jax.make_jaxpr(lambda x: lax.fori_loop(0, 3, lambda i, c: c + 1, x))(1.0)
+    summarize: Any = importlib.import_module("jax._src.source_info_util").summarize
+    assert "test_jax_functions.py" in summarize(made.eqns[0].source_info)
+
+
+def test_axes_that_an_array_has_not() -> None:
+    for own in (jax.jit, djax.jit):
+        with pytest.raises(ValueError, match="axis 3 is out of bounds"):
+            own(lambda x: lax.associative_scan(jnp.add, x, axis=3))(reals(4))
 
 
 def test_jax_is_itself_outside_of_traces() -> None:

@@ -54,6 +54,15 @@ OPERATORS: dict[str, Callable[[Any], Any]] = {
     "==": lambda n: 2.0 if n == 4 else 3.0,
     "!=": lambda n: 2.0 if n != 4 else 3.0,
     "== on the right": lambda n: 2.0 if 4 == n else 3.0,  # noqa: SIM300  # Python asks the size then, too
+    "== of NumPy's": lambda n: 2.0 if n == np.int64(4) else 3.0,
+    "== on the right of NumPy's": lambda n: 2.0 if np.int32(4) == n else 3.0,
+    "== of an array of NumPy's": lambda n: 2.0 if n == np.array(4) else 3.0,
+    "== any of an array of NumPy's": lambda n: 2.0 if (n == np.array([4, 8])).any() else 3.0,
+    "< any of an array of NumPy's": lambda n: float((n < np.array([4, 8])).sum()),
+    "!= any of an array of NumPy's": lambda n: float((np.array([4, 8]) != n).sum()),
+    "== of a float": lambda n: 2.0 if n == 4.0 else 3.0,
+    "== of no integer": lambda n: 2.0 if n == 4.5 else 3.0,
+    "in floats": lambda n: 2.0 if n in (4.0, 8.5) else 3.0,
     "<": lambda n: 2.0 if n < 4 else 3.0,
     "<=": lambda n: 2.0 if n <= 4 else 3.0,
     ">": lambda n: 2.0 if n > 4 else 3.0,
@@ -117,6 +126,45 @@ def lines(*sizes: int) -> list[tuple[Any]]:
 def test_each_way_to_ask(name: str) -> None:
     ask = OPERATORS[name]
     check(lambda x: x[:1] * ask(x.shape[0]), lines(*SIZES))
+
+
+@pytest.mark.parametrize("name", ["list.count", "list.index", "operator.eq", "dict.get", "map"])
+def test_questions_of_code_that_ran_often(name: str) -> None:
+    """Python rewrites instructions that ran some times: calls of its own functions among them."""
+    ask = OPERATORS[name]
+    for n in range(4, 40):
+        ask(4 if name == "list.index" else n)
+    run = check(lambda x: x[:1] * ask(x.shape[0]), lines(*SIZES, *SIZES))
+    again = check(lambda x: x[:1] + ask(x.shape[0]), lines(*SIZES))
+    assert min(run.cache_info().compiles, again.cache_info().compiles) > 1
+
+
+@pytest.mark.parametrize("by", [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge])
+def test_sizes_and_arrays_of_jax_are_compared_by_elements(by: Callable[[Any, Any], Any]) -> None:
+    run = check(lambda x: (by(x.shape[0], jnp.arange(6)), by(jnp.arange(6), x.shape[0])), lines(*SIZES))
+    assert run.cache_info().compiles == 1
+    run = check(lambda x: by(x.shape[0], (x * 4).astype("int32")), lines(*SIZES))
+    assert run.cache_info().compiles == 1
+
+
+def test_errors_of_jax_that_the_function_catches_are_for_their_sizes() -> None:
+    def caught(x: Any) -> Any:
+        try:
+            return x + jnp.ones(4, x.dtype)
+        except TypeError:
+            return x * 5
+
+    run = check(caught, lines(3, 4, 1, 5, 4, 1, 3))
+    assert run.cache_info().compiles == 3  # those of 4 elements, of 1, and of others
+
+    def between(x: Any, y: Any) -> Any:
+        try:
+            return lax.concatenate([x[None], y[None]], 0)
+        except TypeError:
+            return x * 5
+
+    pairs = [(x, y) for (x,) in lines(3, 4, 1) for (y,) in lines(3, 4, 1)]
+    assert check(between, pairs).cache_info().compiles == 2
 
 
 def closed_over(ask: Callable[[Any], Any], x: Any) -> Any:

@@ -39,9 +39,12 @@ import numpy as np
 
 from dyn.errors import ArgumentError
 from dyn.fork_safety import lock
+from dyn.interop.jax import functions_of_sizes
 from dyn.interop.jax.askers import (
     acts,
     asker,
+    beyond_the_class,
+    broadcasts,
     calls,
     calls_builtin,
     compares,
@@ -50,7 +53,6 @@ from dyn.interop.jax.askers import (
     is_user,
     loc_of,
 )
-from dyn.interop.jax.functions_of_sizes import FUNCTIONS
 from dyn.interop.jax.internals import required
 from dyn.interop.jax.sizes import ReasonKind, SizeGuard, TraceSizes
 from dyn.shapes import Dim, RelKind, Symbol, free_symbols, mod, parse_dim
@@ -93,6 +95,18 @@ class Answers:
         self._doubts: dict[Doubt, None] = {}
         self._looked_up: dict[Symbol, Loc] = {}
         self._needed: dict[Symbol, None] = {}
+        self._refused: dict[SizeGuard, None] = {}
+        self._spread: dict[SizeGuard, None] = {}
+
+    @property
+    def settled(self) -> TraceSizes:
+        """The sizes of a trace that came to its end: those that JAX raised for, and the function went on, too."""
+        return functools.reduce(TraceSizes.with_guard, self._refused, self.sizes)
+
+    @property
+    def spread(self) -> TraceSizes:
+        """The sizes, of which those are known to be 1 that JAX has to broadcast in this call and raised for instead."""
+        return functools.reduce(TraceSizes.with_guard, self._spread, self.sizes)
 
     @property
     def needed(self) -> list[Symbol]:
@@ -138,8 +152,7 @@ class Answers:
 
     def equal(self, left: Any, right: Any, frame: FrameType | None) -> bool:
         """``left == right``, which JAX cannot decide, where it is asked by an expression in ``frame``."""
-        while frame is not None and frame.f_code.co_name in ("__ne__", "__eq__") and not is_user(frame.f_code):
-            frame = frame.f_back
+        frame = beyond_the_class(frame)
         is_acting = frame is not None and acts(frame)
         if not (frame is None or compares(frame) or (is_acting and calls_builtin(frame))):
             return False
@@ -149,6 +162,8 @@ class Answers:
         if is_acting:
             return self._decided(ReasonKind.ASKED, (RelKind.EQ, a, b), (RelKind.NONZERO, a - b, 0), loc_of(frame))
         if self.sizes.value(a) != self.sizes.value(b):
+            if demands(frame):
+                self._refuse(a, b, frame)
             return False
         if self._facts.eq(a, b).proved:
             return True
@@ -184,11 +199,13 @@ class Answers:
 
     def number(self, size: Any, frame: FrameType | None) -> int | None:
         """``int(size)`` in a line of the user's, which has a program for each value; None elsewhere."""
+        return None if frame is None or not is_user(frame.f_code) else self.taken(size, frame)
+
+    def taken(self, size: Any, frame: FrameType | None) -> int | None:
+        """The number that a size is, which has a program for each; None where it is not of this trace."""
         dim = self.dim(size)
-        if dim is None or frame is None or not is_user(frame.f_code):
-            return None
-        value = self.sizes.value(dim)
-        if value is not None and not self._facts.eq(dim, value).proved:
+        value = None if dim is None else self.sizes.value(dim)
+        if dim is not None and value is not None and not self._facts.eq(dim, value).proved:
             self._take(SizeGuard.of(ReasonKind.NUMBER, RelKind.EQ, dim, value, loc_of(frame)))
         return value
 
@@ -201,13 +218,8 @@ class Answers:
 
     def computed(self, size: Any, function: str, frame: FrameType | None) -> Any:
         """NumPy's ``function`` of a size, which is of its number: a program for each; None outside of this trace."""
-        dim = self.dim(size)
-        value = None if dim is None or not self.is_own(size) else self.sizes.value(dim)
-        if dim is None or value is None:
-            return None
-        if not self._facts.eq(dim, value).proved:
-            self._take(SizeGuard.of(ReasonKind.NUMBER, RelKind.EQ, dim, value, loc_of(frame)))
-        return getattr(np, function)(value)
+        value = self.taken(size, frame) if self.is_own(size) else None
+        return None if value is None else getattr(np, function)(value)
 
     def look_up(self, size: Any, frame: FrameType | None) -> None:
         """Note that the hash of a size is asked for in ``frame``, where that is a table of the user's."""
@@ -218,6 +230,21 @@ class Answers:
         dim = self.dim(size)
         for symbol in () if dim is None else free_symbols(dim):
             self._looked_up.setdefault(symbol, loc_of(frame))
+
+    def _refuse(self, a: Dim, b: Dim, frame: FrameType | None) -> None:
+        """Note that JAX is about to raise for sizes that differ: a function that goes on is for such sizes only.
+
+        Where one of them is 1 in this call JAX would have gone on, had it known.
+        """
+        if any(isinstance(one, int) and one < 2 for one in (a, b)):
+            return
+        loc, spread = loc_of(frame), [one for one in (a, b) if broadcasts(frame)]
+        ones = [one for one in spread if self.sizes.value(one) == 1]
+        for one in ones:
+            self._spread.setdefault(SizeGuard.of(ReasonKind.EQUAL, RelKind.EQ, one, 1, loc))
+        for difference in () if ones else (a - b, *[one - 1 for one in spread]):
+            if not self._facts.nonzero(difference).proved:
+                self._refused.setdefault(SizeGuard.of(ReasonKind.EQUAL, RelKind.NONZERO, difference, 0, loc))
 
     # How it is answered -------------------------------------------------------------------------------------------
 
@@ -286,11 +313,28 @@ def _install_once(dimension: Any) -> None:
     )  # fmt: skip
 
     def heard_eq(self: Any, other: Any) -> Any:
-        answer, ear = equal(self, other), _LISTENER.ear
-        if ear is None or answer or not (isinstance(other, dimension | int) and _same_trace(self, other)):
+        ear, frame = _LISTENER.ear, sys._getframe(1)
+        if ear is not None and (found := _by_array(ear, self, other, operator.eq, frame)) is not _NO_ARRAY:
+            return found
+        answer = equal(self, other)
+        if ear is None or answer:
             return answer
+        number = _as_integer(other)
+        if number is None and not (isinstance(other, dimension) and other.scope is self.scope):
+            return answer  # not of this trace: JAX says that these are not equal
         with _unheard():
-            return ear.equal(self, other, sys._getframe(1))
+            return ear.equal(self, other if number is None else number, frame)
+
+    def ordered(by: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        own = getattr(dimension, f"__{by.__name__}__")
+
+        def compared(self: Any, other: Any) -> Any:
+            ear = _LISTENER.ear
+            if ear is not None and (found := _by_array(ear, self, other, by, sys._getframe(1))) is not _NO_ARRAY:
+                return found
+            return own(self, other)
+
+        return compared
 
     def heard_bool(self: Any) -> bool:
         answer, ear = True if truth is None else bool(truth(self)), _LISTENER.ear
@@ -340,15 +384,21 @@ def _install_once(dimension: Any) -> None:
 
         return computed
 
+    for file in (__file__, functions_of_sizes.__file__):  # JAX's lines of users' are not these
+        required("jax._src.source_info_util", "register_exclusion")(file)
+        required("jax._src.traceback_util", "register_exclusion")(file)
     for name in _NUMERIC:
         setattr(dimension, name, numeric(name))
     heard_eq._dyn_listens = True  # pyright: ignore[reportFunctionMemberAccess]  # functions take attributes
     dimension.__eq__, dimension.__bool__, dimension.__hash__ = heard_eq, heard_bool, heard_hash
+    dimension.__ne__ = ordered(operator.ne)
+    dimension.__lt__, dimension.__le__ = ordered(operator.lt), ordered(operator.le)
+    dimension.__gt__, dimension.__ge__ = ordered(operator.gt), ordered(operator.ge)
     dimension.__int__, dimension.__index__ = heard_int, heard_index
     _wrap("jax._src.export.shape_poly", "_geq_decision", _order_by)
     _wrap("jax._src.core", "divide_shape_sizes", _division_by)
     _wrap("jax._src.core", "concrete_or_error", _number_by)
-    for module, name, written in FUNCTIONS:
+    for module, name, written in functions_of_sizes.FUNCTIONS:
         _wrap(module, name, _in_trace(written))
 
 
@@ -365,8 +415,10 @@ def _wrap(module: str, name: str, by: Callable[[Callable[..., Any]], Callable[..
     copied.__kwdefaults__, copied.__qualname__, copied.__module__ = own.__kwdefaults__, own.__qualname__, own.__module__
     own.__signature__ = inspect.signature(own)
     consts = tuple([by(copied) if one == _PLACE else one for one in _forwarded.__code__.co_consts])
-    own.__code__ = _forwarded.__code__.replace(co_consts=consts, co_name=own.__name__)
-    own.__defaults__ = own.__kwdefaults__ = None
+    code = own.__code__
+    own.__code__ = _forwarded.__code__.replace(
+        co_consts=consts, co_name=own.__name__, co_filename=code.co_filename, co_firstlineno=code.co_firstlineno
+    )
 
 
 _PLACE = "the function that is called"
@@ -457,6 +509,22 @@ def _in_trace(written: Callable[..., Any]) -> Callable[[Callable[..., Any]], Cal
     return by
 
 
-def _same_trace(size: Any, other: Any) -> bool:
-    """Tell whether two sizes are of one trace; JAX says that others are not equal."""
-    return isinstance(other, int) or getattr(other, "scope", None) is getattr(size, "scope", None)
+#: What is compared with is no array.
+_NO_ARRAY: Any = object()
+
+
+def _by_array(ear: Answers, size: Any, other: Any, by: Callable[[Any, Any], Any], frame: FrameType) -> Any:
+    """A size compared with an array, by elements: JAX's do it themselves, NumPy's are compared with the number."""
+    if not isinstance(other, np.ndarray):
+        is_array = hasattr(other, "__array_priority__") and isinstance(other, required("jax").Array)
+        return NotImplemented if is_array else _NO_ARRAY
+    with _unheard():
+        number = ear.taken(size, frame) if acts(frame) else None
+    return _NO_ARRAY if number is None else by(number, other)
+
+
+def _as_integer(value: Any) -> int | None:
+    """What a number is as an integer; None for one that is none, and for anything else."""
+    if isinstance(value, int | np.integer):
+        return int(value)
+    return int(value) if isinstance(value, float | np.floating) and float(value).is_integer() else None

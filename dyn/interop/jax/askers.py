@@ -25,7 +25,7 @@ from dyn.trace.bytecode import UNKNOWN_CALLEE, callee
 _COMPARING = frozenset({dis.opmap["COMPARE_OP"], dis.opmap["CONTAINS_OP"]})
 
 
-_CALLING = frozenset(code for name, code in dis.opmap.items() if name.startswith("CALL"))
+_CALLING = frozenset(code for name, code in dis.opmap.items() if name.startswith(("CALL", "PRECALL")))
 
 
 def compares(frame: FrameType) -> bool:
@@ -100,10 +100,19 @@ def demands(frame: FrameType | None) -> bool:
 
     Whether a size is 1 they ask too, and know what to do where it is not.
     """
+    return _rule(frame).endswith("_shape_rule") or broadcasts(frame)
+
+
+def broadcasts(frame: FrameType | None) -> bool:
+    """Tell whether JAX's code asks in order to broadcast, which it also does where a size is 1."""
+    return _rule(frame) == "_try_broadcast_shapes"
+
+
+def _rule(frame: FrameType | None) -> str:
+    """The function that asks, beyond those that compare for it."""
     while frame is not None and frame.f_code.co_name.startswith(("definitely_equal", "<")):
         frame = frame.f_back
-    name = "" if frame is None else frame.f_code.co_name
-    return name.endswith("_shape_rule") or name == "_try_broadcast_shapes"
+    return "" if frame is None else frame.f_code.co_name
 
 
 @functools.lru_cache(maxsize=4096)
@@ -163,7 +172,11 @@ def _line_of(equation: Any) -> Loc | None:
 
 def asker() -> FrameType | None:
     """The frame that has asked what is being decided, beyond JAX's class of dimensions and this file."""
-    frame = sys._getframe(1)
+    return beyond_the_class(sys._getframe(1))
+
+
+def beyond_the_class(frame: FrameType | None) -> FrameType | None:
+    """The first frame from ``frame`` on that is neither of JAX's class of dimensions nor of what listens to it."""
     while frame is not None and frame.f_code.co_filename.endswith(("shape_poly.py", "answers.py")):
         frame = frame.f_back
     return frame

@@ -9,6 +9,7 @@ question.
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import operator
 from collections.abc import Callable, Sequence
@@ -88,6 +89,28 @@ def convolution(
     return jnp.flip(made) if turned else made
 
 
+def convolution_of_any_kind(own: Written, *args: Any, **kwargs: Any) -> Any:
+    """JAX has a rule for paddings that are symbols, and makes them itself; gradients' ask for integers."""
+    given = inspect.signature(own).bind(*args, **kwargs)
+    given.apply_defaults()
+    options = given.arguments
+    pads = options["padding"]
+    if isinstance(pads, str) or not any(_symbolic(size) for pair in pads for size in pair):
+        return own(*args, **kwargs)
+    made: Any = required("jax._src.lax.convolution", "conv_general_dilated_p")
+    lax: Any = required("jax._src.lax.lax")
+    lhs, rhs = options.pop("lhs"), options.pop("rhs")
+    ones = (1,) * (lhs.ndim - 2)
+    options["dimension_numbers"] = required("jax.lax").conv_dimension_numbers(
+        lhs.shape, rhs.shape, options["dimension_numbers"]
+    )
+    for name in ("window_strides", "lhs_dilation", "rhs_dilation"):
+        options[name] = ones if options[name] is None else tuple(options[name])
+    options["padding"] = tuple([tuple(pair) for pair in pads])
+    options["precision"] = lax.canonicalize_precision(options["precision"])
+    return made.bind(lhs, rhs, **options)
+
+
 # ---- scans and loops -------------------------------------------------------------------------------------------------
 
 
@@ -95,7 +118,7 @@ def associative_scan(own: Written, fn: Any, elems: Any, reverse: bool = False, a
     """One element after the other; sums, products, greatest and least elements by ``lax.cumsum`` and its kin."""
     jax: Any = required("jax")
     leaves = jax.tree.leaves(elems)
-    if not leaves or not _symbolic(leaves[0].shape[axis]):
+    if not leaves or not -leaves[0].ndim <= axis < leaves[0].ndim or not _symbolic(leaves[0].shape[axis]):
         return own(fn, elems, reverse=reverse, axis=axis)
     if not all(leaf.shape[axis] == leaves[0].shape[axis] for leaf in leaves):
         return own(fn, elems, reverse=reverse, axis=axis)
@@ -128,12 +151,20 @@ def associative_scan(own: Written, fn: Any, elems: Any, reverse: bool = False, a
 
 def scan(
     own: Written, f: Any, init: Any, xs: Any = None, length: Any = None, reverse: bool = False, unroll: Any = 1,
-    **options: Any,
+    _split_transpose: bool = False,
 ) -> Any:  # fmt: skip
-    """Steps are not written out where nobody knows how many there are."""
-    sizes = [leaf.shape[0] for leaf in required("jax").tree.leaves(xs) if getattr(leaf, "shape", ())]
-    known = not any(map(_symbolic, [length, *sizes]))
-    return own(f, init, xs, length=length, reverse=reverse, unroll=unroll if known else 1, **options)
+    """Steps are not written out where nobody knows how many there are. A number of steps is that of their numbers."""
+    jax: Any = required("jax")
+    leaves = jax.tree.leaves(xs)
+    sizes = [leaf.shape[0] for leaf in leaves if getattr(leaf, "shape", ())]
+    options = {"reverse": reverse, "unroll": unroll, "_split_transpose": _split_transpose}
+    if not any(map(_symbolic, [length, *sizes])):
+        return own(f, init, xs, length=length, **options)
+    options["unroll"] = 1
+    if not leaves and _symbolic(length):
+        return own(lambda carry, _: f(carry, xs), init, jax.numpy.arange(length), **options)
+    is_said = _symbolic(length) and all(size == length for size in sizes)
+    return own(f, init, xs, length=None if is_said else length, **options)
 
 
 def fori_loop(own: Written, lower: Any, upper: Any, body_fun: Any, init_val: Any, **options: Any) -> Any:
@@ -149,19 +180,40 @@ def fori_loop(own: Written, lower: Any, upper: Any, body_fun: Any, init_val: Any
         number, value = carry
         return (number + 1, body_fun(number, value)), None
 
-    start = jnp.asarray(lower)
+    start = jnp.asarray(lower) if _symbolic(lower) else int(lower)  # as JAX has it for any type of numbers
     return lax.scan(step, (start, init_val), jnp.arange(_max(upper - lower, 0)))[0][1]
+
+
+# ---- numbers and collectives -----------------------------------------------------------------------------------------
+
+
+def constant(own: Written, example: Any, val: Any) -> Any:
+    """A size, as a number of the type of another."""
+    if not _symbolic(val):
+        return own(example, val)
+    dtypes, lax = required("jax._src.dtypes"), required("jax._src.lax.lax")
+    is_weak = dtypes.is_weakly_typed_scalar(example)
+    return lax._convert_element_type(val, dtypes.dtype(example), weak_type=is_weak)
+
+
+def all_reduced(own: Written, prim: Any, pos_fn: Any, ctx: Any, arg: Any, *, axes: Any, axis_index_groups: Any) -> Any:
+    """Over the examples of ``vmap`` alone it is a reduction, whose result has the shape that JAX found."""
+    (given,) = ctx.avals_in
+    if not any(map(_symbolic, given.shape)) or not all(isinstance(axis, int) for axis in axes):
+        return own(prim, pos_fn, ctx, arg, axes=axes, axis_index_groups=axis_index_groups)
+    lower: Any = required("jax._src.interpreters.mlir", "lower_fun")
+    return lower(pos_fn, multiple_results=False)(ctx.replace(primitive=None), arg, axes=tuple(axes))
 
 
 # ---- windows and spaces ----------------------------------------------------------------------------------------------
 
 
-def window(own: Written, M: Any, *rest: Any) -> Any:  # NumPy's name
+def window(own: Written, M: Any, *rest: Any, **options: Any) -> Any:  # NumPy's name
     """A window of one element is 1; of others it is JAX's."""
     if not _symbolic(M):
-        return own(M, *rest)
+        return own(M, *rest, **options)
     jnp, _ = _jax()
-    made = own(_max(M, 2), *rest)[:M]
+    made = own(_max(M, 2), *rest, **options)[:M]
     return jnp.where(jnp.asarray(M) > 1, made, 1)
 
 
@@ -181,8 +233,9 @@ def linspace(own: Written, start: Any, stop: Any, num: Any = 50, *rest: Any, **o
 
 def split(own: Written, op: str, ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """Of parts as nearly of one size as can be, the first are greater by one, as many as there are left over."""
-    if op != "array_split" or not isinstance(indices_or_sections, int) or not _symbolic(ary.shape[axis]):
+    if op != "array_split" or not hasattr(indices_or_sections, "__index__") or not _symbolic(ary.shape[axis]):
         return own(op, ary, indices_or_sections, axis)
+    indices_or_sections = operator.index(indices_or_sections)
     _, lax = _jax()
     each, left = divmod(ary.shape[axis], indices_or_sections)
     if isinstance(left, int):
@@ -190,6 +243,12 @@ def split(own: Written, op: str, ary: Any, indices_or_sections: Any, axis: int =
     ends = [each * n + _min(left, n) for n in range(indices_or_sections + 1)]
     ends[-1] = ary.shape[axis]
     return [lax.slice_in_dim(ary, low, high, axis=axis) for low, high in itertools.pairwise(ends)]
+
+
+def indices(own: Written, given: Any, shape: Any) -> Any:
+    """A size that is an index is one of the program's numbers."""
+    jnp, _ = _jax()
+    return own(tuple([jnp.asarray(one) if _symbolic(one) else one for one in given]), shape)
 
 
 def stack(own: Written, operands: Sequence[Any], axis: int = 0) -> Any:
@@ -291,11 +350,13 @@ _NUMPY, _LOOPS = "jax._src.numpy.lax_numpy", "jax._src.lax.control_flow.loops"
 #: The functions, by where JAX has them, and what does each for symbolic sizes.
 FUNCTIONS: Sequence[tuple[str, str, Written]] = (
     ("jax._src.numpy.hijax", "searchsorted_via_expand", searchsorted),
-    (_NUMPY, "_conv", convolution), (_NUMPY, "_split", split), (_NUMPY, "_squeeze", squeeze),
+    (_NUMPY, "_conv", convolution), ("jax._src.lax.convolution", "conv_general_dilated", convolution_of_any_kind),
+    ("jax._src.numpy.indexing", "_parse_indices", indices), (_NUMPY, "_split", split), (_NUMPY, "_squeeze", squeeze),
     (_NUMPY, "_pad_wrap", pad_by_wrapping), ("jax._src.numpy.array_creation", "linspace", linspace),
     ("jax._src.nn.functions", "_get_window_mask", window_mask), ("jax._src.random.core", "_shuffle", shuffle),
     ("jax._src.scipy.signal", "detrend", detrend), (_LOOPS, "associative_scan", associative_scan),
     (_LOOPS, "fori_loop", fori_loop), (_LOOPS, "scan", scan),
+    ("jax._src.lax.parallel", "_allreduce_lowering", all_reduced), ("jax._src.lax.lax", "_const", constant),
     ("jax._src.lax.utils", "int_dtype_for_dim", dtype_of_places), ("jax._src.lax.lax", "stack", stack),
     *[(f"jax._src.{module}", "len", length) for module in ("numpy.lax_numpy", "numpy.polynomial", "scipy.signal")],
     *[("jax._src.numpy.window_functions", name, window) for name in _WINDOWS],

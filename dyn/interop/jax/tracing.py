@@ -104,11 +104,11 @@ class JaxTracing:
                 made = step
                 continue
             exported, answers = made
-            sizes = answers.sizes
+            sizes = answers.spread
             for symbol, loc in answers.looked_up.items():
                 sizes = sizes.static(symbol, loc, "")
             if sizes is answers.sizes:
-                return self._finished(exported, sizes)
+                return self._finished(exported, answers.settled)
             made = self._attempt(sizes)
         failure = made if isinstance(made, FailedTrace) else None
         return self.static(sizes, failure)
