@@ -13,6 +13,7 @@ from torch._dispatch.python import no_python_dispatcher
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dyn.errors import NotYetError
+from dyn.interop.torch import spaces
 from dyn.interop.torch.function_modes import FunctionMode
 from dyn.interop.torch.sizes import as_dim
 from dyn.interop.torch.subclasses import wrappers_in
@@ -199,6 +200,11 @@ _OTHERWISE: dict[Any, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     torch.Tensor.allclose: _all_close,
     torch.nn.functional.interpolate: _interpolate,
     torch.fake_quantize_per_channel_affine: _fake_quantize_per_channel,
+    torch.linspace: spaces.linspace,
+    torch.logspace: spaces.logspace,
+    torch.hann_window: spaces.hann_window,
+    torch.hamming_window: spaces.hamming_window,
+    torch.blackman_window: spaces.blackman_window,
 }
 
 
