@@ -58,7 +58,8 @@ def layered(
     corners = tuple(Point(centres[v] - w / 2, tops[level[v]]) for v, (w, _) in enumerate(sizes))
     paths: dict[tuple[int, int], tuple[Point, ...]] = {}
     for (a, b), chain in chains.items():
-        points = [Point(centres[a], corners[a].y + sizes[a][1])]
+        bottom = tops[level[a]] + heights[level[a]]  # beside the box, taller ones of its layer may stand above this
+        points = [Point(centres[a], corners[a].y + sizes[a][1]), Point(centres[a], bottom)]
         for v in chain[1:-1]:
             top = tops[level[v]]
             points += [Point(centres[v], top), Point(centres[v], top + heights[level[v]])]

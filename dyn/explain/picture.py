@@ -157,7 +157,7 @@ def _arrows(graph: BoxGraph, drawn: Sequence[_Drawn], layout: DrawingLayout) -> 
             end = Point(corner.x + width / 2 + step * (place - (len(arrows) - 1) / 2), path[-1].y)
             told = drawn[arrow.tail].box.outputs[arrow.output]
             through = f" through {arrow.views}" if arrow.views else ""
-            parts.append(_arrow_svg([start, *path[1:-1], end], f"{told}{through}"))
+            parts.append(_arrow_svg([start, Point(start.x, path[1].y), *path[2:-1], end], f"{told}{through}"))
     return parts
 
 
@@ -167,8 +167,8 @@ def _arrow_svg(points: Sequence[Point], told: str) -> str:
     d = [f"M{first.x:.1f} {y:.1f}"]
     x = first.x
     for i, point in enumerate(others):
-        stop = point.y - 7 if point is others[-1] else point.y
-        if i % 2 and point is not others[-1]:  # straight through a layer that is passed
+        stop = point.y - 7 if point is others[-1] else max(point.y, y)
+        if i % 2 == 0:  # straight to the end of the box's layer, and through those that are passed
             d.append(f"V{stop:.1f}")
         else:
             half = (stop - y) / 2
@@ -225,7 +225,7 @@ def _frame(layers: Layers, graph: BoxGraph, drawn: Sequence[_Drawn], layout: Dra
     top = min(c.y for c, _ in inside) - 26
     bottom = max(c.y + d.height for c, d in inside) + 26
     arrows = [a for a in graph.arrows if a.tail in layers.boxes or a.head in layers.boxes]
-    passed = [p.x for a in arrows for p in layout.paths[a.tail, a.head][1:-1] if top <= p.y <= bottom]
+    passed = [p.x for a in arrows for p in layout.paths[a.tail, a.head][2:-1] if top <= p.y <= bottom]
     left = min([*[c.x for c, _ in inside], *passed]) - 14
     right = max([*[c.x + d.width for c, d in inside], *passed]) + 14 + (_LANE if layers.back else 0)
     alone = True

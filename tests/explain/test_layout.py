@@ -40,10 +40,21 @@ def test_boxes_stand_apart_inside_the_picture_and_below_what_they_read(graph) ->
 def test_arrows_that_pass_a_layer_pass_between_its_boxes(graph) -> None:
     sizes, edges = graph
     layout = layered(sizes, edges)
-    for path in layout.paths.values():
-        for point in path[1:-1]:
+    for (tail, _), path in layout.paths.items():
+        for point in path[2:-1]:
             for corner, (w, h) in zip(layout.corners, sizes, strict=True):
                 assert not (corner.x < point.x < corner.x + w and corner.y <= point.y <= corner.y + h)
+        assert path[1].x == path[0].x == layout.corners[tail].x + sizes[tail][0] / 2
+
+
+@given(graphs())
+def test_arrows_bend_between_layers_where_no_box_stands(graph) -> None:
+    sizes, edges = graph
+    layout = layered(sizes, edges)
+    for path in layout.paths.values():
+        for above, below in zip(path[1::2], path[2::2], strict=True):
+            for corner, (_, h) in zip(layout.corners, sizes, strict=True):
+                assert corner.y + h <= above.y or below.y <= corner.y
 
 
 def test_a_chain_is_straight_and_a_fork_is_symmetric() -> None:

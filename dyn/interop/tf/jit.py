@@ -6,6 +6,7 @@ This file is longer than most: it is one class, whose calls in graphs, on tapes 
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MethodType
@@ -366,7 +367,7 @@ class TfJitted(CompiledFunction[_SizedProgram]):
             except Exception as error:  # whatever it is: with numbers for sizes it may not come
                 if fixed == tuple(shapes):
                     raise
-                why = why or f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
+                why = why or f"{type(error).__name__}: {_words(error)}"
                 continue
             try:
                 labels = self._labels(tree)
@@ -399,9 +400,7 @@ class TfJitted(CompiledFunction[_SizedProgram]):
                 try:
                     found = RecordedProgram(self._flat(rest, tree), specs, version.program, untrained)
                 except (NotImplementedError, TypeError, ValueError, tf.errors.OpError) as error:  # TensorFlow's
-                    raise NotYetError(
-                        f"TensorFlow makes no gradient of it for open sizes: {_last_line(error)}"
-                    ) from error
+                    raise NotYetError(f"TensorFlow makes no gradient of it for open sizes: {_words(error)}") from error
                 version.recorded[key] = found
         return found
 
@@ -510,9 +509,15 @@ def _stand_in(leaf: Any) -> Any:
     return leaf
 
 
-def _last_line(error: BaseException) -> str:
-    """The last line of an error's text, which of those of TensorFlow's is what went wrong."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+#: What Keras prints in bold: what went wrong in a layer, between where that was and what the layer was given.
+_BOLD = re.compile(r"\x1b\[1m(.*?)\x1b\[0m", re.DOTALL)
+
+
+def _words(error: BaseException) -> str:
+    """What went wrong, in one line: of TensorFlow's texts it is the last one, unless Keras has set it in bold."""
+    bold = _BOLD.search(str(error))
+    lines = (bold[1] if bold else str(error)).strip().splitlines()
+    return (lines[0 if bold else -1] if lines else type(error).__name__).strip()
 
 
 def _ladder(tensors: Sequence[Any]) -> list[tuple[tuple[int | None, ...], ...]]:
