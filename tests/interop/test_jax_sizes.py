@@ -8,7 +8,8 @@ import pytest
 
 jax: Any = pytest.importorskip("jax")
 
-from dyn.interop.jax.answers import Answers, answered  # noqa: E402
+from dyn.interop.jax.answers import Answers  # noqa: E402
+from dyn.interop.jax.listening import answered  # noqa: E402
 from dyn.interop.jax.sizes import AxisSource, ReasonKind, SizeGuard, TraceSizes  # noqa: E402
 from dyn.shapes import RelKind, as_dim, evaluate, symbol  # noqa: E402
 from dyn.source import UNKNOWN  # noqa: E402

@@ -14,35 +14,24 @@ told what is proved; what they were told wrongly is noted (:attr:`Answers.doubts
 made again under the right answer. Sizes that a line of the user's looks up in a table are compared by their hashes
 first, which are not those of numbers: such a size is made a number (:attr:`Answers.looked_up`).
 
-JAX's class of dimensions, and three functions of its, get a listener, once, which answers for nobody unless the thread
-is tracing here.
+Who asks is heard by :mod:`dyn.interop.jax.listening`.
 """
 
 from __future__ import annotations
 
-import builtins
 import functools
-import inspect
 import operator
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from types import (
     FrameType,
-    FunctionType,
 )
 from typing import Any
 
 import numpy as np
 
 from dyn.errors import ArgumentError
-from dyn.fork_safety import lock
-from dyn.interop.jax import functions_of_sizes
 from dyn.interop.jax.askers import (
     acts,
-    asker,
     beyond_the_class,
     broadcasts,
     calls,
@@ -53,7 +42,6 @@ from dyn.interop.jax.askers import (
     is_user,
     loc_of,
 )
-from dyn.interop.jax.internals import required
 from dyn.interop.jax.sizes import ReasonKind, SizeGuard, TraceSizes
 from dyn.shapes import Dim, RelKind, Symbol, free_symbols, mod, parse_dim
 from dyn.source import Loc
@@ -66,15 +54,6 @@ class Doubt:
     left: Dim
     right: Dim
     loc: Loc
-
-
-class _Listener(threading.local):
-    """The answers of this thread's trace."""
-
-    ear: Answers | None = None
-
-
-_LISTENER = _Listener()
 
 
 class Answers:
@@ -263,268 +242,3 @@ class Answers:
     def _take(self, guard: SizeGuard) -> None:
         self.sizes = self.sizes.with_guard(guard)
         self._facts = self._facts.assume(guard.relation)
-
-
-@contextmanager
-def answered(dimension: type, answers: Answers) -> Iterator[None]:
-    """Have what this thread asks of sizes of the class ``dimension`` answered."""
-    _install(dimension)
-    before, _LISTENER.ear = _LISTENER.ear, answers
-    try:
-        yield
-    finally:
-        _LISTENER.ear = before
-
-
-def current() -> Answers | None:
-    """The answers of the trace of this thread."""
-    return _LISTENER.ear
-
-
-@contextmanager
-def _unheard() -> Iterator[None]:
-    """Compare sizes as JAX does."""
-    before, _LISTENER.ear = _LISTENER.ear, None
-    try:
-        yield
-    finally:
-        _LISTENER.ear = before
-
-
-_installing = lock()
-
-
-def _install(dimension: Any) -> None:
-    """Have a class of dimensions, and the functions that decide on them, ask who answers."""
-    with _installing:
-        if not getattr(dimension.__eq__, "_dyn_listens", False):
-            _install_once(dimension)
-
-
-#: Functions that try whether a size is a number.
-_PROBING = frozenset({"is_constant_dim", "_convertible_to_int", "convert_to_index"})
-#: NumPy's functions that ask an object for a method of their name.
-_NUMERIC = ("sqrt", "log", "log2", "log10", "exp", "ceil", "floor", "rint", "trunc")
-
-
-def _install_once(dimension: Any) -> None:
-    equal, truth, hashed, number = (
-        dimension.__eq__, getattr(dimension, "__bool__", None), dimension.__hash__, dimension.__int__
-    )  # fmt: skip
-
-    def heard_eq(self: Any, other: Any) -> Any:
-        ear, frame = _LISTENER.ear, sys._getframe(1)
-        if ear is not None and (found := _by_array(ear, self, other, operator.eq, frame)) is not _NO_ARRAY:
-            return found
-        answer = equal(self, other)
-        if ear is None or answer:
-            return answer
-        number = _as_integer(other)
-        if number is None and not (isinstance(other, dimension) and other.scope is self.scope):
-            return answer  # not of this trace: JAX says that these are not equal
-        with _unheard():
-            return ear.equal(self, other if number is None else number, frame)
-
-    def ordered(by: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        own = getattr(dimension, f"__{by.__name__}__")
-
-        def compared(self: Any, other: Any) -> Any:
-            ear = _LISTENER.ear
-            if ear is not None and (found := _by_array(ear, self, other, by, sys._getframe(1))) is not _NO_ARRAY:
-                return found
-            return own(self, other)
-
-        return compared
-
-    def heard_bool(self: Any) -> bool:
-        answer, ear = True if truth is None else bool(truth(self)), _LISTENER.ear
-        if ear is None or not answer:
-            return answer
-        with _unheard():
-            return ear.is_true(self, sys._getframe(1))
-
-    def heard_hash(self: Any) -> int:
-        ear = _LISTENER.ear
-        if ear is not None:
-            with _unheard():
-                ear.look_up(self, sys._getframe(1))
-        return hashed(self)
-
-    def heard_int(self: Any) -> int:
-        ear = _LISTENER.ear
-        if ear is not None:
-            with _unheard():
-                found = ear.number(self, sys._getframe(1))
-            if found is not None:
-                return found
-        return number(self)
-
-    def heard_index(self: Any) -> int:
-        ear, frame = _LISTENER.ear, sys._getframe(1)
-        if ear is not None and frame.f_code.co_name not in _PROBING:
-            with _unheard():
-                found = ear.number(self, frame)
-                if found is not None:
-                    return found
-                ear.need(self)
-        raise TypeError(f"{type(self).__name__!r} object cannot be interpreted as an integer")
-
-    def numeric(name: str) -> Callable[[Any], Any]:
-        def computed(self: Any) -> Any:
-            ear = _LISTENER.ear
-            if ear is not None:
-                with _unheard():
-                    found = ear.computed(self, name, sys._getframe(1))
-                if found is not None:
-                    return found
-            raise TypeError(
-                f"loop of ufunc does not support argument 0 of type {type(self).__name__} which has no callable "
-                f"{name} method"
-            )
-
-        return computed
-
-    for file in (__file__, functions_of_sizes.__file__):  # JAX's lines of users' are not these
-        required("jax._src.source_info_util", "register_exclusion")(file)
-        required("jax._src.traceback_util", "register_exclusion")(file)
-    for name in _NUMERIC:
-        setattr(dimension, name, numeric(name))
-    heard_eq._dyn_listens = True  # pyright: ignore[reportFunctionMemberAccess]  # functions take attributes
-    dimension.__eq__, dimension.__bool__, dimension.__hash__ = heard_eq, heard_bool, heard_hash
-    dimension.__ne__ = ordered(operator.ne)
-    dimension.__lt__, dimension.__le__ = ordered(operator.lt), ordered(operator.le)
-    dimension.__gt__, dimension.__ge__ = ordered(operator.gt), ordered(operator.ge)
-    dimension.__int__, dimension.__index__ = heard_int, heard_index
-    _wrap("jax._src.export.shape_poly", "_geq_decision", _order_by)
-    _wrap("jax._src.core", "divide_shape_sizes", _division_by)
-    _wrap("jax._src.core", "concrete_or_error", _number_by)
-    for module, name, written in functions_of_sizes.FUNCTIONS:
-        _wrap(module, name, _in_trace(written))
-
-
-def _wrap(module: str, name: str, by: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Have a function of JAX's do as ``by`` has it: itself, for users may have it under names of their own; where it is
-    no function of Python's, under its name in its module."""
-    own = getattr(builtins, name, None) or required(module, name)
-    inner = inspect.unwrap(own)
-    own = inner if isinstance(inner, FunctionType) and not inner.__closure__ else own
-    if not isinstance(own, FunctionType) or own.__closure__:
-        setattr(required(module), name, functools.wraps(own)(by(own)))
-        return
-    copied = FunctionType(own.__code__, own.__globals__, own.__name__, own.__defaults__)
-    copied.__kwdefaults__, copied.__qualname__, copied.__module__ = own.__kwdefaults__, own.__qualname__, own.__module__
-    own.__signature__ = inspect.signature(own)
-    consts = tuple([by(copied) if one == _PLACE else one for one in _forwarded.__code__.co_consts])
-    code = own.__code__
-    own.__code__ = _forwarded.__code__.replace(
-        co_consts=consts, co_name=own.__name__, co_filename=code.co_filename, co_firstlineno=code.co_firstlineno
-    )
-
-
-_PLACE = "the function that is called"
-
-
-def _forwarded(*args: Any, **kwargs: Any) -> Any:
-    called: Any = "the function that is called"
-    return called(*args, **kwargs)
-
-
-#: Functions of JAX's that ask whether places have 32 bits, and know what to do where nobody knows.
-_GENERAL = frozenset({"_top_k_abstract_eval"})
-
-
-def _is_huge(*sizes: Any) -> bool:
-    return any(isinstance(size, int) and size >= 2**31 - 1 for size in sizes)
-
-
-def _order_by(decide: Callable[..., bool]) -> Callable[..., bool]:
-    inconclusive: Any = required("jax._src.core", "InconclusiveDimensionOperation")
-
-    def decided(left: Any, right: Any, text: Callable[[], str]) -> bool:
-        ear = _LISTENER.ear
-        try:
-            with _unheard():
-                return decide(left, right, text)
-        except inconclusive:
-            frame = asker()
-            if ear is None or frame is None or (_is_huge(left, right) and frame.f_code.co_name in _GENERAL):
-                raise
-            with _unheard():
-                answer = ear.at_least(left, right, frame)
-            if answer is None:
-                raise
-            return answer
-
-    return decided
-
-
-def _division_by(divide: Callable[..., Any]) -> Callable[..., Any]:
-    """``divide_shape_sizes``: a rest that has to be 0 is asked for, and the quotient is by a positive number."""
-
-    def divided(dividend: Any, divisor: Any) -> Any:
-        ear = _LISTENER.ear
-        if ear is None or all(isinstance(size, int) for size in (*dividend, *divisor)):
-            return divide(dividend, divisor)
-        left, right, sign = list(dividend), [], 1
-        for size in divisor:  # equal sizes are cancelled, and may be anything
-            at = next((n for n, one in enumerate(left) if str(one) == str(size)), None)
-            if at is not None:
-                del left[at]
-            elif isinstance(size, int) and size < 0:
-                sign, right = -sign, [*right, -size]
-            else:
-                right.append(size)
-        whole, part = (functools.reduce(operator.mul, sizes, 1) for sizes in (left, right))
-        with _unheard():
-            quotient, rest = divmod(whole, part)
-            if isinstance(rest, int):
-                return divide(dividend, divisor) if rest else sign * quotient
-            answer = ear.quotient(whole, part, asker())
-            return sign * quotient if answer else divide(dividend, divisor)
-
-    return divided
-
-
-def _number_by(concrete: Callable[..., Any]) -> Callable[..., Any]:
-    """``concrete_or_error``: a size that has to be a Python number stays a size."""
-
-    def found(force: Any, value: Any, context: str = "") -> Any:
-        ear = _LISTENER.ear
-        if ear is not None and force in (int, operator.index) and ear.is_own(value):
-            return value
-        return concrete(force, value, context)
-
-    return found
-
-
-def _in_trace(written: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A function of JAX's that is another one in traces."""
-
-    def by(own: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*args: Any, **kwargs: Any) -> Any:
-            return own(*args, **kwargs) if _LISTENER.ear is None else written(own, *args, **kwargs)
-
-        return called
-
-    return by
-
-
-#: What is compared with is no array.
-_NO_ARRAY: Any = object()
-
-
-def _by_array(ear: Answers, size: Any, other: Any, by: Callable[[Any, Any], Any], frame: FrameType) -> Any:
-    """A size compared with an array, by elements: JAX's do it themselves, NumPy's are compared with the number."""
-    if not isinstance(other, np.ndarray):
-        is_array = hasattr(other, "__array_priority__") and isinstance(other, required("jax").Array)
-        return NotImplemented if is_array else _NO_ARRAY
-    with _unheard():
-        number = ear.taken(size, frame) if acts(frame) else None
-    return _NO_ARRAY if number is None else by(number, other)
-
-
-def _as_integer(value: Any) -> int | None:
-    """What a number is as an integer; None for one that is none, and for anything else."""
-    if isinstance(value, int | np.integer):
-        return int(value)
-    return int(value) if isinstance(value, float | np.floating) and float(value).is_integer() else None

@@ -11,9 +11,10 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.errors import DynError, NotYetError
-from dyn.interop.jax.answers import Answers, answered
+from dyn.interop.jax.answers import Answers
 from dyn.interop.jax.callbacks import Callbacks
 from dyn.interop.jax.internals import Internals
+from dyn.interop.jax.listening import answered
 from dyn.interop.jax.size_assumptions import FailedTrace, next_sizes
 from dyn.interop.jax.sizes import TraceSizes
 from dyn.interop.stablehlo.custom_calls import EXTERNAL, Imported
