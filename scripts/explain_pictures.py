@@ -83,7 +83,8 @@ def of_onnx() -> Any:
 
     import dyn.interop.onnx
 
-    file, sizes = io.BytesIO(), {0: "batch", 1: "tokens"}
+    sizes = {0: "batch", 1: "tokens"}
+    file: Any = io.BytesIO()  # PyTorch says that it takes paths alone
     torch.onnx.export(
         _torch_block(), (torch.ones(2, 7, 64),), file, dynamo=False, input_names=["x"], output_names=["y"],
         dynamic_axes={"x": sizes, "y": sizes},
