@@ -47,7 +47,7 @@ class Loc:
         return f"{'cell' if cell else name}:{self.line}"
 
     def describe(self) -> str:
-        """What an error shows for a place: ``model.py:12  y = x @ w``, ``model.py:12 (encoder.layer.3)  y = x @ w``."""
+        """The text of a place in errors: ``model.py:12 (encoder.layer.3)  y = x @ w``, or without a module."""
         code, place = self.code, f"{self} ({self.module})" if self.module else str(self)
         return f"{place}  {code}" if code else place
 

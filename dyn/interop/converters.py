@@ -8,14 +8,15 @@ given. One registry is one table of names; nothing else of the guest's has to be
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dyn import lax
-from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.errors import DynError, ShapeError, UnsupportedOpError
 from dyn.interop.sizes.values import Array, SizeTensor, data, elements_of, is_known
 from dyn.shapes import Dim
 from dyn.source import user_loc
@@ -112,7 +113,7 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class ConstantFolder:
-    """How an operation of known values is done while the graph is read: a function of arrays of numbers or objects.
+    """A function of arrays of numbers or objects, by which an operation on known values is done in reading.
 
     The result is of the dtype that the attribute ``dtype`` names, or of ``dtype`` where the operation has no such
     attribute. NotImplemented says that it is data after all.
@@ -121,6 +122,19 @@ class ConstantFolder:
     run: Function
     attrs: tuple[str, ...]
     dtype: str
+
+
+@contextmanager
+def noted(operation: str) -> Iterator[None]:
+    """Have errors say which operation of a guest's graph they are about, where nothing further in has said so."""
+    try:
+        yield
+    except DynError as error:
+        if any(one.startswith("in the operation") for one in error.notes):
+            raise
+        notes = (*error.notes, f"in the operation {operation}")
+        again = type(error)(error.problem, loc=error.loc, remedy=error.remedy, notes=notes)
+        raise again.with_traceback(error.__traceback__) from None
 
 
 def attributes_of(function: Function) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ import pytest
 
 jax: Any = pytest.importorskip("jax")
 
+from dyn.errors import BackendUnavailableError  # noqa: E402
+from dyn.interop.jax import functions_of_sizes  # noqa: E402
 from dyn.interop.jax.answers import Answers  # noqa: E402
 from dyn.interop.jax.listening import answered  # noqa: E402
 from dyn.interop.jax.sizes import AxisSource, ReasonKind, SizeGuard, TraceSizes  # noqa: E402
@@ -104,3 +106,21 @@ def test_equal_sizes_are_one_symbol_of_jax_where_they_merge() -> None:
     assert list(map(str, own.shapes(jax)[0])) == ["n", "m", "k"]
     merged = TraceSizes(own.axes, own.actual, own.places, own.guards, merges=True)
     assert list(map(str, merged.shapes(jax)[0])) == ["n", "n", "n + 1"]
+
+
+def test_what_a_jax_lacks_is_said_before_any_of_it_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dimension:
+        """A class of dimensions that has no listener yet."""
+
+        def __int__(self) -> int:
+            return 0
+
+    lacking = ("jax._src.lax.lax", "no_such_function", lambda own: own)
+    monkeypatch.setattr(functions_of_sizes, "FUNCTIONS", (*functions_of_sizes.FUNCTIONS, lacking))
+    before = {name: vars(Dimension).get(name) for name in ("__eq__", "__bool__", "__hash__", "__int__")}
+    code = jax.lax.fori_loop.__code__
+    for _ in range(2):
+        with pytest.raises(BackendUnavailableError, match="no_such_function"), answered(Dimension, Answers(sizes(b=6))):
+            pass
+    assert {name: vars(Dimension).get(name) for name in before} == before
+    assert jax.lax.fori_loop.__code__ is code

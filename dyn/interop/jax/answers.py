@@ -22,9 +22,7 @@ from __future__ import annotations
 import functools
 import operator
 from dataclasses import dataclass
-from types import (
-    FrameType,
-)
+from types import FrameType
 from typing import Any
 
 import numpy as np

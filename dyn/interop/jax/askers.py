@@ -1,4 +1,4 @@
-"""Who asks about a size: frames of the user's, of JAX's functions, and of the rules of its operations."""
+"""Frames that ask about a size, told apart: the user's, those of JAX's functions, and of its operations' rules."""
 
 from __future__ import annotations
 
@@ -70,7 +70,11 @@ def is_user(code: CodeType) -> bool:
 
 def is_standard(code: CodeType) -> bool:
     """Tell whether code is of Python's own library."""
-    return code.co_filename.startswith(_LIBRARY) and "site-packages" not in code.co_filename
+    return _is_of_library(code.co_filename)
+
+
+def _is_of_library(file: str) -> bool:
+    return file.startswith(_LIBRARY) and "site-packages" not in file
 
 
 #: Parts of JAX that are written in terms of others, and that take answers as Python's own: they are told the truth.
@@ -129,8 +133,7 @@ def _is_own(name: str) -> bool:
     own = _OWN.get(name)
     if own is None:
         folders = [os.path.dirname(path) + os.sep for path in map(_file_of, ("jax", "jaxlib", "numpy")) if path]
-        standard = name.startswith(_LIBRARY) and "site-packages" not in name
-        own = is_user_frame(name) and not standard and not name.startswith((*folders, "<frozen"))
+        own = is_user_frame(name) and not _is_of_library(name) and not name.startswith((*folders, "<frozen"))
         _OWN[name] = own
     return own
 
@@ -140,6 +143,7 @@ def _file_of(module: str) -> str | None:
 
 
 def loc_of(frame: FrameType | None) -> Loc:
+    """The user's innermost line from a frame on; UNKNOWN without one."""
     while frame is not None:
         if is_user(frame.f_code):
             return Loc(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
@@ -171,7 +175,7 @@ def _line_of(equation: Any) -> Loc | None:
 
 
 def asker() -> FrameType | None:
-    """The frame that has asked what is being decided, beyond JAX's class of dimensions and this file."""
+    """The frame that has asked what is being decided, beyond JAX's class of dimensions and its listener."""
     return beyond_the_class(sys._getframe(1))
 
 

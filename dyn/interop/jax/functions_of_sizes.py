@@ -233,9 +233,10 @@ def linspace(own: Written, start: Any, stop: Any, num: Any = 50, *rest: Any, **o
 
 def split(own: Written, op: str, ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """Of parts as nearly of one size as can be, the first are greater by one, as many as there are left over."""
-    if op != "array_split" or not hasattr(indices_or_sections, "__index__") or not _symbolic(ary.shape[axis]):
+    is_count = isinstance(indices_or_sections, int | required("numpy").integer)
+    if op != "array_split" or not is_count or not _symbolic(ary.shape[axis]):
         return own(op, ary, indices_or_sections, axis)
-    indices_or_sections = operator.index(indices_or_sections)
+    indices_or_sections = int(indices_or_sections)
     _, lax = _jax()
     each, left = divmod(ary.shape[axis], indices_or_sections)
     if isinstance(left, int):
@@ -298,7 +299,7 @@ _EXPONENT = 3
 
 
 def shuffle(own: Written, key: Any, x: Any, axis: int) -> Any:
-    """How often it sorts follows from the size: it is asked for no more than that."""
+    """A random order by sorts, whose number is all that is asked of the size."""
     if not any(map(_symbolic, x.shape)):
         return own(key, x, axis)
     numpy: Any = required("numpy")

@@ -1,4 +1,4 @@
-"""Where JAX decides on symbolic sizes: its class of dimensions, and functions of its, ask who answers.
+"""Listeners in JAX's class of dimensions, and in functions of its that decide on symbolic sizes: they ask who answers.
 
 They get a listener, once for the process, which answers for nobody unless the thread is tracing here
 (:func:`answered`). Comparisons, truth values, hashes and numbers of sizes are asked for by the class's methods, an
@@ -151,9 +151,18 @@ def _install_once(dimension: Any) -> None:
 
         return computed
 
+    wrapped: list[tuple[str, str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = [
+        ("jax._src.export.shape_poly", "_geq_decision", _order_by),
+        ("jax._src.core", "divide_shape_sizes", _division_by), ("jax._src.core", "concrete_or_error", _number_by),
+        *[(module, name, _in_trace(written)) for module, name, written in functions_of_sizes.FUNCTIONS],
+    ]  # fmt: skip
+    # Nothing is changed before all of it was found: an error leaves JAX as it is.
+    found = [_found(module, name) for module, name, _ in wrapped]
+    modules = ("jax._src.source_info_util", "jax._src.traceback_util")
+    exclude = [required(module, "register_exclusion") for module in modules]
     for file in (__file__, functions_of_sizes.__file__):  # JAX's lines of users' are not these
-        required("jax._src.source_info_util", "register_exclusion")(file)
-        required("jax._src.traceback_util", "register_exclusion")(file)
+        for register in exclude:
+            register(file)
     for name in _NUMERIC:
         setattr(dimension, name, numeric(name))
     heard_eq._dyn_listens = True  # pyright: ignore[reportFunctionMemberAccess]  # functions take attributes
@@ -162,17 +171,18 @@ def _install_once(dimension: Any) -> None:
     dimension.__lt__, dimension.__le__ = ordered(operator.lt), ordered(operator.le)
     dimension.__gt__, dimension.__ge__ = ordered(operator.gt), ordered(operator.ge)
     dimension.__int__, dimension.__index__ = heard_int, heard_index
-    _wrap("jax._src.export.shape_poly", "_geq_decision", _order_by)
-    _wrap("jax._src.core", "divide_shape_sizes", _division_by)
-    _wrap("jax._src.core", "concrete_or_error", _number_by)
-    for module, name, written in functions_of_sizes.FUNCTIONS:
-        _wrap(module, name, _in_trace(written))
+    for (module, name, by), own in zip(wrapped, found, strict=True):
+        _wrap(module, name, own, by)
 
 
-def _wrap(module: str, name: str, by: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+def _found(module: str, name: str) -> Any:
+    """A function that a module of JAX's calls by a name: its own, or one of Python's."""
+    return getattr(builtins, name, None) or required(module, name)
+
+
+def _wrap(module: str, name: str, own: Any, by: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     """Have a function of JAX's do as ``by`` has it: itself, for users may have it under names of their own; where it is
     no function of Python's, under its name in its module."""
-    own = getattr(builtins, name, None) or required(module, name)
     inner = inspect.unwrap(own)
     own = inner if isinstance(inner, FunctionType) and not inner.__closure__ else own
     if not isinstance(own, FunctionType) or own.__closure__:
@@ -291,7 +301,7 @@ def _by_array(ear: Answers, size: Any, other: Any, by: Callable[[Any, Any], Any]
 
 
 def _as_integer(value: Any) -> int | None:
-    """What a number is as an integer; None for one that is none, and for anything else."""
+    """The integer that a number of Python's or NumPy's is equal to; None for any other object."""
     if isinstance(value, int | np.integer):
         return int(value)
     return int(value) if isinstance(value, float | np.floating) and float(value).is_integer() else None

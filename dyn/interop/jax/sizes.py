@@ -185,7 +185,7 @@ class TraceSizes:
             return None
 
     def facts(self) -> Facts:
-        """What is known of the symbols: they are at least 1, as JAX takes them to be, and the guards hold."""
+        """Facts about the symbols: they are at least 1, as JAX takes them to be, and the guards hold."""
         reason = Reason("JAX's sizes are at least 1")
         known = Facts.EMPTY
         for symbol in self.actual:
@@ -243,7 +243,7 @@ class TraceSizes:
 
     @lazy_property
     def written(self) -> Mapping[Symbol, Dim]:
-        """What symbols are written as: numbers, and where this ``merges`` the sizes that they are equal to."""
+        """Dims that symbols are written as: numbers, and where this ``merges`` the sizes that they are equal to."""
         known: dict[Symbol, Dim] = dict(self.numbers)
         order = {own: number for number, own in enumerate(self.actual)}
         for guard in self.guards if self.merges else ():

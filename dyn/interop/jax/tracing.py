@@ -127,7 +127,7 @@ class JaxTracing:
         return self._finished(made[0], made[1].sizes)
 
     def _mended(self, failure: FailedTrace) -> _Attempt | None:
-        """What the first remedy that leads further comes to; None where none does."""
+        """The trace by the first remedy that leads further, ended or failed again; None where none does."""
         for remedy in next_sizes(failure):
             if (remedy.written, remedy.guards) == (failure.sizes.written, failure.sizes.guards):
                 continue

@@ -14,8 +14,8 @@ import numpy as np
 import onnx.defs
 
 from dyn import dtypes
-from dyn.errors import DynError, UnsupportedOpError
-from dyn.interop.converters import ConstantFolder, ConverterRegistry, OperationCall
+from dyn.errors import UnsupportedOpError
+from dyn.interop.converters import ConstantFolder, ConverterRegistry, OperationCall, noted
 from dyn.interop.onnx.graphs import (
     OnnxFunction,
     OnnxGraph,
@@ -77,16 +77,9 @@ class GraphReader:
         return [known[name] for name in graph.outputs]
 
     def _node(self, call: OnnxCall) -> Sequence[Any]:
-        try:
-            with located(call.node.loc):
-                made = self._made(call)
-        except DynError as error:
-            if any(one.startswith("in the operation") for one in error.notes):
-                raise
-            name = f" {call.node.name}" if call.node.name else ""
-            note = f"in the operation{name} ({call.node.title}) of the ONNX graph"
-            again = type(error)(error.problem, loc=error.loc, remedy=error.remedy, notes=(*error.notes, note))
-            raise again.with_traceback(error.__traceback__) from None
+        named = f"{call.node.name} ({call.node.title})".lstrip()
+        with noted(f"{named} of the ONNX graph"), located(call.node.loc):
+            made = self._made(call)
         return list(made) if isinstance(made, list | tuple) else [made]
 
     def _made(self, call: OnnxCall) -> Any:

@@ -1,4 +1,4 @@
-"""What operations do with tensors that are known while a program is read: arithmetic of sizes, and moves of them.
+"""Operations on tensors that are known while a program is read: arithmetic of sizes, and moves of them.
 
 A function takes arrays of numbers, or of objects some of which are dims or conditions, and gives such arrays.
 NotImplemented says that the operation is one of data after all: of floats, of too many elements, or of what would not
@@ -60,7 +60,7 @@ def plain(element: Any) -> Any:
 
 
 def as_array(value: Any) -> Array:
-    """What NumPy gives for a subscript, an element perhaps, as an array."""
+    """An array as it is, and an element, which NumPy gives for some subscripts, as an array without axes."""
     return value if isinstance(value, np.ndarray) else boxed(value)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dyn.errors import DynError, NotYetError, UnsupportedOpError, problem_of
+from dyn.errors import NotYetError, UnsupportedOpError, problem_of
 from dyn.frontend.fallback import Piece
-from dyn.interop.converters import OperationCall, Typed
+from dyn.interop.converters import OperationCall, Typed, noted
 from dyn.interop.sizes import conditions
 from dyn.interop.sizes.values import Array, elements_of, is_known, settled
 from dyn.interop.tf.attributes import check_all_read, of_inputs, unread
@@ -116,15 +116,9 @@ class Evaluation:
         self.is_misled = True
 
     def _node(self, call: NodeCall) -> Sequence[Any]:
-        try:
-            with within_module(call.node.name.rpartition("/")[0]):
-                made = self._made(call)
-        except DynError as error:
-            note = f"in the operation {call.node.name} ({call.node.op}) of TensorFlow's graph"
-            if not any(one.startswith("in the operation") for one in error.notes):
-                again = type(error)(error.problem, loc=error.loc, remedy=error.remedy, notes=(*error.notes, note))
-                raise again.with_traceback(error.__traceback__) from None
-            raise
+        name = call.node.name
+        with noted(f"{name} ({call.node.op}) of TensorFlow's graph"), within_module(name.rpartition("/")[0]):
+            made = self._made(call)
         results = list(made) if isinstance(made, list | tuple) else [made]
         for value, shape in zip(results, call.node.output_shapes, strict=False):
             if shape is not None and not self.is_misled:

@@ -514,7 +514,7 @@ _BOLD = re.compile(r"\x1b\[1m(.*?)\x1b\[0m", re.DOTALL)
 
 
 def _words(error: BaseException) -> str:
-    """What went wrong, in one line: of TensorFlow's texts it is the last one, unless Keras has set it in bold."""
+    """The line of an error's text that says what went wrong: TensorFlow's last one, or what Keras has set in bold."""
     bold = _BOLD.search(str(error))
     lines = (bold[1] if bold else str(error)).strip().splitlines()
     return (lines[0 if bold else -1] if lines else type(error).__name__).strip()

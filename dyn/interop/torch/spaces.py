@@ -76,7 +76,7 @@ def _window(terms: Callable[..., tuple[float, ...]]) -> Callable[[Any, tuple[Any
             if not (_is_plain(window_length, options) and _are_numbers(*numbers, *named.values())):
                 return func(*args, **kwargs)
             place = _places(window_length, options)
-            turn = 2 * math.pi / (window_length if periodic else torch.sym_max(window_length - 1, 1))
+            turn = 2 * math.pi / torch.sym_max(window_length if periodic else window_length - 1, 1)
             factors = terms(*numbers, **named)
             made = torch.full_like(place, factors[0])
             for n, factor in enumerate(factors[1:], start=1):

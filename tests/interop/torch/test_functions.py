@@ -172,6 +172,10 @@ CASES = [
          sizes=(1, 2, 7)),
     case("logspace by a size",
          lambda x: (torch.logspace(0, 1, x.shape[0]), torch.logspace(0, 3, x.shape[0], base=2)), "n"),
+    case("windows of nothing by a size", lambda x: (
+        torch.hann_window(x.shape[0] - 1), torch.hamming_window(x.shape[0] - 1, False),
+        torch.linspace(0, 1, x.shape[0] - 1)),
+        "n", sizes=(3, 1, 2)),
     case("windows by a size", lambda x: (
         torch.hann_window(x.shape[0]), torch.hann_window(x.shape[0], periodic=False), torch.blackman_window(x.shape[0]),
         torch.hamming_window(x.shape[0], True, 0.5, 0.4), torch.hamming_window(x.shape[0], False, alpha=0.6)), "n"),

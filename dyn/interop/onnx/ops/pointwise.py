@@ -181,7 +181,7 @@ def converted(a: Data, dtype: DType, saturates: bool) -> Any:
 
 @takes_call("Dropout", attrs=["seed"])
 def dropout(call: Any) -> Any:
-    """What it is in inference: nothing is dropped."""
+    """The identity, as in inference, and a mask that keeps everything."""
     if call.has(2) and not (isinstance(call.inputs[2], np.ndarray) and not call.inputs[2].any()):
         raise UnsupportedOpError("Dropout that trains, or is told so.", remedy="export the model for inference.")
     return [call.value(0), dnp.ones_like(call.value(0), dtype=bool)]
