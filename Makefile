@@ -14,7 +14,7 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train jax torch tensorflow test test-slow test-gpu gpu-check gpu-wheels tensorflow-operations tensorflow-applications test-gpu-grid docs docs-links wheel random harnesses test-opinfo test-torch-mlir bench golden clean
+.PHONY: help demo train jax torch tensorflow test test-slow test-gpu gpu-check gpu-wheels tensorflow-operations tensorflow-applications test-gpu-grid docs docs-links wheel random harnesses test-jax test-opinfo test-torch-mlir bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
@@ -31,6 +31,7 @@ help:
 	@echo 'make wheel    build the wheel and try it in empty environments; PYTHONS="python3.11 python3.13"'
 	@echo 'make random   look for programs that are compiled wrongly, for some hours; goes on where it was ended'
 	@echo 'make harnesses run all examples that JAX has of its primitives, and write docs/harnesses.md'
+	@echo 'make test-jax JAX=PATH  run the own tests of a checkout of JAX by dyn.interop.jax.jit, and write docs/harnesses.md'
 	@echo 'make test-opinfo run all samples that PyTorch has of its operators, and write docs/torch.md; goes on where it was ended'
 	@echo 'make test-torch-mlir TORCH_MLIR=PATH  run the end-to-end cases of a checkout of torch-mlir, and write docs/torch.md'
 	@echo 'make tensorflow-operations  each operation of TensorFlow that has a converter, in a program of its own'
@@ -125,6 +126,11 @@ harnesses:
 	$(BIN)/python -m tests.interop.harnesses --write $(ARGS)
 	$(BIN)/python -m tests.interop.symbolic_harnesses --write $(ARGS)
 	$(BIN)/python -m tests.coverage
+
+# A checkout of github.com/jax-ml/jax, at the tag of the version that is installed; nothing of it is built.
+test-jax:
+	$(SETUP) test
+	$(BIN)/python -m tests.interop.jax_own_tests --checkout "$(JAX)" --write $(ARGS)
 
 test-opinfo:
 	$(SETUP) test

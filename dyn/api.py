@@ -11,20 +11,17 @@ import functools
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dyn import config, dtypes
-from dyn.array import adapter_of, from_device, from_numpy, result_host
-from dyn.config import Config
-from dyn.errors import (
-    ArgumentError,
-)
+from dyn.array import adapter_of, from_numpy, result_host
+from dyn.errors import ArgumentError
 from dyn.frontend.compiled_function import CacheInfo, CompiledFunction
 from dyn.frontend.history import note_compiled
-from dyn.hosts import keeps_order
 from dyn.late_imports import import_whole
 from dyn.runtime.address_space import fits
 from dyn.runtime.device_memory import parse_device
@@ -33,15 +30,17 @@ from dyn.shapes import NamedDim, keeping_recent
 from dyn.shutdown import enter_call, leave_call
 from dyn.source import UNKNOWN, Loc, user_loc
 from dyn.specialize.arguments import ArgumentLeaf, ShapeDtypeStruct
-from dyn.specialize.call_arguments import CallArguments, JitOptions, OnNewShape, broken_guard_text, check_on_new_shape
+from dyn.specialize.call_arguments import (
+    ArrayCall,
+    CallArguments,
+    JitOptions,
+    OnNewShape,
+    broken_guard_text,
+    check_on_new_shape,
+)
 from dyn.specialize.inline import call_in_trace
 from dyn.specialize.table import ProgramTable
-from dyn.specialize.version import (
-    Version,
-    build_beside,
-    load_compiler,
-    no_more_compiling,
-)
+from dyn.specialize.version import Version, build_beside, load_compiler, no_more_compiling
 from dyn.stages import Traced
 from dyn.trace.attributes import AttributeReads, objects_read
 from dyn.trace.closed_numbers import closed_floats
@@ -53,7 +52,6 @@ from dyn.trace.signature import BoundArguments, Shapes, Signature
 from dyn.trace.tracer import Tracer, active_trace
 
 if TYPE_CHECKING:
-    from dyn.backends.families import Placement
     from dyn.explain.explanation import WayToCall
     from dyn.explain.versions import MadeFor
 
@@ -88,7 +86,7 @@ def _stand_in(leaf: Any) -> Any:
     return np.broadcast_to(np.zeros((), dtypes.dtype(leaf.dtype).np), leaf.sizes())
 
 
-class Jitted(CompiledFunction[Version]):
+class Jitted(CompiledFunction[ArrayCall, Version]):
     """Function that is compiled once for every shape. Made by :func:`jit`.
 
     Attributes:
@@ -98,7 +96,7 @@ class Jitted(CompiledFunction[Version]):
     """
 
     def __init__(self, function: Callable[..., Any], signature: Signature, options: JitOptions) -> None:
-        super().__init__(function, signature.name)
+        super().__init__(function, signature.name, on_new_shape=options.on_new_shape)
         self._arguments = CallArguments(signature, options)
         self._signature = signature
         self._options = options
@@ -108,7 +106,6 @@ class Jitted(CompiledFunction[Version]):
         self.relatives: Callable[[], Iterable[Jitted]] = tuple
         #: Why there is this function, where a front end has one for each way to call another.
         self.reason = ""
-        self._hits = 0
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -139,7 +136,7 @@ class Jitted(CompiledFunction[Version]):
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
         enter_call()
         try:
-            return self._call(args, kwargs)
+            return self._finished(self._tried(args, kwargs), args, kwargs)
         except ImportError:
             if sys.is_finalizing():
                 raise no_more_compiling() from None
@@ -147,43 +144,32 @@ class Jitted(CompiledFunction[Version]):
         finally:
             leave_call()
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        signature, settings = self._signature, config.current()
-        bound = signature.bind(args, kwargs)
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> ArrayCall | None:
+        bound = self._signature.bind(args, kwargs)
+        if stands:
+            return self._arguments.read(replace(bound, leaves=[_stand_in(leaf) for leaf in bound.leaves]))
         if current_trace() is not None or any(isinstance(leaf, Tracer) for leaf in bound.leaves):
-            trace = active_trace(*bound.leaves)
-            assert trace is not None, "a tracer has a trace"
+            return None
+        call = self._arguments.read(bound)
+        is_foreign = call.placement is None and call.viewed is not bound and not self._signature.donated_names
+        # What the native entry cannot read it can once it is NumPy's.
+        return None if is_foreign and not _is_readable(bound) else call
+
+    def _eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        bound = self._signature.bind(args, kwargs)
+        trace = active_trace(*bound.leaves)
+        if trace is not None:
             return call_in_trace(trace, self._traced, self._signature, self._options.declarations, bound)
         viewed, host = self._arguments.viewed(bound)
-        placement = self._arguments.placement(viewed)
-        if placement is not None:
-            leaves = self._arguments.leaves(viewed)
-            arrays = self._arguments.arrays(leaves)
-            version, made = self._version(viewed, leaves, arrays, placement)
-            self._hits += not made
-            result = version.call(arrays)
-            self._accept(args, kwargs, bound, version, settings)
-            self._arguments.use_up(bound, version)
-            return from_device(host, result)
-        if viewed is not bound and not signature.donated_names and not _is_readable(bound):
-            # What the native entry cannot read it can once it is NumPy's.
-            positional, named = signature.arguments(viewed, viewed.leaves, unflatten)
-            return from_numpy(host, self(*positional, **named))
-        leaves = self._arguments.leaves(viewed)
-        arrays = self._arguments.arrays(leaves)
-        version, made = self._version(viewed, leaves, arrays)
-        self._hits += not made
-        originals = () if viewed is bound else self._arguments.originals(bound)
-        givers = self._arguments.givers(viewed)
-        result = version.call(arrays, originals, any_order=keeps_order(host), givers=givers)
-        self._accept(args, kwargs, bound, version, settings)
-        self._arguments.use_up(bound, version)
-        return from_numpy(host, result)
+        positional, named = self._signature.arguments(viewed, viewed.leaves, unflatten)
+        return from_numpy(host, self(*positional, **named))
 
-    def _accept(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], bound: BoundArguments, version: Version, settings: Config
-    ) -> None:
-        """Leave calls like this one, which was made under these settings, to the native entry, if it can make them."""
+    def _wrap(self, program: Version, call: ArrayCall) -> Any:
+        return self._arguments.run(program, call)
+
+    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: ArrayCall, program: Version) -> None:
+        """Leave calls like this one, under its settings, to the native entry, if it can make them."""
+        bound, version = call.bound, program
         table = self._call_table() if version.loaded.native else None
         if table is not None:
             import_whole("dyn.call")
@@ -197,10 +183,11 @@ class Jitted(CompiledFunction[Version]):
                 lists=[one for one in held if isinstance(one, HeldList)],
             )
             table.add(
-                lambda: CallForm.of(self._signature, bound, args, kwargs, settings), version.loaded, results,
+                lambda: CallForm.of(self._signature, bound, args, kwargs, call.settings), version.loaded, results,
                 donated=lambda form: self._arguments.donated_arrays(bound, version), around=around,
                 copies=self._options.device is not None,
             )  # fmt: skip
+        self._arguments.use_up(bound, version)
 
     def version_of(self, *args: Any) -> Version:
         """Program for NumPy arrays, made where there is none yet.
@@ -214,9 +201,7 @@ class Jitted(CompiledFunction[Version]):
         Raises:
             TraceError: if the function cannot be traced.
         """
-        bound = self._signature.bind(args, {})
-        leaves = self._arguments.leaves(bound)
-        return self._version(bound, leaves, self._arguments.arrays(leaves), self._arguments.placement(bound))[0]
+        return self._program(self._arguments.read(self._signature.bind(args, {})))[0]
 
     def is_compiled_for(self, *args: Any, **kwargs: Any) -> bool:
         """Tell whether a call with these arrays would find its program, and trace nothing.
@@ -234,70 +219,71 @@ class Jitted(CompiledFunction[Version]):
             >>> f.is_compiled_for(np.zeros(5))
             True
         """
-        reader = self._arguments
-        viewed, _ = reader.viewed(reader.bind(args, kwargs))
-        leaves = reader.leaves(viewed)
-        arrays, key = reader.arrays(leaves), reader.key(viewed, leaves, reader.placement(viewed))
-        return self._programs.find(key, lambda version: version.traced.matches(arrays)) is not None
+        return self._find(self._arguments.read(self._signature.bind(args, kwargs))) is not None
 
-    def _version(
-        self, bound: BoundArguments, leaves: list[ArgumentLeaf], arrays: list[Any], placement: Placement | None = None
-    ) -> tuple[Version, bool]:
-        """The program for a call: found, or traced and compiled now; and whether it was made."""
-        key = self._arguments.key(bound, leaves, placement)
+    # Programs -------------------------------------------------------------------------------------------------
 
-        def make() -> Version:
-            load_compiler()
-            if not fits(_TRACE_BYTES):
-                raise MemoryError("no memory to compile")
-            if lost := self._programs.forget(key, lambda version: version.traced.is_gone()):
-                self._forget(lost)
-                self._traced.forget(self._arguments.key(bound, leaves), lambda traced: traced.is_gone())
-                self._forget_calls()
-            changed = [version for version in self._programs.of(key) if not version.traced.is_current()]
-            known = tuple([version for version in self._programs.of(key) if version not in changed])
-            if known and self._options.on_new_shape == "error":
-                raise self._second_program(broken_guard_text(known[-1], arrays), also=", or remove the branch")
-            import_whole("dyn.explain.log")
-            from dyn.explain.log import log_miss
+    def _fits(self, program: Version, call: ArrayCall) -> bool:
+        return program.traced.matches(call.arrays)
 
-            if placement is None:
-                import_whole("dyn.call")
-                from dyn.call import begin_loading
+    def _making(self) -> AbstractContextManager[object]:
+        return keeping_recent()
 
-                begin_loading()
-            made_for = self._described(bound, leaves)
-            because = self._because(made_for, known, changed, arrays) or self.reason
-            log_miss(self._signature.name, because)
-            start = time.perf_counter()
-            anywhere = self._arguments.key(bound, leaves)
-            traced, is_new = self._traced.get(
-                anywhere, lambda traced: traced.matches(arrays), lambda: self._traced_for(bound, leaves)
-            )
-            self._traces += is_new
-            related = [v for one in self.relatives() for v in one._programs.of(key) if v.code_of is None]
-            version = build_beside(
-                [*related[-_MOST_RELATED:], *known], traced.ended().with_hidden_numbers(), arrays,
-                time.perf_counter() - start, placement,
-            )  # fmt: skip
-            if version.code_of is not None:
-                because += "; but " if because else "another trace; but "
-                because += "an earlier program computes the same there, and its code runs"
-            version.made_for, version.because = made_for, because
-            return version
-
-        with keeping_recent():
-            version, made = self._programs.get(key, lambda version: version.traced.matches(arrays), make)
+    def _program(self, call: ArrayCall) -> tuple[Version, bool]:
+        version, made = super()._program(call)
         if made:
             import_whole("dyn.explain.log")
             from dyn.explain.log import log_compiled
 
-            log_compiled(self._signature.name, version.record, version.guards)
+            log_compiled(self._name, version.record, version.guards)
             if version.code_of is None:
                 stages = tuple(version.record.seconds.items())
                 note_compiled(self._name, version.because, stages, version.record.kernels_compiled, user_loc())
-                self._note_program()
         return version, made
+
+    def _made(self, call: ArrayCall) -> Version:
+        load_compiler()
+        if not fits(_TRACE_BYTES):
+            raise MemoryError("no memory to compile")
+        if lost := self._programs.forget(call.key, lambda version: version.traced.is_gone()):
+            self._forget(lost)
+            anywhere = self._arguments.key(call.viewed, call.leaves)
+            self._traced.forget(anywhere, lambda traced: traced.is_gone())
+            self._forget_calls()
+        return self._trace(call)
+
+    def _trace(self, call: ArrayCall) -> Version:
+        changed = [version for version in self._programs.of(call.key) if not version.traced.is_current()]
+        known = [version for version in self._programs.of(call.key) if version not in changed]
+        if known and self._on_new_shape == "error":
+            raise self._second_program(broken_guard_text(known[-1], call.arrays), also=", or remove the branch")
+        import_whole("dyn.explain.log")
+        from dyn.explain.log import log_miss
+
+        if call.placement is None:
+            import_whole("dyn.call")
+            from dyn.call import begin_loading
+
+            begin_loading()
+        made_for = self._described(call.viewed, call.leaves)
+        because = self._because(made_for, known, changed, call.arrays) or self.reason
+        log_miss(self._signature.name, because)
+        start = time.perf_counter()
+        traced, is_new = self._traced.get(
+            self._arguments.key(call.viewed, call.leaves), lambda traced: traced.matches(call.arrays),
+            lambda: self._traced_with(call.viewed, call.leaves),
+        )  # fmt: skip
+        self._traces += is_new
+        related = [v for one in self.relatives() for v in one._programs.of(call.key) if v.code_of is None]
+        version = build_beside(
+            [*related[-_MOST_RELATED:], *known], traced.ended().with_hidden_numbers(), call.arrays,
+            time.perf_counter() - start, call.placement,
+        )  # fmt: skip
+        if version.code_of is not None:
+            because += "; but " if because else "another trace; but "
+            because += "an earlier program computes the same there, and its code runs"
+        version.made_for, version.because = made_for, because
+        return version
 
     def _described(self, bound: BoundArguments, leaves: list[ArgumentLeaf]) -> MadeFor:
         """A call's arguments, static values and settings, which decide on its program, as ``explain`` shows them."""
@@ -310,7 +296,7 @@ class Jitted(CompiledFunction[Version]):
             tuple(ArgumentKey(n, leaf.dtype.name, leaf.rank, leaf.weak) for n, leaf in zip(names, leaves, strict=True)),
             tuple((n, tree_text(tree)) for n, tree in zip(bound.names, bound.tree.children(), strict=True)),
             tuple((s.name, shown(s.value)) for s in bound.static),
-            tuple((name, getattr(settings, name)) for name in config.CODE_SETTINGS),
+            tuple((f"the setting {name}", getattr(settings, name)) for name in config.CODE_SETTINGS),
         )
 
     def _because(
@@ -330,7 +316,7 @@ class Jitted(CompiledFunction[Version]):
 
     # Stages ---------------------------------------------------------------------------------------------------
 
-    def _traced_for(self, bound: BoundArguments, leaves: list[ArgumentLeaf]) -> TracedFunction:
+    def _traced_with(self, bound: BoundArguments, leaves: list[ArgumentLeaf]) -> TracedFunction:
         names = self._signature.leaf_names(bound)
         axes, wanted = self._signature.declared(bound, [leaf.rank for leaf in leaves])
         donated = self._signature.donated(bound)
@@ -351,20 +337,18 @@ class Jitted(CompiledFunction[Version]):
             reads=AttributeReads(objects_read(self._signature.function, bound.static)),
         )  # fmt: skip
 
-    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+    def _traced_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         bound = self._signature.bind(args, kwargs)
         leaves = self._arguments.leaves(bound)
         start = time.perf_counter()
-        traced = self._traced_for(bound, leaves).ended()
+        traced = self._traced_with(bound, leaves).ended()
         return Traced(self._arguments, bound, leaves, traced, time.perf_counter() - start)
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        bound = self._signature.bind(args, kwargs)
-        stood_for = [_stand_in(leaf) for leaf in bound.leaves]
-        viewed, _ = self._arguments.viewed(replace(bound, leaves=stood_for))
-        leaves = self._arguments.leaves(viewed)
-        arrays = self._arguments.arrays(leaves)
-        self._version(viewed, leaves, arrays, self._arguments.placement(viewed))[0].prepare(arrays)
+        call = self._bind(args, kwargs, stands=True)
+        assert call is not None, "calls that are not made have programs"
+        self._program(call)[0].prepare(call.arrays)
+        self._note_program()
 
     def reference(self, *args: Any, **kwargs: Any) -> Any:
         """Call of the function on the NumPy oracle, op by op: slow, and independent of code generation.
@@ -386,7 +370,7 @@ class Jitted(CompiledFunction[Version]):
         bound = self._signature.bind(args, kwargs)
         leaves = self._arguments.leaves(bound)
         arrays = self._arguments.arrays(leaves)
-        traced = self._traced_for(bound, leaves).ended()
+        traced = self._traced_with(bound, leaves).ended()
         captured = [as_numpy(a) for a in traced.captured]
         return unflatten(traced.out_tree, list(run_reference(traced.function, [*arrays, *captured])))
 
@@ -413,7 +397,7 @@ class Jitted(CompiledFunction[Version]):
         return WayToCall((report,))
 
     def cache_info(self) -> CacheInfo:
-        return super().cache_info() + CacheInfo(hits=self._hits)
+        return super().cache_info() + CacheInfo(hits=self._found)
 
 
 def jit(

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dyn.array import from_device, from_numpy
 from dyn.errors import ArgumentError, BackendUnavailableError, NotYetError, ShapeError
-from dyn.hosts import keeps_order
 from dyn.late_imports import import_whole
 from dyn.shapes import format_dim
 from dyn.specialize.arguments import ArgumentLeaf
-from dyn.specialize.call_arguments import CallArguments, broken_guard_text
+from dyn.specialize.call_arguments import ArrayCall, CallArguments, broken_guard_text
 from dyn.specialize.placement import declared_placement
 from dyn.specialize.version import Version, load, make_program, record_of
 from dyn.trace.function import Declarations, TracedFunction
@@ -223,18 +221,15 @@ class Compiled:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         arguments = self.stage.arguments
-        bound = arguments.bind(args, kwargs)
-        viewed, host = arguments.viewed(bound)
-        if self.version.program.placement.on_device:
-            return from_device(host, self._call_numpy(viewed, None))
-        originals = () if viewed is bound else arguments.originals(bound)
-        result = self._call_numpy(viewed, originals, any_order=keeps_order(host))
-        arguments.use_up(bound, self.version)
-        return from_numpy(host, result)
+        call = arguments.read(arguments.bind(args, kwargs))
+        self._check(call)
+        result = arguments.run(self.version, call)
+        arguments.use_up(call.bound, self.version)
+        return result
 
-    def _call_numpy(self, bound: BoundArguments, beside: Sequence[Array] | None, *, any_order: bool = False) -> Any:
-        arguments = self.stage.arguments
-        leaves = arguments.leaves(bound)
+    def _check(self, call: ArrayCall) -> None:
+        """Raise the error of a call that the program is not for."""
+        arguments, bound, leaves = self.stage.arguments, call.viewed, call.leaves
         expected = [(leaf.dtype, leaf.rank, leaf.weak) for leaf in self.stage.leaves]
         if bound.tree != self.stage.bound.tree:
             own, given = tree_text(self.stage.bound.tree), tree_text(bound.tree)
@@ -251,16 +246,12 @@ class Compiled:
                         f"not {leaf.dtype.name} and {leaf.rank}.",
                         remedy=f"convert {name}, or call the jitted function, which compiles for both.",
                     )
-        arrays = arguments.arrays(leaves)
-        if not self.version.traced.matches(arrays):
-            broken = broken_guard_text(self.version, arrays)
+        if not self.version.traced.matches(call.arrays):
+            broken = broken_guard_text(self.version, call.arrays)
             raise ShapeError(
                 f"{arguments.title} was compiled for other shapes: it is for {broken}.",
                 remedy="call the jitted function.",
             )
-        if self.version.program.placement.on_device:
-            return self.version.call(arrays, beside)
-        return self.version.call(arrays, beside, any_order=any_order, givers=arguments.givers(bound))
 
     def as_text(self, dialect: str = "dhlo") -> str:
         """Text of the program, or of its code.

@@ -43,7 +43,7 @@ class MadeFor:
     trees: tuple[tuple[str, str], ...]
     #: Each static argument, and its value.
     static: tuple[tuple[str, str], ...]
-    #: Each setting that changes code, and its value.
+    #: What else changes code, as settings and layouts do, by words for what it is, and its value.
     settings: tuple[tuple[str, object], ...]
 
 
@@ -103,7 +103,7 @@ def differences(new: MadeFor, old: MadeFor) -> list[str]:
         if before is not None and before != argument:
             found.append(_changed(argument, before))
     found += _values(new.static, old.static, "{} = {}, and was {}")
-    found += _values(new.settings, old.settings, "the setting {} is {}, and was {}")
+    found += _values(new.settings, old.settings, "{} is {}, and was {}")
     return found
 
 
@@ -145,7 +145,7 @@ def what_multiplies(made_for: Sequence[MadeFor]) -> tuple[str, str] | None:
         for name, tree in one.trees:
             add(f"the structure of {name}", tree, tree, "pass containers of one structure.")
         for name, value in one.settings:
-            add(f"the setting {name}", value, str(value), "call it under one setting.")
+            add(name, value, str(value), f"leave {name} as it is from call to call.")
     several = sorted([what for what in values if len(values[what]) > 1], key=lambda what: -len(values[what]))
     if not several:
         return None

@@ -1,25 +1,29 @@
-"""Functions that are compiled by key: their programs, the counts of them, and what is said of them.
+"""Functions that are compiled by key: how calls find their programs, the counts of them, and what is said of them.
 
-A front end derives one class from :class:`CompiledFunction`, and says how a call of its library's becomes a key, arrays
-and a program; everything that does not know the library is here.
+A front end derives one class from :class:`CompiledFunction`, and says in four methods what only its library knows;
+everything else is here. :mod:`dyn.frontend.library` has what functions of other libraries have in common.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
-from dyn.errors import ShapeError
-from dyn.frontend.fallback import FallbackReason, Fallbacks
+from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.frontend.fallback import OF_CALLERS, Excuse, FallbackReason, Fallbacks, Piece, failure_of
+from dyn.frontend.retrace import Retrace
 from dyn.late_imports import import_whole
 from dyn.native_callable import NativeCallable
 from dyn.source import UNKNOWN, Loc, user_loc
 from dyn.specialize.arguments import prepared_calls
+from dyn.specialize.call_arguments import OnNewShape
 from dyn.specialize.table import ProgramTable
 from dyn.stages import Lowered, Traced
 
@@ -27,7 +31,18 @@ if TYPE_CHECKING:
     from dyn.explain.explanation import Explanation, WayToCall
     from dyn.explain.versions import MadeFor
 
+C = TypeVar("C", bound="Call")
 P = TypeVar("P")
+T = TypeVar("T")
+
+
+class Call(Protocol):
+    """A call as a front end reads it, once: what containers and settings hold may be something else later."""
+
+    @property
+    def key(self) -> Hashable:
+        """Key of the programs that it can have, which sizes tell apart."""
+        ...
 
 
 class CacheInfo(NamedTuple):
@@ -70,7 +85,7 @@ class _SignatureOfFunction:
     Without it ``inspect.getfullargspec``, which Keras asks, would take an object that has ``__get__`` for a builtin.
     """
 
-    def __get__(self, instance: CompiledFunction[Any] | None, owner: type) -> inspect.Signature:
+    def __get__(self, instance: CompiledFunction[Any, Any] | None, owner: type) -> inspect.Signature:
         if instance is None:
             raise AttributeError("__signature__")
         try:
@@ -79,8 +94,15 @@ class _SignatureOfFunction:
             raise AttributeError("__signature__") from error
 
 
-class CompiledFunction(NativeCallable, Generic[P]):
+class CompiledFunction(NativeCallable, Generic[C, P]):
     """A function with a program for each key of its calls, and for each set of guards that sizes break.
+
+    What only a front end knows of its library are four methods, which a call comes through in this order:
+
+    - ``_bind``: what is to be known of a call to find its program, or that the call is none for programs;
+    - ``_trace``: a program for a call that none of those there are is for;
+    - ``_wrap``: what a program gives for a call, as values of the library's;
+    - ``_eagerly``: the call as the library makes it, in dyn's place.
 
     Attributes:
         fallbacks: what the function's own ``library`` does in dyn's place; ``remedy`` is how that is an error instead.
@@ -91,8 +113,9 @@ class CompiledFunction(NativeCallable, Generic[P]):
     _unnamed: ClassVar[tuple[str, str]] = ("calls differ by sizes", "compute with the size, or declare it as static.")
 
     def __init__(
-        self, function: Callable[..., Any], name: str, *, wraps: bool = True, library: str = "", remedy: str = ""
-    ) -> None:
+        self, function: Callable[..., Any], name: str, *, wraps: bool = True, library: str = "", remedy: str = "",
+        strict: bool = True, on_new_shape: OnNewShape = "compile",
+    ) -> None:  # fmt: skip
         self._function = function
         if wraps:  # first, for the attributes of the function become this one's, but for those that this one needs
             functools.update_wrapper(self, function, updated=())
@@ -100,6 +123,9 @@ class CompiledFunction(NativeCallable, Generic[P]):
                 vars(self).update({k: v for k, v in vars(function).items() if not hasattr(type(self), k)})
         super().__init__()
         self._function, self._name = function, name
+        #: Whether what dyn has no program for is an error, and not the library's.
+        self._strict = strict
+        self._on_new_shape: OnNewShape = on_new_shape
         self.fallbacks = Fallbacks(library, remedy)
         #: Whether many programs are worth a word, which is said once.
         self.warns_of_many = True
@@ -107,6 +133,8 @@ class CompiledFunction(NativeCallable, Generic[P]):
         self._looked_at = 0
         #: The programs by key: a tree of arguments, their dtypes and ranks, static values, settings.
         self._programs: ProgramTable[P] = ProgramTable()
+        #: How many calls in Python found their program.
+        self._found = 0
         #: How many traces there were that no program counts.
         self._traces = 0
         #: The counts of programs that are forgotten.
@@ -124,13 +152,138 @@ class CompiledFunction(NativeCallable, Generic[P]):
         """Pickled by its name in its module, as a function is; without one it cannot be pickled."""
         return getattr(self, "__qualname__", self._name)
 
-    def _alone(self, key: Hashable, fits: Callable[[P], bool], make: Callable[[], P]) -> P:
-        """The program of a key that ``fits``; made by one thread, for which others wait, where there is none."""
-        found = self._programs.find(key, fits)
-        if found is None:
-            with self._lock:
-                found, _ = self._programs.get(key, fits, make)
-        return found
+    # What a front end says of its library
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> C | None:
+        """A call that is read; None for one that no program makes, as those in another library's trace.
+
+        With ``stands`` nothing is run, and :class:`ShapeDtypeStruct` may stand for arrays. Raises UnsupportedOpError
+        for arguments that programs do not take, and Retrace where the function has to be changed first.
+        """
+        raise NotImplementedError
+
+    def _trace(self, call: C) -> P:
+        """A program for a call, which no other is for."""
+        raise NotImplementedError
+
+    def _wrap(self, program: P, call: C) -> Any:
+        """What the function returns for a call, computed by a program."""
+        raise NotImplementedError
+
+    def _eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call as it is made without dyn."""
+        return self._function(*args, **kwargs)
+
+    # What a front end may say besides
+
+    def _fits(self, program: P, call: C) -> bool:
+        """Whether a program of the call's key is for its sizes, and whatever else it relies on."""
+        raise NotImplementedError
+
+    def _find(self, call: C) -> P | None:
+        """The program for a call, of those that there are."""
+        return self._programs.find(call.key, lambda program: self._fits(program, call))
+
+    def _making(self) -> AbstractContextManager[object]:
+        """What a program is made in: a lock, where threads may not make several at once."""
+        return contextlib.nullcontext()
+
+    def _check_new_shape(self, call: C) -> None:
+        """Raise the error of ``on_new_shape="error"``, where a call needs a program for other sizes."""
+
+    def _refusal(self, program: P, call: C) -> FallbackReason | None:
+        """Why the library makes a call; None as long as dyn does."""
+        return None
+
+    def _excused(self, program: P, call: C, error: Exception) -> Excuse | None:
+        """Why the library makes a call that a program has failed to make; None where the error is the user's own."""
+        return None
+
+    def _pieces(self, program: P) -> Iterable[Sequence[Piece]]:
+        """The operations that the library runs in the midst of a program, for each way through it."""
+        return ()
+
+    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: C, program: P) -> None:
+        """What is left to do once a call went well: the native entry is shown it, donated arrays are used up."""
+
+    # Calling
+
+    def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self._finished(self._rereading(lambda: self._tried(args, kwargs)), args, kwargs)
+
+    def _rereading(self, read: Callable[[], T]) -> T:
+        """The result of ``read``, called again after each change of the function that its trace asks for."""
+        while True:
+            try:
+                return read()
+            except Retrace as lacking:  # before anything is computed
+                lacking.change(self)
+
+    def _finished(self, made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a call has ``made``, or what the library makes of it where that is an excuse."""
+        return self._left(made, args, kwargs) if isinstance(made, Excuse) else made
+
+    def _tried(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a program gives for a call; an excuse where the library is to make it.
+
+        The library does so outside of this, for its code may ask for another trace, of another function's, again.
+        """
+        try:
+            call = self._bind(args, kwargs)
+            program, made = (None, False) if call is None else self._program(call)
+        except UnsupportedOpError as error:
+            if self._strict:
+                raise
+            return Excuse(self._reason(error))
+        if call is None or program is None:
+            return Excuse(None)
+        self._found += not made
+        failure = self._refusal(program, call)
+        if failure is not None:
+            return Excuse(failure)
+        try:
+            result = self._wrap(program, call)
+        except OF_CALLERS:
+            raise
+        except Exception as error:
+            excuse = self._excused(program, call, error)
+            if excuse is None:
+                raise
+            return excuse
+        self.fallbacks.report(self._name, self._pieces(program))
+        self._accept(args, kwargs, call, program)
+        self._note_program()
+        return result
+
+    def _left(self, excuse: Excuse, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that is left to the library. What that raises counts: nothing is said, or remembered, then.
+
+        The excuse is remembered before it is said, for a warning may be an error.
+        """
+        result = self._eagerly(args, kwargs)
+        excuse.remember()
+        if excuse.reason is not None:
+            self.fallbacks.say(self._name, excuse.reason)
+        return result
+
+    def _reason(self, error: BaseException) -> FallbackReason:
+        """The failure that an error tells of."""
+        return failure_of(error)
+
+    # Programs
+
+    def _program(self, call: C) -> tuple[P, bool]:
+        """The program for a call, found or made now; and whether it was made."""
+        found = self._find(call)
+        if found is not None:
+            return found, False
+        with self._making():
+            return self._programs.get(call.key, lambda program: self._fits(program, call), lambda: self._made(call))
+
+    def _made(self, call: C) -> P:
+        """A new program, beside those that there are."""
+        self._check_new_shape(call)
+        return self._trace(call)
 
     def _made_for(self, program: P) -> MadeFor | None:
         """The key of a program in words, without sizes; None where it was not compiled."""
@@ -148,26 +301,13 @@ class CompiledFunction(NativeCallable, Generic[P]):
             remedy=f"call it with such arguments before on_new_shape='error' is set{also}.",
         )
 
-    def _eagerly(
-        self, failure: FallbackReason, args: tuple[Any, ...], kwargs: dict[str, Any],
-        remember: Callable[[], object] = lambda: None,
-    ) -> Any:  # fmt: skip
-        """A call of the function as it is. What that raises counts: nothing is said, or remembered, of a failure then.
-
-        It is remembered before it is said, for a warning may be an error.
-        """
-        result = self._function(*args, **kwargs)
-        remember()
-        self.fallbacks.say(self._name, failure)
-        return result
-
     def _why(self, made_for: MadeFor) -> str:
         """Why a program that is made for this is there, beside those that there are; ``""`` for the first."""
         import_whole("dyn.explain.versions")
         from dyn.explain.versions import why_new
 
         known = [(found, one) for one in self._programs.in_order if (found := self._made_for(one)) is not None]
-        broken = [self._made_by(one)[0] or "other sizes, or other attributes" for _, one in known]
+        broken = [self._made_by(one)[0] or "other sizes, or other attributes of what it reads" for _, one in known]
         return why_new(made_for, [found for found, _ in known], broken)
 
     def _note_program(self) -> None:
@@ -201,7 +341,7 @@ class CompiledFunction(NativeCallable, Generic[P]):
 
     # Stages
 
-    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+    def _traced_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         """The trace for a call."""
         raise NotImplementedError
 
@@ -230,7 +370,7 @@ class CompiledFunction(NativeCallable, Generic[P]):
             >>> dyn.jit(lambda x: x + 1).trace(np.zeros(3)).as_text().splitlines()[0]
             'func @lambda(%x: f64[x_0] "x") -> (f64[x_0] "result") {'
         """
-        return self._trace(args, kwargs)
+        return self._traced_for(args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Program for some arguments, optimised: ``trace(...).lower()``, as in JAX.
@@ -295,7 +435,7 @@ class CompiledFunction(NativeCallable, Generic[P]):
         gone = functools.reduce(CacheInfo.__add__, map(self._info, programs), CacheInfo())
         self._forgotten += gone._replace(guards=0)
 
-    def _made_of(self) -> Iterable[CompiledFunction[Any]]:
+    def _made_of(self) -> Iterable[CompiledFunction[Any, Any]]:
         """The compiled functions that calls are made of, where they are several."""
         return ()
 

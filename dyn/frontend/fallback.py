@@ -6,7 +6,7 @@ Nothing falls back in silence: a :class:`FallbackWarning` says what, where and w
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 
 from dyn.errors import ArgumentError, DomainError, DynError, ShapeError, problem_of
@@ -44,6 +44,17 @@ class Piece:
     reason: str
     loc: Loc | None = None
     name: str = ""
+
+
+@record(eq=False)
+class Excuse:
+    """Why the library makes a call that dyn was to make, and what is remembered of that once it is made.
+
+    Without a ``reason`` nothing is said: the call is none for programs, or does what later ones rely on.
+    """
+
+    reason: FallbackReason | None
+    remember: Callable[[], object] = lambda: None
 
 
 def failure_of(error: BaseException, *, notes: bool = False) -> FallbackReason:

@@ -386,8 +386,9 @@ def _measured_range(low: Any, high: Any, step: Any, dtype: DTypeLike) -> Tracer:
     size = size_from_value(length, "length", "the number of elements of an arange")
     places = indices(trace, (size,), 0, wide)
     values = emit("add", expand(start, (size,)), emit("multiply", places, expand(by, (size,))))
-    chosen = (dtypes.int64 if element.is_integer and start.weak else element) if dtype is None else dtype_of(dtype)
-    return cast(values, settled_dtype(chosen))
+    if dtype is not None:
+        return cast(values, dtype_of(dtype))
+    return cast(values, settled_dtype(dtypes.int64 if element.is_integer and start.weak else element))
 
 
 @public

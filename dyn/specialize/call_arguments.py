@@ -10,9 +10,11 @@ import numpy as np
 
 from dyn import config
 from dyn.array import Array as OwnArray
-from dyn.array import to_numpy, use_up
+from dyn.array import from_device, from_numpy, to_numpy, use_up
+from dyn.config import Config
 from dyn.errors import ArgumentError, TraceError
-from dyn.hosts import NUMPY, Host
+from dyn.frozen import record
+from dyn.hosts import NUMPY, Host, keeps_order
 from dyn.specialize.arguments import ArgumentLeaf, read_leaf
 from dyn.specialize.placement import placement_for
 from dyn.specialize.version import Version
@@ -41,6 +43,22 @@ class JitOptions:
     declarations: Declarations
     on_new_shape: OnNewShape
     device: str | None
+
+
+@record(eq=False)
+class ArrayCall:
+    """A call as it was read: its arguments as they are ``bound``, and ``viewed`` as NumPy's arrays or those of a
+    device, under the settings there were. Its results become the ``host``'s."""
+
+    bound: BoundArguments
+    viewed: BoundArguments
+    host: Host
+    leaves: list[ArgumentLeaf]
+    arrays: list[Any]
+    placement: Placement | None
+    settings: Config
+    #: Key of the programs that it can have.
+    key: Any
 
 
 class CallArguments:
@@ -82,6 +100,26 @@ class CallArguments:
         """The device that a call runs on, or None for the processor (``dyn.specialize.placement``)."""
         return placement_for(
             bound.leaves, self.options.device, self.signature.name, lambda: self.signature.leaf_names(bound)
+        )
+
+    def read(self, bound: BoundArguments) -> ArrayCall:
+        """A call, read once."""
+        settings = config.current()
+        viewed, host = self.viewed(bound)
+        placement = self.placement(viewed)
+        leaves = self.leaves(viewed)
+        return ArrayCall(
+            bound, viewed, host, leaves, self.arrays(leaves), placement, settings, self.key(viewed, leaves, placement)
+        )
+
+    def run(self, version: Version, call: ArrayCall) -> Any:
+        """What a version gives for a call, as arrays of its host's."""
+        if version.program.placement.on_device:
+            return from_device(call.host, version.call(call.arrays))
+        beside = () if call.viewed is call.bound else self.originals(call.bound)
+        order = keeps_order(call.host)
+        return from_numpy(
+            call.host, version.call(call.arrays, beside, any_order=order, givers=self.givers(call.viewed))
         )
 
     def originals(self, bound: BoundArguments) -> list[Array] | None:

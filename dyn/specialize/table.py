@@ -9,6 +9,9 @@ from dyn.fork_safety import lock
 
 V = TypeVar("V")
 
+#: So many latest calls are remembered.
+_MOST_RECENT = 4096
+
 
 class ProgramTable(Generic[V]):
     """Programs by key, those of one key in the order in which they were made.
@@ -23,10 +26,22 @@ class ProgramTable(Generic[V]):
         self._by_key: dict[Hashable, tuple[V, ...]] = {}
         #: Every program, by age: their numbers in what is explained.
         self.in_order: tuple[V, ...] = ()
+        #: Programs of latest calls, by all that decides on them, sizes too.
+        self._recent: dict[Hashable, V] = {}
 
     def of(self, key: Hashable) -> tuple[V, ...]:
         """The programs of a key, in the order in which they are tried."""
         return self._by_key.get(key, ())
+
+    def recalled(self, exactly: Hashable) -> V | None:
+        """The program of a call that was remembered by all that decides on it."""
+        return self._recent.get(exactly)
+
+    def remember(self, exactly: Hashable, program: V) -> None:
+        """Remember the program of a call by all that decides on it, until programs change."""
+        if len(self._recent) >= _MOST_RECENT:
+            self._recent = {}
+        self._recent[exactly] = program
 
     def find(self, key: Hashable, fits: Callable[[V], bool]) -> V | None:
         """The first program of a key that ``fits``. What that raises is raised."""
@@ -52,6 +67,7 @@ class ProgramTable(Generic[V]):
             with self._lock:
                 if self.of(key) is known:  # nobody has added one since
                     self._by_key[key] = (made, *known) if first else (*known, made)
+                    self._recent = {} if first else self._recent
                     self.in_order = (*self.in_order, made)
                     return made, True
 
@@ -59,6 +75,7 @@ class ProgramTable(Generic[V]):
         """Forget the programs of a key that are ``gone``, which are given."""
         lost = [program for program in self.of(key) if gone(program)]
         with self._lock:
+            self._recent = {}
             self._by_key[key] = tuple([program for program in self.of(key) if program not in lost])
             self.in_order = tuple([program for program in self.in_order if program not in lost])
         return lost
@@ -68,17 +85,12 @@ class ProgramTable(Generic[V]):
         with self._lock:
             return [(key, program) for key, known in self._by_key.items() for program in known]
 
-    def add(self, key: Hashable, program: V) -> None:
-        """Add a program, the last of its key."""
-        with self._lock:
-            self._by_key[key] = (*self.of(key), program)
-            self.in_order = (*self.in_order, program)
-
     def keep(self, stays: Callable[[V], bool]) -> list[V]:
         """Forget all programs but those that stay. Those that are forgotten are given."""
         lost = [program for program in self.in_order if not stays(program)]
         with self._lock:
             left = {key: tuple([one for one in known if one not in lost]) for key, known in self._by_key.items()}
+            self._recent = {}
             self._by_key = {key: known for key, known in left.items() if known}
             self.in_order = tuple([program for program in self.in_order if program not in lost])
         return lost
@@ -86,6 +98,7 @@ class ProgramTable(Generic[V]):
     def replace(self, old: V, new: V) -> None:
         """Have a program in the place of another one."""
         with self._lock:
+            self._recent = {}
             for key, known in self._by_key.items():
                 self._by_key[key] = tuple([new if program is old else program for program in known])
             self.in_order = tuple([new if program is old else program for program in self.in_order])
@@ -93,4 +106,4 @@ class ProgramTable(Generic[V]):
     def clear(self) -> None:
         """Forget all programs."""
         with self._lock:
-            self._by_key, self.in_order = {}, ()
+            self._by_key, self.in_order, self._recent = {}, (), {}

@@ -202,8 +202,8 @@ def test_eager_calls_find_their_programs(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(eager, "_PROGRAMS", eager._EagerPrograms())
     compiled: list[Any] = []
-    trace = api.Jitted._traced_for
-    monkeypatch.setattr(api.Jitted, "_traced_for", lambda *a: compiled.append(a) or trace(*a))
+    trace = api.Jitted._traced_with
+    monkeypatch.setattr(api.Jitted, "_traced_with", lambda *a: compiled.append(a) or trace(*a))
     x = made(1, 2, 3)
     for size in (3, 5):
         # A rank that no other test has: the native entry keeps its plans of earlier calls of the same form.

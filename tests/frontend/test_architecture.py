@@ -1,4 +1,4 @@
-"""What all compiled functions have is in ``dyn/frontend`` alone."""
+"""What all compiled functions have is in ``dyn/frontend`` alone; a front end says what only its library knows."""
 
 from __future__ import annotations
 
@@ -7,10 +7,32 @@ from pathlib import Path
 
 import pytest
 
+from dyn.frontend.compiled_function import CompiledFunction
+from dyn.frontend.library import LibraryFunction, Program
+
 INTEROP = Path(__file__).resolve().parents[2] / "dyn" / "interop"
 JITS = sorted(INTEROP.glob("*/jit.py"))
-#: What a compiled function of a front end does not define, since ``CompiledFunction`` does.
-SHARED = {"cache_info", "explain", "trace", "lower", "prepare", "programs", "__get__"}
+#: A front end, in the order in which a call comes through it.
+FRONT_END = ["_bind", "_trace", "_wrap", "_eagerly"]
+#: What a library may say besides, each for a reason that the base class tells.
+MAY_SAY = {
+    "_accept", "_binds", "_check_new_shape", "_counted",
+    "_excused", "_find", "_info", "_left", "_like", "_made_of", "_making",
+    "_notes", "_reason", "_rereading", "_using",
+}  # fmt: skip
+#: Where calls come from elsewhere: Dynamo, and graphs of TensorFlow's.
+ENTRIES = {"jax": set[str](), "tf": {"__call__", "_call_slow"}, "torch": {"__call__", "_call_slow"}}
+
+
+def compiled_class(path: Path) -> ast.ClassDef:
+    tree = ast.parse(path.read_text())
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    (found,) = [
+        node
+        for node in classes
+        if any(isinstance(base, ast.Subscript) and ast.unparse(base.value) == "LibraryFunction" for base in node.bases)
+    ]
+    return found
 
 
 def test_there_are_front_ends() -> None:
@@ -18,23 +40,45 @@ def test_there_are_front_ends() -> None:
 
 
 @pytest.mark.parametrize("path", JITS, ids=lambda path: path.parent.name)
-def test_a_front_end_has_no_table_report_or_warning_of_its_own(path: Path) -> None:
+def test_a_front_end_has_no_table_lock_report_or_warning_of_its_own(path: Path) -> None:
+    """Nor a memory of calls by program: ``ProgramTable`` remembers them, and forgets them with their programs."""
     tree = ast.parse(path.read_text())
     called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    assert not called & {"ProgramTable", "lock", "Fallbacks"}
+    assert not called & {"ProgramTable", "lock", "Fallbacks", "Lock", "RLock"}
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     assert "warnings" not in names
-    (compiled,) = [
-        node
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
-        and any(
-            isinstance(base, ast.Subscript) and ast.unparse(base.value) == "CompiledFunction" for base in node.bases
-        )
-    ]
+    programs = {f"{name}]" for name in ("JaxProgram", "TensorProgram", "SizedProgram", "TfProgram")}
+    kept = [ast.unparse(node.annotation) for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)]
+    assert not [text for text in kept if text.startswith("dict[") and any(text.endswith(one) for one in programs)]
+
+
+@pytest.mark.parametrize("path", JITS, ids=lambda path: path.parent.name)
+def test_a_front_end_is_four_methods(path: Path) -> None:
+    """What else it defines is a hook with a default, an entry, a method of Python's own, or a name of its own."""
+    compiled = compiled_class(path)
     defined = {node.name for node in compiled.body if isinstance(node, ast.FunctionDef)}
-    own = {"__get__"} if path.parent.name == "torch" else set()  # a module is no method
-    assert not (defined & SHARED) - own
+    assert {"_bind", "_trace"} <= defined
+    common = {*vars(CompiledFunction), *vars(LibraryFunction)} - {"__init__", "__module__", "__doc__", "__reduce__"}
+    overridden = defined & common - {*FRONT_END} - MAY_SAY
+    assert overridden == ENTRIES[path.parent.name] & common
+
+
+def test_all_hooks_are_told() -> None:
+    own = {*vars(CompiledFunction), *vars(LibraryFunction)}
+    assert {*FRONT_END} | MAY_SAY <= own
+    assert [name for name in vars(CompiledFunction) if name in FRONT_END] == FRONT_END
+
+
+def test_programs_derive_from_one() -> None:
+    names = [
+        base.id
+        for path in sorted(INTEROP.rglob("*.py"))
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef)
+        for one in node.bases
+        if isinstance(one, ast.Subscript) and isinstance(base := one.value, ast.Name)
+    ]
+    assert names.count(Program.__name__) == names.count(LibraryFunction.__name__) == len(JITS)
 
 
 def test_traces_are_made_again_by_one_exception() -> None:

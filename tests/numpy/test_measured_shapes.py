@@ -80,6 +80,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "arange": (lambda xp, x: xp.arange(x % 7), ("int64",)),
     "arange_between": (lambda xp, x, y: xp.arange(x % 5, y % 9), ("int64", "int64")),
     "arange_down": (lambda xp, x, y: xp.arange(x % 9, y % 5, -2), ("int64", "int64")),
+    "arange_of_a_dtype": (lambda xp, x: xp.arange(x % 7, dtype="float64"), ("int64",)),
     "arange_of_floats": (lambda xp, x: xp.arange(x, x + 3, 0.5), ("float64",)),
     "slice": (lambda xp, x, i: x[i % 5 :], ("float32 n m", "int64")),
     "slice_to": (lambda xp, x, i: x[:, : i % 5], ("float32 n m", "int32")),

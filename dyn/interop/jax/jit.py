@@ -8,35 +8,31 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from dyn import events
 from dyn.array import Array, use_up
 from dyn.call import CallForm, NoPlanError, private, same_objects
-from dyn.errors import ArgumentError, ShapeError
-from dyn.frontend.compiled_function import CacheInfo, CompiledFunction
+from dyn.errors import ArgumentError, DynError, NotYetError, ShapeError, TraceError
+from dyn.frontend.compiled_function import CacheInfo
+from dyn.frontend.library import LibraryFunction
+from dyn.frontend.retrace import Retrace
 from dyn.interop.jax.arguments import Arguments, CallTree
-from dyn.interop.jax.calls import JaxCall, family_of, fits, place_of, ranks_of
+from dyn.interop.jax.calls import JaxCall, place_of, ranks_of
 from dyn.interop.jax.devices import device_name, device_of, memory
 from dyn.interop.jax.entry import donated_in, donated_label, form_of, is_for_entry, results_of, state_of, test_of
 from dyn.interop.jax.internals import Internals, internals
 from dyn.interop.jax.results import read_leaf
-from dyn.interop.jax.traced_program import JaxProgram, build
-from dyn.interop.jax.tracing import JaxTracing, LeafType
-from dyn.late_imports import import_whole
-from dyn.source import UNKNOWN, Loc, user_loc
-from dyn.specialize.arguments import ShapeDtypeStruct
+from dyn.interop.jax.traced_program import JaxProgram
+from dyn.interop.jax.tracing import Exported, JaxTracing, LeafType
 from dyn.specialize.call_arguments import OnNewShape, check_on_new_shape
-from dyn.stages import Traced
 from dyn.trace.signature import Shapes, Signature
 from dyn.trace.static_keys import Static
 
-if TYPE_CHECKING:
-    from dyn.explain.explanation import WayToCall
-    from dyn.explain.versions import MadeFor
+T = TypeVar("T")
 
-#: Calls, and types of leaves, that are remembered to the last detail.
-_MOST_CALLS, _MOST_TYPES = 4096, 65536
+#: Types of leaves that are remembered.
+_MOST_TYPES = 65536
 
 
 def jit(
@@ -106,12 +102,12 @@ def jit(
         )  # fmt: skip
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not a {type(function).__name__}.")
-    signature = Signature(function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames)
     check_on_new_shape(on_new_shape)
+    signature = Signature(function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames)
     return JaxJitted.single()(function, signature, device_name(device), on_new_shape)
 
 
-class JaxJitted(CompiledFunction[JaxProgram]):
+class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
     """JAX function that dyn compiles. Made by :func:`jit`.
 
     Attributes:
@@ -122,86 +118,27 @@ class JaxJitted(CompiledFunction[JaxProgram]):
         self, function: Callable[..., Any], signature: Signature, device: str | None,
         on_new_shape: OnNewShape = "compile",
     ) -> None:  # fmt: skip
-        super().__init__(function, signature.name)
-        self._signature, self._device, self._on_new_shape = signature, device, on_new_shape
+        super().__init__(function, signature.name, on_new_shape=on_new_shape)
+        self._signature, self._device = signature, device
         self._arguments = Arguments(signature)
-        self._internals: Internals | None = None
         self._plans: dict[Any, CallTree] = {}
         #: The plans that later calls have widened, by the ranks of all leaves.
         self._wider: dict[Any, dict[tuple[int, ...], CallTree]] = {}
         #: The types of leaves in containers, by the identity of what JAX describes them with, which is kept.
         self._codes: dict[int, tuple[Any, int]] = {}
         self._types: dict[Any, int] = {}
-        self._calls: dict[Any, JaxProgram] = {}
         #: The shapes of all leaves at the first call of a tree, dtypes and ranks.
         self._first_shapes: dict[Any, list[tuple[int, ...]]] = {}
 
     def __repr__(self) -> str:
         return f"dyn.interop.jax.jit({self._signature.name})"
 
-    # Calling ------------------------------------------------------------------------------------------------------
+    # Calls
 
-    def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> JaxCall | None:
         parts = self._internals
-        if parts is None:
-            parts = self._internals = internals()
-        if not parts.outside() or parts.jax.config.jax_disable_jit:
-            return self._function(*args, **kwargs)
-        call = self._taken_apart(parts, args, kwargs)
-        if call is None:
-            return self._function(*args, **kwargs)
-        if not call.whole:
-            raise ArgumentError(
-                f"{self._signature.name}() was called with a ShapeDtypeStruct, which has no elements.",
-                remedy="pass arrays, or use .trace(...) and .eval_shape(...).",
-            )
-        key = self._key(parts, call)
-        arrays, plan, shapes = call.arrays, call.plan, key[3]
-        program, result = self._calls.get(key), None
-        if program is None:
-            program, result, key, call = self._found_or_made(parts, key, call, arrays)
-            plan, shapes = call.plan, key[3]
-        if result is None:
-            try:
-                result = (program(arrays, shapes),)
-            except ShapeError as error:
-                result = self._refused(parts, key, call, program, error)
-        if is_for_entry(parts, program, plan):
-            self._accept(parts, args, kwargs, call, key[2], program)
-        if plan.donated:
-            self._delete(parts, call.given, plan)
-        return result[0]
-
-    def _accept(
-        self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any], call: JaxCall, state: Any,
-        program: JaxProgram,
-    ) -> None:  # fmt: skip
-        """Leave calls like this one, which was made in a state of JAX's settings, to the native entry from now on."""
-        table = self._call_table(lambda: state_of(parts))
-        if table is None:
-            return
-        plan, arrays = call.plan, call.arrays
-        version = program.run.version_of(*[memory(arrays[n]) for n in program.kept])
-
-        def form() -> CallForm:
-            positional, named = private(args, kwargs)
-            dynamic, static = (positional, named), ()
-            if self._arguments.has_static:
-                *dynamic, static = self._arguments.split(positional, named)
-            leaves, tree = parts.jax.tree_util.tree_flatten(tuple(dynamic))
-            if not same_objects(leaves, call.given) or (tree, static) != (call.tree, call.static):
-                raise NoPlanError  # the containers hold something else by now
-            return form_of(parts, self._signature, positional, named, call, state, program)
-
-        with contextlib.suppress(NoPlanError):
-            donated = donated_in(parts, self._signature.name, call.given, plan, program)
-            table.add(
-                form, version.loaded, results_of(program), test_of(program), lambda form: donated,
-                copies=self._device is not None,
-            )  # fmt: skip
-
-    def _taken_apart(self, parts: Internals, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JaxCall | None:
-        """None for a call with tracers."""
+        if not stands and (not parts.outside() or parts.jax.config.jax_disable_jit):
+            return None
         static: tuple[Static, ...] = ()
         if self._arguments.has_static:
             args, kwargs, static = self._arguments.split(args, kwargs)
@@ -210,33 +147,39 @@ class JaxJitted(CompiledFunction[JaxProgram]):
         plan = self._plans.get(where)
         if plan is None:
             plan = self._plans[where] = self._arguments.plan(parts.jax, tree, static)
-        wider = self._wider.get(where)
         plain = parts.array if parts.alone else None
         if {*map(type, leaves)} <= {plain}:
-            avals = [leaf.aval for leaf in leaves]
-            plan = plan if wider is None else wider.get(ranks_of(avals), plan)
-            return JaxCall(tree, static, plan, leaves, leaves, avals, None if self._device == "cpu" else self._device)
-        arrays, avals = list[Any](), list[Any]()
-        for leaf, name in zip(leaves, plan.names, strict=True):
-            if type(leaf) is plain:
-                array, aval = leaf, leaf.aval
-            elif isinstance(leaf, parts.tracer):
-                return None
-            else:
-                array, aval = read_leaf(parts, leaf, f"{self._signature.name}(): {name}")
-            arrays.append(array)
-            avals.append(aval)
+            arrays, avals = leaves, [leaf.aval for leaf in leaves]
+            device = None if self._device == "cpu" else self._device
+        else:
+            arrays, avals = list[Any](), list[Any]()
+            for leaf, name in zip(leaves, plan.names, strict=True):
+                if type(leaf) is plain:
+                    array, aval = leaf, leaf.aval
+                elif isinstance(leaf, parts.tracer):
+                    return None
+                else:
+                    array, aval = read_leaf(parts, leaf, f"{self._name}(): {name}")
+                arrays.append(array)
+                avals.append(aval)
+            device = device_of(self._device, leaves, arrays, self._name, plan.names)
+        wider = self._wider.get(where)
         plan = plan if wider is None else wider.get(ranks_of(avals), plan)
-        device = device_of(self._device, leaves, arrays, self._signature.name, plan.names)
-        return JaxCall(tree, static, plan, leaves, arrays, avals, device, all(array is not None for array in arrays))
-
-    def _key(self, parts: Internals, call: JaxCall) -> Any:
-        """Key of the program that a call takes, to the last size."""
-        avals, plan = call.avals, call.plan
         symbolic = [avals[n] for n in plan.symbolic]
         shapes = tuple([aval.shape for aval in symbolic])
         types = tuple([(aval.dtype, bool(getattr(aval, "weak_type", False))) for aval in symbolic])
-        return call.tree, call.static, parts.settings(), shapes, types, self._fixed(plan, avals), plan, call.device
+        exactly = tree, static, parts.settings(), types, self._fixed(plan, avals), plan, device
+        call = JaxCall(tree, static, plan, leaves, arrays, avals, device, shapes, exactly)
+        if not stands and not call.is_whole:
+            raise ArgumentError(
+                f"{self._name}() was called with a ShapeDtypeStruct, which has no elements.",
+                remedy="pass arrays, or use .trace(...) and .eval_shape(...).",
+            )
+        return call
+
+    @functools.cached_property
+    def _internals(self) -> Internals:
+        return internals()
 
     def _fixed(self, plan: CallTree, avals: Sequence[Any]) -> tuple[int, ...]:
         """A number for the type of each leaf that has static sizes."""
@@ -257,99 +200,91 @@ class JaxJitted(CompiledFunction[JaxProgram]):
             found.append(code)
         return tuple(found)
 
-    def _delete(self, parts: Internals, leaves: Sequence[Any], plan: CallTree) -> None:
-        """Give donated arrays' memory back, and have JAX say so where they are used again."""
-        for number in plan.donated:
-            leaf = leaves[number]
+    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: JaxCall, program: JaxProgram) -> None:
+        parts, plan = self._internals, call.plan
+        if is_for_entry(parts, program, plan):
+            self._show(args, kwargs, call, program)
+        for number in plan.donated:  # JAX says so where they are used again
+            leaf = call.given[number]
             if isinstance(leaf, Array):
-                use_up(leaf, donated_label(self._signature.name, plan.names[number]))
+                use_up(leaf, donated_label(self._name, plan.names[number]))
             elif isinstance(leaf, parts.jax.Array) and not leaf.is_deleted():
                 leaf.delete()
 
-    # Programs -----------------------------------------------------------------------------------------------------
+    def _show(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: JaxCall, program: JaxProgram) -> None:
+        """Leave calls like this one, in this state of JAX's settings, to the native entry from now on."""
+        parts, plan = self._internals, call.plan
+        table = self._call_table(lambda: state_of(parts))
+        if table is None:
+            return
+        version = program.run.version_of(*[memory(call.arrays[n]) for n in program.kept])
 
-    def _found_or_made(
-        self, parts: Internals, key: Any, call: JaxCall, leaves: Sequence[Any] | None
-    ) -> tuple[JaxProgram, tuple[Any] | None, Any, JaxCall]:
-        """The program for a call that is not remembered, with its results where it was made now; and the call."""
-        result: list[tuple[Any]] = []
-        if self._programs.find(family_of(key), fits(key[3])) is None and (widened := self._widened(parts, call)):
-            call, key = widened, self._key(parts, widened)
-        shapes, family = key[3], family_of(key)
+        def form() -> CallForm:
+            positional, named = private(args, kwargs)
+            dynamic, static = (positional, named), ()
+            if self._arguments.has_static:
+                *dynamic, static = self._arguments.split(positional, named)
+            leaves, tree = parts.jax.tree_util.tree_flatten(tuple(dynamic))
+            if not same_objects(leaves, call.given) or (tree, static) != (call.tree, call.static):
+                raise NoPlanError  # the containers hold something else by now
+            return form_of(parts, self._signature, positional, named, call, call.settings, program)
 
-        def make() -> JaxProgram:
-            if self._on_new_shape == "error":
-                described = self._described(call)
-                known = [one for one in self._programs.in_order if one.made_for == described]
-                if known:  # which differ by sizes alone
-                    lines = [line for line in known[-1].guard_lines() if not line.startswith(" ")]
-                    told = "; ".join(lines) or "other sizes"
-                    raise self._second_program(told, loc=user_loc())
-            program, made = self._make(parts, family, call, leaves, shapes)
-            result.append(made)
-            return program
+        with contextlib.suppress(NoPlanError):
+            donated = donated_in(parts, self._name, call.given, plan, program)
+            table.add(
+                form, version.loaded, results_of(program), test_of(program), lambda form: donated,
+                copies=self._device is not None,
+            )  # fmt: skip
 
-        program, made = self._programs.get(family, fits(shapes), make)
-        if made:
-            self._note_program()
-        if len(self._calls) >= _MOST_CALLS:
-            self._calls = {}
-        self._calls[key] = program
-        return program, result[0] if made else None, key, call
+    # Programs
 
-    def _widened(self, parts: Internals, call: JaxCall) -> JaxCall | None:
-        """The call with axes in containers symbolic that differ from those of the first such call; None for the first.
+    def _find(self, call: JaxCall) -> JaxProgram | None:
+        exactly = call.shapes, call.exactly
+        found = self._programs.recalled(exactly)
+        if found is not None:
+            return found
+        found = super()._find(call)
+        if found is not None:
+            self._programs.remember(exactly, found)
+        elif (plan := self._wider_plan(call)) is not None:
+            raise Retrace(lambda function: function._widen(call, plan), rereads=True)
+        return found
 
-        Its plan is that of all later calls with arrays of these ranks.
-        """
+    def _wider_plan(self, call: JaxCall) -> CallTree | None:
+        """The plan with axes in containers symbolic that differ from those of the first such call; None for the first,
+        and where nothing differs."""
         shapes = [tuple(aval.shape) for aval in call.avals]
-        where = call.place
         ranks, dtypes = ranks_of(call.avals), tuple([aval.dtype for aval in call.avals])
         with self._lock:
-            first = self._first_shapes.setdefault((where, call.static, parts.settings(), ranks, dtypes), shapes)
+            first = self._first_shapes.setdefault((call.place, call.static, call.settings, ranks, dtypes), shapes)
             # Another thread may have widened it.
-            plan = self._wider.get(where, {}).get(ranks, self._plans[where])
-            plan = plan.widened(first, shapes) or plan
-            if plan is call.plan:
-                return None
-            # Numbers for types are those of a plan.
-            self._wider.setdefault(where, {})[ranks] = plan
-            self._codes = {}
-        new = [place for place in plan.varying if place not in call.plan.varying]
-        events.compiled("%s: symbolic from now on, since calls differ there: %s", self._signature.name, ", ".join(new))
-        return call._replace(plan=plan)
+            plan = self._wider.get(call.place, {}).get(ranks, self._plans[call.place])
+        plan = plan.widened(first, shapes) or plan
+        return None if plan is call.plan else plan
 
-    def _make(
-        self, parts: Internals, family: Any, call: JaxCall, leaves: Sequence[Any] | None, shapes: Any
-    ) -> tuple[JaxProgram, tuple[Any]]:
+    def _widen(self, call: JaxCall, plan: CallTree) -> None:
+        """Have a plan be that of all later calls with arrays of these ranks."""
+        with self._lock:
+            self._wider.setdefault(call.place, {})[ranks_of(call.avals)] = plan
+            self._codes = {}  # numbers for types are those of a plan
+        new = [place for place in plan.varying if place not in call.plan.varying]
+        events.compiled("%s: symbolic from now on, since calls differ there: %s", self._name, ", ".join(new))
+
+    def _like(self, call: JaxCall) -> Sequence[JaxProgram]:
+        made_for = call.made_for()  # sizes in containers are a part of keys
+        return [one for one in self._programs.in_order if one.made_for == made_for]
+
+    def _trace(self, call: JaxCall) -> JaxProgram:
         sizes = self._arguments.sizes(call.plan, [tuple(aval.shape) for aval in call.avals])
-        known = self._programs.of(family)
+        known = self._programs.of(call.key)
         for guard in known[-1].sizes.guards if known else ():
             learnt = sizes.again(guard)
             sizes = sizes if learnt is None else learnt
-        tracing, name = self._tracing(parts, call), self._signature.name
-        try:
-            described = self._described(call)
-            why = self._why(described)
-            program, result = build(parts, name, call.plan, tracing, sizes, leaves, shapes, call.device, why)
-            program.made_for = described
-        finally:
-            with self._lock:
-                self._traces += tracing.count
-        return program, (result,)
+        return self._exported(call, lambda tracing: tracing.run(sizes))
 
-    def _described(self, call: JaxCall) -> MadeFor:
-        """The key of a call in words, without sizes."""
-        import_whole("dyn.explain.versions")
-        from dyn.explain.versions import ArgumentKey, made_for_leaves
-
-        arguments = [
-            ArgumentKey(name, str(aval.dtype), len(aval.shape), bool(getattr(aval, "weak_type", False)))
-            for name, aval in zip(call.plan.names, call.avals, strict=True)
-        ]
-        return made_for_leaves(arguments, call.plan.names, [(one.name, one.value) for one in call.static])
-
-    def _tracing(self, parts: Internals, call: JaxCall) -> JaxTracing:
+    def _exported(self, call: JaxCall, trace: Callable[[JaxTracing], Exported]) -> JaxProgram:
+        """A program of what JAX traces for a call."""
+        parts = self._internals
         types = [LeafType(aval.dtype, bool(getattr(aval, "weak_type", False))) for aval in call.avals]
 
         def flat(given: Sequence[Any]) -> Any:
@@ -357,62 +292,59 @@ class JaxJitted(CompiledFunction[JaxProgram]):
             args, kwargs = self._arguments.joined(dynamic, named, call.static)
             return self._function(*args, **kwargs)
 
-        return JaxTracing(parts, self._signature.name, flat, types, [tuple(aval.shape) for aval in call.avals])
-
-    def _refused(self, parts: Internals, key: Any, call: JaxCall, program: JaxProgram, error: ShapeError) -> tuple[Any]:
-        """A call with sizes that a program turned out not to be for: JAX says what is wrong with them, or they get a
-        program of their own."""
-        if not program.sizes.free:
-            raise error
-        shapes, family, tracing = key[3], family_of(key), self._tracing(parts, call)
-        sizes = self._arguments.sizes(call.plan, tracing.shapes)
+        tracing = JaxTracing(parts, self._name, flat, types, [tuple(aval.shape) for aval in call.avals])
         try:
-            exported = tracing.static(sizes, error)
+            return JaxProgram(parts, self._name, call, trace(tracing))
         finally:
             with self._lock:
                 self._traces += tracing.count
-        made = JaxProgram(parts, self._signature.name, call.plan, exported, device=call.device)
-        made.made_for = self._described(call)
-        made.run.reason = self._why(made.made_for)
-        result = made(call.arrays, shapes)
-        # Before the program that does not know that it is not for these.
-        made, _ = self._programs.get(
-            family, lambda known: known is not program and fits(shapes)(known), lambda: made, first=True
-        )
-        self._calls[key] = made
-        return (result,)
 
-    # What there is ------------------------------------------------------------------------------------------------
+    def _using(self, program: JaxProgram, call: JaxCall, use: Callable[[JaxProgram], T]) -> T:
+        """What JAX can export and dyn cannot compile for symbolic sizes is compiled for the call's alone; and so is a
+        call with sizes that a program turns out not to be for, of which JAX says what is wrong, if anything is."""
+        try:
+            try:
+                return use(program)
+            except (TraceError, ShapeError, NotYetError) as error:
+                if not program.sizes.free:
+                    raise
+                static = self._static(call, program, error)
+            return use(static)
+        except BaseException:
+            # Nothing is known of a program that has not come to anything.
+            lost = self._programs.forget(call.key, lambda one: not one.run.cache_info().compiles)
+            self._forget(lost)
+            raise
+
+    def _static(self, call: JaxCall, program: JaxProgram, error: DynError) -> JaxProgram:
+        """The program for a call's sizes alone: in place of one that was of no use yet, or before it."""
+        is_new = not program.run.cache_info().compiles
+        sizes = program.sizes if is_new else self._arguments.sizes(call.plan, [one.shape for one in call.avals])
+        made = self._exported(call, lambda tracing: tracing.static(sizes, error))
+        made_for = call.made_for()
+        made.introduce(made_for, program.because if is_new else self._why(made_for))
+        if is_new:
+            self._programs.replace(program, made)
+            return made
+        # Before the program that does not know that it is not for these.
+        return self._programs.get(
+            call.key, lambda one: one is not program and one.fits(call), lambda: made, first=True
+        )[0]
+
+    # What there is
 
     def clear_cache(self) -> None:
         """Forget all programs, as ``jax.jit``'s method does."""
         with self._lock:
-            self._calls, self._traces, self._first_shapes = {}, 0, {}
+            self._traces, self._first_shapes = 0, {}
             self._forget_calls()
         self._programs.clear()
 
     def _info(self, program: JaxProgram) -> CacheInfo:
-        return program.run.cache_info()._replace(traces=0)  # JAX's are counted, of which dyn's are a part
-
-    def _made_for(self, program: JaxProgram) -> MadeFor:
-        return program.made_for
-
-    def _made_by(self, program: JaxProgram) -> tuple[str, Loc]:
-        if not program.sizes.guards:
-            return "", UNKNOWN
-        guard = program.sizes.guards[-1]
-        return f"{guard.place(program.places())}: {guard.why or guard.kind.value}", guard.loc
+        return super()._info(program)._replace(traces=0)  # JAX's are counted, of which dyn's are a part
 
     def _counted(self, info: CacheInfo) -> Mapping[str, int]:
         return {**super()._counted(info), "trace": info.traces}
-
-    def _way(self, program: JaxProgram) -> WayToCall:
-        import_whole("dyn.explain.explanation")
-        from dyn.explain.explanation import WayToCall
-
-        lines = program.guard_lines()
-        notes = ["sizes that JAX traced it for, which choose the program", *[f"  {line}" for line in lines]]
-        return WayToCall(program.run.explain().versions, ("\n".join(notes),) if lines else ())
 
     def _notes(self) -> Iterable[str]:
         plans = [plan for plans in self._wider.values() for plan in plans.values()]
@@ -429,28 +361,10 @@ class JaxJitted(CompiledFunction[JaxProgram]):
         Returns:
             A tree of ``jax.ShapeDtypeStruct``.
         """
-        parts = self._internals = self._internals or internals()
         call_args, call_kwargs, static = self._arguments.split(args, kwargs)
 
         def dynamic(given: Any, named: Any) -> Any:
             again, keywords = self._arguments.joined(given, named, static)
             return self._function(*again, **keywords)
 
-        return parts.jax.eval_shape(dynamic, call_args, call_kwargs)
-
-    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        parts = self._internals = self._internals or internals()
-        call = self._taken_apart(parts, args, kwargs)
-        if call is None:
-            raise ArgumentError(f"{self._name}.prepare() takes no tracers.")
-        program, _, _, call = self._found_or_made(parts, self._key(parts, call), call, None)
-        avals = [call.avals[n] for n in program.kept]
-        program.run.prepare([tuple([ShapeDtypeStruct(tuple(aval.shape), aval.dtype) for aval in avals])])
-
-    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
-        parts = self._internals = self._internals or internals()
-        call = self._taken_apart(parts, args, kwargs)
-        if call is None:
-            raise ArgumentError(f"{self._name}.trace() takes no tracers.")
-        program, *_ = self._found_or_made(parts, self._key(parts, call), call, None)
-        return program.run.trace(*program.structs())
+        return self._internals.jax.eval_shape(dynamic, call_args, call_kwargs)

@@ -9,34 +9,33 @@ from typing import Any
 
 import numpy as np
 
-from dyn.errors import NotYetError, ShapeError, TraceError
-from dyn.interop.jax.arguments import CallTree
+from dyn.frontend.library import Program
+from dyn.interop.jax.calls import JaxCall
 from dyn.interop.jax.devices import memory
 from dyn.interop.jax.internals import Internals
 from dyn.interop.jax.results import finish, wrapper
 from dyn.interop.jax.sizes import TraceSizes
-from dyn.interop.jax.tracing import Exported, JaxTracing
+from dyn.interop.jax.tracing import Exported
 from dyn.interop.jax.xla import XLA
 from dyn.interop.stablehlo import mlir
 from dyn.interop.stablehlo.decode import is_known
 from dyn.interop.stablehlo.hlo import HloModule
 from dyn.interop.stablehlo.load import function_of
 from dyn.shapes import Dim, Relation, Symbol, first_broken
+from dyn.source import UNKNOWN, Loc
 from dyn.specialize.arguments import ShapeDtypeStruct
+from dyn.stages import Traced
 
 Array = np.ndarray[Any, Any]
 
 
-class JaxProgram:
+class JaxProgram(Program[JaxCall]):
     """A module of JAX's as a function of dyn's for a device, and how a call's leaves go in and come out."""
 
-    def __init__(
-        self, parts: Internals, name: str, plan: CallTree, exported: Exported, device: str | None = None,
-        why: str = "",
-    ) -> None:  # fmt: skip
+    def __init__(self, parts: Internals, name: str, call: JaxCall, exported: Exported) -> None:
+        super().__init__()
+        plan, device = call.plan, call.device
         self._parts, self.plan, self.device = parts, plan, device
-        #: What it was made for, but for sizes, in words.
-        self.made_for: Any = None
         #: The Python functions that the module calls by number.
         self.imported = exported.callbacks
         self.sizes: TraceSizes = exported.sizes
@@ -53,25 +52,33 @@ class JaxProgram:
             self._module, rules=XLA, device=device, donate_argnums=donated, imported=self.imported,
             demands=self._demands,
         )  # fmt: skip
-        self.run.reason = why
+
+    @property
+    def functions(self) -> Sequence[Any]:
+        return (self.run,)
 
     def _demands(self, shapes: Sequence[Sequence[Dim]]) -> list[Relation]:
         """The guards, of the dims that the arguments have in the program."""
         return self.sizes.demands(dict(zip(self.kept, shapes, strict=True)))
 
-    def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
-        """Tell whether the program is for calls whose symbolic leaves have these shapes."""
-        return not self.guards or first_broken(self.guards, self.binding.sizes(shapes)) is None
+    def fits(self, call: JaxCall) -> bool:
+        return not self.guards or first_broken(self.guards, self.binding.sizes(call.shapes)) is None
 
-    def __call__(self, leaves: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Any:
-        """The function's results for a call's leaves; ``shapes`` are those of the symbolic ones."""
-        made = self.run(*[memory(leaves[n]) for n in self.kept])
+    def __call__(self, call: JaxCall) -> Any:
+        made = self.run(*[memory(call.arrays[n]) for n in self.kept])
         arrays = (made,) if self._single else made
         if self.is_plain:
             results = [wrap(array) for wrap, array in zip(self.wrappers, arrays, strict=True)]
         else:
-            results = finish(self._parts, self._results, self.wrappers, arrays, lambda: self._env(shapes))
+            results = finish(self._parts, self._results, self.wrappers, arrays, lambda: self._env(call.shapes))
         return self.tree.unflatten(results)
+
+    def trace(self, call: JaxCall) -> Traced:
+        return self.run.trace(*self.structs())
+
+    def prepare(self, call: JaxCall) -> None:
+        avals = [call.avals[n] for n in self.kept]
+        self.run.prepare([tuple([ShapeDtypeStruct(tuple(aval.shape), aval.dtype) for aval in avals])])
 
     def _env(self, shapes: Sequence[tuple[int, ...]]) -> Mapping[Symbol, int]:
         return self.binding.sizes(shapes)
@@ -86,8 +93,17 @@ class JaxProgram:
         names = self.plan.names
         return {one: p.text(f"{names[p.leaf]}.shape[{p.axis}]") for one, p in self.sizes.places.items()}
 
-    def guard_lines(self) -> list[str]:
-        """The guards, each with why and where."""
+    def made_by(self) -> tuple[str, Loc]:
+        if not self.sizes.guards:
+            return "", UNKNOWN
+        guard = self.sizes.guards[-1]
+        return f"{guard.place(self.places())}: {guard.why or guard.kind.value}", guard.loc
+
+    def conditions(self) -> str:
+        places = self.places()
+        return "; ".join([f"{one.text(places)}: {one.kind.value}" for one in self.sizes.guards]) or "other sizes"
+
+    def notes(self) -> Sequence[str]:
         places, lines = self.places(), list[str]()
         for guard in self.sizes.guards:
             lines.append(f"{guard.text(places)}: {guard.kind.value}")
@@ -95,7 +111,8 @@ class JaxProgram:
                 lines.append(f"  at {guard.loc.describe()}")
             if guard.why:
                 lines.append(f"  JAX: {guard.why}")
-        return lines
+        head = "sizes that JAX traced it for, which choose the program"
+        return ["\n".join([head, *[f"  {line}" for line in lines]])] if lines else []
 
 
 def _module(exported: Exported, name: str, names: Sequence[str]) -> HloModule:
@@ -103,32 +120,3 @@ def _module(exported: Exported, name: str, names: Sequence[str]) -> HloModule:
     plain = tuple([re.sub(r"\W+", "_", one).strip("_") for one in names])
     main = replace(module.functions["main"], param_names=plain)
     return replace(module, name=name, functions={**module.functions, "main": main})
-
-
-def build(
-    parts: Internals, name: str, plan: CallTree, tracing: JaxTracing, sizes: TraceSizes, leaves: Sequence[Any] | None,
-    shapes: Sequence[tuple[int, ...]], device: str | None = None, why: str = "",
-) -> tuple[JaxProgram, Any]:  # fmt: skip
-    """A program for a device, and what it gives for the leaves of the call that it is made for (None without leaves).
-
-    ``why`` says why it is there beside others.
-    What JAX can export and dyn cannot compile for symbolic sizes is compiled for these alone.
-    """
-    exported = tracing.run(sizes)
-    try:
-        return _tried(JaxProgram(parts, name, plan, exported, device, why), leaves, shapes)
-    except (TraceError, ShapeError, NotYetError) as error:
-        if not exported.sizes.free:
-            raise
-        last = error
-    static = tracing.static(exported.sizes, last)
-    return _tried(JaxProgram(parts, name, plan, static, device, why), leaves, shapes)
-
-
-def _tried(
-    program: JaxProgram, leaves: Sequence[Any] | None, shapes: Sequence[tuple[int, ...]]
-) -> tuple[JaxProgram, Any]:
-    if leaves is None:
-        program.run.trace(*program.structs())
-        return program, None
-    return program, program(leaves, shapes)

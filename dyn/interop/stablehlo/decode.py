@@ -19,6 +19,7 @@ import numpy as np
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import ArtifactError, DynError, UnsupportedOpError
+from dyn.interop.sizes.conditions import Comparison, Junction
 from dyn.interop.stablehlo import dialects, sizes
 from dyn.interop.stablehlo.attributes import Attributes, whole, without_effect
 from dyn.interop.stablehlo.claims import reason_of, relations
@@ -26,7 +27,6 @@ from dyn.interop.stablehlo.codecs import CODECS
 from dyn.interop.stablehlo.codecs.calls import MEASURE
 from dyn.interop.stablehlo.composed_operations import EXTRA
 from dyn.interop.stablehlo.custom_calls import Imported
-from dyn.interop.stablehlo.elements import Open
 from dyn.interop.stablehlo.hlo import DecodeRule, HloFunction, HloModule, HloOp, HloRegion, HloSymbol, HloType, HloValue
 from dyn.interop.stablehlo.scopes import ValueScope
 from dyn.ir.core import Dense, Op, Region, Value, with_operands
@@ -319,7 +319,7 @@ class OpReader:
         truth = None if known is None else known[()]
         if truth is True:
             return
-        if truth is not None and not isinstance(truth, Open):
+        if truth is not None and not isinstance(truth, Comparison | Junction):
             raise UnsupportedOpError(f"the imported program refuses all sizes: {message}", loc=self.loc)
         claimed = None if truth is None else relations(truth)
         if claimed is None:

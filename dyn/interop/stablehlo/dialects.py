@@ -172,7 +172,7 @@ def _is_broadcastable(d: Any, op: HloOp) -> Sequence[Made]:
     truth: Any = True
     for first, *rest in _aligned(d, op):
         for size in rest:
-            truth = elements.both(asked, truth, asked.holds(RelKind.BROADCASTS, first, size))
+            truth = elements.both(asked, truth, asked.broadcasts(first, size))
     return [_number(truth)]
 
 
@@ -184,7 +184,7 @@ def _shape_eq(d: Any, op: HloOp) -> Sequence[Made]:
     truth: Any = True
     for first, *rest in zip(*shapes, strict=True):
         for size in rest:
-            truth = elements.both(asked, truth, asked.holds(RelKind.EQ, first, size))
+            truth = elements.both(asked, truth, asked.holds("==", first, size))
     return [_number(truth)]
 
 

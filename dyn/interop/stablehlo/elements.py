@@ -1,26 +1,27 @@
 """Elements of tensors of sizes, and arithmetic on them.
 
-An element is a dim, a truth value, a question about dims that is not decided (:class:`Open`), or what a division leaves
-on the way to one that rounds down (:class:`Rounded`, :class:`Sign`). A function takes what is asked for, and elements;
-it raises :class:`UnknownError` where the result is none of these.
+An element is a dim, a truth value, a condition on dims that is not decided (:mod:`dyn.interop.sizes.conditions`), or
+what a division leaves on the way to one that rounds down (:class:`Rounded`, :class:`Sign`). A function takes what is
+asked for, and elements; it raises :class:`UnknownError` where the result is none of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dyn.dtypes import DType, Kind
+from dyn.interop.sizes.conditions import Comparison, Condition, Junction, equal, joined, negated
+from dyn.interop.sizes.ratios import Ratio
 from dyn.interop.stablehlo.hlo import HloOp
 from dyn.shapes import (
     Dim,
     Facts,
     Opaque,
     OpaqueKind,
-    Reason,
     Relation,
     RelKind,
     SymExpr,
@@ -30,30 +31,20 @@ from dyn.shapes import (
     mod,
 )
 from dyn.shapes import broadcast as broadcast_dims
+from dyn.trace.size_comparisons import ComparisonSymbol
 
 #: What an expression has that is a size; a product of such has not many more.
 _MOST_TERMS, _HIGHEST_DEGREE = 64, 16
-_ASKED = Reason("asked by an imported program")
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """A truth value that is not decided: all of some relations hold, or with ``any`` one of them."""
-
-    relations: frozenset[tuple[RelKind, Dim, Dim]]
-    any: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """A quotient, rounded to 0, of a dividend that may be negative, and a divisor that is at least 1.
+    """A ratio that is rounded to 0, of a dividend that may be negative; or the ``rest`` by that quotient; and ``more``.
 
-    The quotient, or with ``rest`` the rest, and ``more``. Producers correct it to one that rounds down, which a dim is;
-    nothing else is done with it here.
+    Producers correct it to one that rounds down, which a dim is; nothing else is done with it here.
     """
 
-    dividend: Dim
-    divisor: Dim
+    of: Ratio
     rest: bool
     more: Dim = 0
 
@@ -67,10 +58,6 @@ class Sign:
 
 class UnknownError(Exception):
     """The result depends on data, or is no size."""
-
-
-def relation_of(kind: RelKind, lhs: Dim, rhs: Dim) -> Relation:
-    return Relation(kind, lhs, rhs, _ASKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +80,25 @@ class ElementsQuery:
             raise UnknownError
         return found
 
-    def holds(self, kind: RelKind, lhs: Dim, rhs: Dim) -> bool | Open:
-        answer = self.facts.ask(relation_of(kind, lhs, rhs))
-        if answer.proved:
-            return True
-        return False if answer.refuted else Open(frozenset({(kind, lhs, rhs)}))
+    def holds(self, symbol: ComparisonSymbol, lhs: Dim, rhs: Dim) -> bool | Condition:
+        """``lhs == rhs``, or another comparison: whether it is proved or refuted, or else the condition."""
+        return self._decided(Comparison.of(symbol, lhs, rhs))
+
+    def differs(self, lhs: Dim, rhs: Dim) -> bool | Condition:
+        """``lhs != rhs`` in the same way."""
+        return self._decided(Comparison.of("==", lhs, rhs).negated())
+
+    def broadcasts(self, lhs: Dim, rhs: Dim) -> bool | Condition:
+        """Whether two sizes broadcast, in the same way."""
+        answer = self.facts.broadcasts(lhs, rhs)
+        if answer.proved or answer.refuted:
+            return answer.proved
+        either_is_one = joined(False, equal(lhs, 1), equal(rhs, 1))
+        return joined(False, equal(lhs, rhs), either_is_one)
+
+    def _decided(self, condition: Condition) -> bool | Condition:
+        answer = condition.proved(self.facts)
+        return condition if answer is None else answer
 
     def wrapped(self, value: Any) -> Any:
         """Numbers as the dtype has them; dims are taken to fit."""
@@ -118,6 +119,11 @@ def ints(*values: Any) -> bool:
     return all(isinstance(v, int) for v in values)
 
 
+def is_truth(value: Any) -> bool:
+    """Tell whether an element is a truth value, decided or not."""
+    return isinstance(value, bool | Comparison | Junction)
+
+
 def number(value: Any) -> Dim:
     """The dim that an element is."""
     numbers(value)
@@ -130,7 +136,7 @@ def numbers(*values: Any) -> None:
 
 
 def add(a: ElementsQuery, x: Any, y: Any) -> Any:
-    if isinstance(x, bool | Open):
+    if is_truth(x):
         return either(a, x, y)
     if isinstance(x, Rounded):
         numbers(y)
@@ -142,7 +148,7 @@ def add(a: ElementsQuery, x: Any, y: Any) -> Any:
 
 
 def multiply(a: ElementsQuery, x: Any, y: Any) -> Any:
-    if isinstance(x, bool | Open):
+    if is_truth(x):
         return both(a, x, y)
     numbers(x, y)
     return x * y
@@ -166,7 +172,7 @@ def divide(a: ElementsQuery, x: Any, y: Any) -> Any:
         raise UnknownError
     if a.facts.divides(y, x).proved:
         return floordiv(_without_rests(x, y), y)
-    return floordiv(x, y) if a.facts.ge(x, 0).proved else Rounded(x, y, rest=False)
+    return floordiv(x, y) if a.facts.ge(x, 0).proved else Rounded(Ratio(x, y), rest=False)
 
 
 def _without_rests(dim: Dim, divisor: Dim) -> Dim:
@@ -191,7 +197,7 @@ def remainder(a: ElementsQuery, x: Any, y: Any) -> Any:
     if not a.facts.ge(y, 1).proved:
         raise UnknownError
     exact = a.facts.ge(x, 0).proved or a.facts.divides(y, x).proved
-    return mod(x, y) if exact else Rounded(x, y, rest=True)
+    return mod(x, y) if exact else Rounded(Ratio(x, y), rest=True)
 
 
 def floor_divide(a: ElementsQuery, x: Any, y: Any) -> Any:
@@ -217,7 +223,7 @@ def floor_remainder(a: ElementsQuery, x: Any, y: Any) -> Any:
 
 def extreme(dims: Callable[..., Dim], truths: Callable[..., Any]) -> Callable[..., Any]:
     def fn(a: ElementsQuery, x: Any, y: Any) -> Any:
-        if isinstance(x, bool | Open):
+        if is_truth(x):
             return truths(a, x, y)
         numbers(x, y)
         return dims(x, y)
@@ -251,72 +257,69 @@ def clamp(a: ElementsQuery, low: Any, x: Any, high: Any) -> Any:
 
 def compare(a: ElementsQuery, x: Any, y: Any) -> Any:
     direction = a.op.attrs["comparison_direction"].value
-    if isinstance(y, bool) and isinstance(x, bool | Open) and direction in ("EQ", "NE"):
-        return x if y is (direction == "EQ") else opposite(a, x)
+    if isinstance(y, bool) and is_truth(x) and direction in ("EQ", "NE"):
+        return x if y is (direction == "EQ") else negated(x)
     if isinstance(x, Sign | Rounded):
         return _compare_signs(a, x, y, direction)
-    return _relation(a, direction, number(x), number(y))
+    if direction == "NE":
+        return a.differs(number(x), number(y))
+    return a.holds(_SYMBOLS[direction], number(x), number(y))
 
 
-def _relation(a: ElementsQuery, direction: str, x: Dim, y: Dim) -> bool | Open:
-    match direction:
-        case "EQ":
-            return a.holds(RelKind.EQ, x, y)
-        case "NE":
-            return a.holds(RelKind.NONZERO, x - y, 0)
-        case "GE":
-            return a.holds(RelKind.GE, x, y)
-        case "GT":
-            return a.holds(RelKind.GE, x, y + 1)
-        case "LE":
-            return a.holds(RelKind.GE, y, x)
-        case _:
-            return a.holds(RelKind.GE, y, x + 1)
+_SYMBOLS: Mapping[str, ComparisonSymbol] = {"EQ": "==", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
 
 
 def _compare_signs(a: ElementsQuery, x: Sign | Rounded, y: Any, direction: str) -> Any:
     """The questions before a quotient is corrected: whether the signs differ, whether there is a rest, and its sign."""
     if isinstance(x, Sign) and (direction, y) == ("NE", 1):
-        return a.holds(RelKind.GE, 0, x.of)
+        return a.holds("<=", x.of, 0)
     if isinstance(x, Rounded) and x.rest and x.more == 0 and y == 0:
-        rest = (RelKind.NONZERO, mod(x.dividend, x.divisor), 0)
+        has_rest = a.differs(x.of.rest(), 0)
         match direction:
             case "NE":
-                return a.holds(*rest)
+                return has_rest
             case "EQ":
-                return opposite(a, a.holds(*rest))
+                return negated(has_rest)
             case "LT":  # it has the sign of the dividend
-                return both(a, a.holds(*rest), a.holds(RelKind.GE, 0, x.dividend))
+                return both(a, has_rest, a.holds("<=", x.of.dividend, 0))
             case _:
                 pass
     raise UnknownError
 
 
-def _rounded_down(a: ElementsQuery, chosen: Open, left: Rounded, right: Rounded) -> Dim:
+def _rounded_down(a: ElementsQuery, chosen: Condition, left: Rounded, right: Rounded) -> Dim:
     """``select(n <= 0 and n % k != 0, n / k - 1, n / k)``, or of the rest, that and ``k``: what rounds down."""
-    n, k = right.dividend, right.divisor
-    asked = frozenset({(RelKind.NONZERO, mod(n, k), 0), (RelKind.GE, 0, n)})
-    corrected = replace(right, more=right.more + (k if right.rest else -1))
-    known = {r for r in asked if a.holds(*r) is True}
-    if (chosen.any and len(chosen.relations) > 1) or chosen.relations | known != asked or left != corrected:
+    ratio = right.of
+    asked = [Comparison.of("==", ratio.rest(), 0).negated(), Comparison.of("<=", ratio.dividend, 0)]
+    open_ones = {fact for one in asked if one.proved(a.facts) is not True for fact in conjuncts(one) or ()}
+    corrected = replace(right, more=right.more + (ratio.divisor if right.rest else -1))
+    if conjuncts(chosen) != open_ones or left != corrected:
         raise UnknownError
-    return (mod(n, k) if right.rest else floordiv(n, k)) + right.more
+    return (ratio.rest() if right.rest else ratio.floor()) + right.more
+
+
+#: A relation without its reason: the kind and both sides.
+Fact = tuple[RelKind, Dim, Dim]
+
+
+def conjuncts(condition: Condition) -> set[Fact] | None:
+    """The relations all of which hold where a condition does; None for one that is no such thing."""
+    if isinstance(condition, Comparison):
+        yes = condition.yes
+        return {(yes.kind, yes.lhs, yes.rhs)}
+    parts = [conjuncts(part) for part in condition.parts]
+    whole = [part for part in parts if part is not None]
+    return set[Fact]().union(*whole) if condition.every and len(whole) == len(parts) else None
 
 
 def both(a: ElementsQuery, x: Any, y: Any) -> Any:
-    if x is False or y is False:
-        return False
-    if x is True:
-        return y
-    if y is True:
-        return x
-    if not (isinstance(x, Open) and isinstance(y, Open)) or any(o.any and len(o.relations) > 1 for o in (x, y)):
+    if not (is_truth(x) and is_truth(y)):
         raise UnknownError
-    both = x.relations | y.relations
-    return False if _contradicts(both) else Open(both)
+    made = joined(True, x, y)
+    return False if not isinstance(made, bool) and _contradicts(conjuncts(made) or set()) else made
 
 
-def _contradicts(relations: frozenset[tuple[RelKind, Dim, Dim]]) -> bool:
+def _contradicts(relations: set[Fact]) -> bool:
     """Tell whether they cannot all hold: what a division that rounds down asks before it corrects one that rounds to 0.
 
     It asks whether the rest of ``n`` is not 0 and the sign of ``n``, which is ``min(n, 1)``, is not 1. But a number
@@ -334,32 +337,15 @@ def opaque(dim: Dim) -> Opaque | None:
 
 
 def either(a: ElementsQuery, x: Any, y: Any) -> Any:
-    if x is True or y is True:
-        return True
-    if x is False:
-        return y
-    if y is False:
-        return x
-    if not (isinstance(x, Open) and isinstance(y, Open)) or any(not o.any and len(o.relations) > 1 for o in (x, y)):
+    if not (is_truth(x) and is_truth(y)):
         raise UnknownError
-    return Open(x.relations | y.relations, any=True)
+    return joined(False, x, y)
 
 
 def opposite(a: ElementsQuery, x: Any) -> Any:
-    if isinstance(x, bool):
-        return not x
-    if isinstance(x, Open) and len(x.relations) == 1:
-        ((kind, lhs, rhs),) = x.relations
-        match kind:
-            case RelKind.EQ:
-                return Open(frozenset({(RelKind.NONZERO, lhs - rhs, 0)}))
-            case RelKind.NONZERO:
-                return Open(frozenset({(RelKind.EQ, lhs, 0)}))
-            case RelKind.GE:
-                return Open(frozenset({(RelKind.GE, rhs, lhs + 1)}))
-            case _:
-                pass
-    if isinstance(x, int):
+    if is_truth(x):
+        return negated(x)
+    if ints(x):
         return ~x
     raise UnknownError
 
@@ -370,15 +356,15 @@ def select(a: ElementsQuery, chosen: Any, left: Any, right: Any) -> Any:
         return left if chosen else right
     if left is right or (ints(left, right) and left == right):
         return left
-    if isinstance(chosen, Open) and isinstance(left, Rounded) and isinstance(right, Rounded):
+    if isinstance(chosen, Comparison | Junction) and isinstance(left, Rounded) and isinstance(right, Rounded):
         return _rounded_down(a, chosen, left, right)
-    if isinstance(chosen, Open) and len(chosen.relations) == 1:
-        return _select_by(a, chosen, number(left), number(right))
+    if isinstance(chosen, Comparison):
+        return _select_by(a, chosen.yes, number(left), number(right))
     raise UnknownError
 
 
-def _select_by(a: ElementsQuery, chosen: Open, left: Dim, right: Dim) -> Dim:
-    ((kind, lhs, rhs),) = chosen.relations
+def _select_by(a: ElementsQuery, chosen: Relation, left: Dim, right: Dim) -> Dim:
+    kind, lhs, rhs = chosen.kind, chosen.lhs, chosen.rhs
     if kind is RelKind.EQ and (lhs, rhs) == (right, 1) and a.facts.broadcasts(left, right).proved:
         return broadcast_dims(left, right)
     if kind is RelKind.GE and (lhs, rhs) == (left, right):
@@ -390,8 +376,8 @@ def _select_by(a: ElementsQuery, chosen: Open, left: Dim, right: Dim) -> Dim:
 
 def convert(a: ElementsQuery, x: Any) -> Any:
     if a.dtype.kind is Kind.BOOL:
-        return x if isinstance(x, bool | Open) else a.holds(RelKind.NONZERO, x, 0)
-    if isinstance(x, Open):
+        return x if is_truth(x) else a.differs(x, 0)
+    if isinstance(x, Comparison | Junction):
         raise UnknownError
     return int(x) if isinstance(x, bool) else x  # of what is rounded, or a sign: as it is
 

@@ -210,7 +210,8 @@ class TfProgram:
         evaluation = Evaluation(self.library, state, self._otherwise)
         made = evaluation.run(self.graph, [*args, *self._captured])
         outputs = self._collected(made, args, state)
-        self.pieces.append(tuple(evaluation.pieces))
+        if (pieces := tuple(evaluation.pieces)) not in self.pieces:  # as those of the same sizes are, traced again
+            self.pieces.append(pieces)
         return outputs
 
     def _state(self, variables: Sequence[Tracer], seed: Any) -> EffectState:
@@ -254,6 +255,12 @@ class TfProgram:
         """What the compiled function gives for tensors, and for what was read of variables."""
         given = tuple([to_array(tensor) for tensor in tensors])
         return self.function(given, tuple([to_array(value) for value in variables]), seed)
+
+    def is_compiled_for(self, tensors: Sequence[Any]) -> bool:
+        """Whether there is code for a call with these tensors."""
+        given = tuple([to_array(tensor) for tensor in tensors])
+        variables = tuple([to_array(value) for value in self.reads(context.context())])
+        return self.function.is_compiled_for(given, variables, np.uint64(0) if self.draws else None)
 
     @lazy_property
     def assigned(self) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import torch
 
 from dyn.interop.sizes import conditions
+from dyn.interop.sizes.ratios import Ratio
 from dyn.interop.torch.errors import TorchDomainError
 from dyn.interop.torch.sizes import (
     BoolNode,
@@ -25,7 +26,7 @@ from dyn.interop.torch.sizes import (
     size_from_value,
 )
 from dyn.interop.torch.sym_nodes import Environment, NodeTypes, SymNode
-from dyn.shapes import Dim, Reason, Relation, RelKind, evaluate, floordiv, literal, mod
+from dyn.shapes import Dim, Reason, Relation, RelKind, evaluate, literal
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.patched_names import Replacement
@@ -98,21 +99,19 @@ class FloatNode(SymNode):
     def constant(self) -> float | None:
         return self.maybe_as_float()
 
-    def _ratio(self) -> tuple[Dim, int] | None:
+    def _ratio(self) -> Ratio | None:
         """It as a dim over a positive number, to be rounded; None where it is no such thing."""
         if isinstance(self.value, float):
-            ratio = Fraction(self.value) if math.isfinite(self.value) else None
-            if ratio is None or ratio.denominator > _MOST_EXACT:
-                return None
-            return ratio.numerator, ratio.denominator
+            ratio = Ratio.of(self.value)
+            return ratio if ratio is not None and _is_small(ratio) else None
         value = self.value
         is_dim = isinstance(value, int) or not hasattr(value, "element_type")
-        return (value, self.denominator) if is_dim and self.factor is None else None
+        return Ratio(value, self.denominator) if is_dim and self.factor is None else None
 
-    def _exact(self) -> tuple[Dim, int] | None:
+    def _exact(self) -> Ratio | None:
         """It as a dim over a power of two, which floats have without rounding; None where it is no such thing."""
         ratio = self._ratio()
-        return None if ratio is None or ratio[1] & (ratio[1] - 1) else ratio
+        return ratio if ratio is not None and _is_power_of_two(ratio.divisor) else None
 
     def scalar(self) -> Any:
         """It as a number, or as a scalar of the program."""
@@ -215,13 +214,17 @@ class FloatNode(SymNode):
                 made._made_of = tuple([dim for dims, _ in here for dim in dims]), number
         return made
 
-    def _of_two(self, other: FloatNode, name: str, rounded: Callable[..., tuple[Dim, int] | None]) -> FloatNode:
+    def _of_two(self, other: FloatNode, name: str, exactly: Callable[[Ratio, Ratio], Ratio | None]) -> FloatNode:
         own, its = self._exact(), other._exact()
-        found = None if own is None or its is None else rounded(own, its)
-        return self.computed(name, other) if found is None else FloatNode(self.shape_env, *found)
+        found = None if own is None or its is None else exactly(own, its)
+        return self.computed(name, other) if found is None else self._of(found)
+
+    def _of(self, ratio: Ratio) -> FloatNode:
+        assert isinstance(ratio.divisor, int), "floats of sizes are over numbers"
+        return FloatNode(self.shape_env, ratio.dividend, ratio.divisor)
 
     def add(self, other: FloatNode) -> FloatNode:
-        return self._of_two(other, "add", lambda a, b: (a[0] * b[1] + b[0] * a[1], a[1] * b[1]))
+        return self._of_two(other, "add", operator.add)
 
     def neg(self) -> FloatNode:
         return self.wrap_float(0.0).sub(self)
@@ -230,23 +233,22 @@ class FloatNode(SymNode):
         return self
 
     def sub(self, other: FloatNode) -> FloatNode:
-        return self._of_two(other, "subtract", lambda a, b: (a[0] * b[1] - b[0] * a[1], a[1] * b[1]))
+        return self._of_two(other, "subtract", operator.sub)
 
     def mul(self, other: FloatNode) -> FloatNode:
         for one, factor in ((self, other.constant), (other, self.constant)):
             exact = one._exact()
-            if exact is not None and exact[1] == 1 and factor is not None and math.isfinite(factor):
+            if exact is not None and exact.divisor == 1 and factor is not None and math.isfinite(factor):
                 if Fraction(factor).denominator > _MOST_EXACT:
-                    return FloatNode(self.shape_env, exact[0], 1, factor)
-        return self._of_two(other, "multiply", lambda a, b: (a[0] * b[0], a[1] * b[1]))
+                    return FloatNode(self.shape_env, exact.dividend, 1, factor)
+        return self._of_two(other, "multiply", operator.mul)
 
     def float_truediv(self, other: FloatNode) -> FloatNode:
-        def rounded(a: tuple[Dim, int], b: tuple[Dim, int]) -> tuple[Dim, int] | None:
-            if not isinstance(b[0], int) or b[0] <= 0 or a[1] * b[0] > _MOST_EXACT:
-                return None
-            return a[0] * b[1], a[1] * b[0]
+        def exactly(a: Ratio, b: Ratio) -> Ratio | None:
+            made = a.over(b)
+            return made if made is not None and _is_small(made) else None
 
-        return self._of_two(other, "true_divide", rounded)
+        return self._of_two(other, "true_divide", exactly)
 
     def abs(self) -> FloatNode:
         return self.computed("abs")
@@ -263,17 +265,17 @@ class FloatNode(SymNode):
     # As C++ names them.
     pow, truediv = float_pow, float_truediv
 
-    def _size(self, round: Callable[[Dim, int], Dim], name: str) -> IntNode:
+    def _size(self, round: Callable[[Ratio], Dim], name: str) -> IntNode:
         """A size of it, rounded: as a dim, or by dyn's function of that name at each call."""
         ratio = self._ratio() if self.factor is None else self._ratio_of_product(rounds_up=name == "ceil")
-        return self._found(name, getattr(math, name)) if ratio is None else IntNode(self.shape_env, round(*ratio))
+        return self._found(name, getattr(math, name)) if ratio is None else IntNode(self.shape_env, round(ratio))
 
     def _found(self, name: str, in_python: Callable[[float], int]) -> RoundedNode:
         """A size of it that is found out at each call, rounded by dyn's function of that name."""
         scalar = getattr(self.trace.namespace, name)(self.scalar())
         return RoundedNode(self, integer(self.trace, scalar, f"{self!r}, rounded to an integer"), in_python)
 
-    def _ratio_of_product(self, rounds_up: bool) -> tuple[Dim, int] | None:
+    def _ratio_of_product(self, rounds_up: bool) -> Ratio | None:
         """The ratio whose floor, or ceiling, is that of the product with a float; None where none is known.
 
         The proof, of the size n, the float c = p/q (1 + d), and u = 2**-53: the product is n p/q (1 + d)(1 + e) with d
@@ -285,19 +287,20 @@ class FloatNode(SymNode):
         found = _small_ratio(self.factor, rounds_up)
         if found is None or not self.trace.facts.ge(self.value, 0).proved:
             return None
-        numerator = self.value * found[0]
-        self.trace.demand(RelKind.GE, _MOST_ROUNDED, numerator, f"{self!r} is a float that is near enough to a ratio")
-        return numerator, found[1]
+        ratio = Ratio(self.value) * found
+        told = f"{self!r} is a float that is near enough to a ratio"
+        self.trace.demand(RelKind.GE, _MOST_ROUNDED, ratio.dividend, told)
+        return ratio
 
     def floor(self) -> IntNode:
-        return self._size(floordiv, "floor")
+        return self._size(Ratio.floor, "floor")
 
     def ceil(self) -> IntNode:
-        return self._size(lambda a, b: -floordiv(-a, b), "ceil")
+        return self._size(Ratio.ceil, "ceil")
 
     def trunc(self) -> IntNode:
         if self._ratio() is None:
-            return self._size(floordiv, "trunc")  # a ratio of a product with a float is not negative
+            return self._size(Ratio.floor, "trunc")  # a ratio of a product with a float is not negative
         if self.ge(self.wrap_float(0.0)).guard_bool():
             return self.floor()
         return self.ceil()
@@ -321,11 +324,11 @@ class FloatNode(SymNode):
                 left, right = (0.0, number) if one is self else (number, 0.0)
                 return self.wrap_bool(_IN_PYTHON_ORDER[what](left, right))
         if self.factor is not None and self.factor > 0 and other.constant == 0:  # as its sign is
-            own = self.value, 1
+            own = Ratio(self.value)
         if own is None or its is None:
             return self._measured(what, other)
-        left, right = IntNode(self.shape_env, own[0] * its[1]), IntNode(self.shape_env, its[0] * own[1])
-        return compare(left, right)
+        left, right = own.across(its)
+        return compare(IntNode(self.shape_env, left), IntNode(self.shape_env, right))
 
     def _measured(self, what: str, other: FloatNode) -> BoolNode:
         """A comparison of what is computed at each call, by the name of dyn's function."""
@@ -358,7 +361,7 @@ class FloatNode(SymNode):
         ratio = self._ratio()
         if ratio is None:
             raise NotImplementedError(f"whether {self!r} is an integer")
-        return IntNode(self.shape_env, mod(*ratio)).eq(self.wrap_int(0))
+        return IntNode(self.shape_env, ratio.rest()).eq(self.wrap_int(0))
 
     # Python's functions of floats, as PyTorch names them: ``math.sqrt`` in a graph of Dynamo's, and in a trace.
 
@@ -418,7 +421,16 @@ class RoundedNode(IntNode):
     int_ = guard_int
 
 
-def _small_ratio(factor: float, rounds_up: bool) -> tuple[int, int] | None:
+def _is_small(ratio: Ratio) -> bool:
+    """Whether a divisor is one of numbers such as 0.5, whose products with a size PyTorch does not round."""
+    return isinstance(ratio.divisor, int) and ratio.divisor <= _MOST_EXACT
+
+
+def _is_power_of_two(number: Dim) -> bool:
+    return isinstance(number, int) and not number & (number - 1)
+
+
+def _small_ratio(factor: float, rounds_up: bool) -> Ratio | None:
     """The ratio of small numbers that a float is nearest to, where the float is so near that floors of its products
     with sizes are those of the ratio's (ceilings, with ``rounds_up``); None where there is none."""
     ratio = Fraction(factor).limit_denominator(_MOST_DENOMINATOR)
@@ -426,7 +438,7 @@ def _small_ratio(factor: float, rounds_up: bool) -> tuple[int, int] | None:
         return None
     error = (Fraction(factor) - ratio) / ratio
     error = error if rounds_up else -error
-    return (ratio.numerator, ratio.denominator) if error <= Fraction(1, 1 << 54) else None
+    return Ratio.of(ratio) if error <= Fraction(1, 1 << 54) else None
 
 
 def integer(trace: Trace, scalar: Any, origin: str) -> Dim:

@@ -13,7 +13,7 @@ from torch._dispatch.python import no_python_dispatcher
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dyn.errors import NotYetError
-from dyn.interop.torch import spaces
+from dyn.interop.torch import spaces, triangles
 from dyn.interop.torch.function_modes import FunctionMode
 from dyn.interop.torch.sizes import as_dim
 from dyn.interop.torch.subclasses import wrappers_in
@@ -205,6 +205,9 @@ _OTHERWISE: dict[Any, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     torch.hann_window: spaces.hann_window,
     torch.hamming_window: spaces.hamming_window,
     torch.blackman_window: spaces.blackman_window,
+    torch.tril_indices: triangles.tril_indices,
+    torch.triu_indices: triangles.triu_indices,
+    torch.combinations: triangles.combinations,
 }
 
 

@@ -10,47 +10,35 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
-from torch.utils._pytree import SequenceKey, TreeSpec, keystr, tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten, tree_map
 
 from dyn import dtypes
 from dyn.call import private, same_objects
-from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
-from dyn.frontend.compiled_function import CacheInfo, CompiledFunction
-from dyn.frontend.fallback import OF_CALLERS, FallbackReason, failure_of
-from dyn.frontend.retrace import Retrace
-from dyn.interop.torch.arguments import TensorSignature, type_of
+from dyn.errors import ArgumentError, NotYetError
+from dyn.frontend.fallback import Excuse, FallbackReason, failure_of
+from dyn.frontend.library import LibraryFunction
 from dyn.interop.torch.attributes import HooksChanged
-from dyn.interop.torch.calls import accept, entry_state, torch_state, transformation
+from dyn.interop.torch.calls import accept, entry_state, torch_state
 from dyn.interop.torch.distributed import DistributedModuleError, compile_parts, gathered
 from dyn.interop.torch.dynamic_shapes import DeclaredShapes, DynamicShapes
 from dyn.interop.torch.dynamo import passed_by, without_dynamo
-from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.hidden_arguments import MovingTensor, StateCreated
-from dyn.interop.torch.objects import SIMPLE, ObjectLayout, Opened, leaf_paths, reached
+from dyn.interop.torch.objects import Opened, reached
 from dyn.interop.torch.options import DEFAULT, TorchOptions
 from dyn.interop.torch.program import TensorProgram
-from dyn.interop.torch.randomness import GeneratorNumber
+from dyn.interop.torch.read_calls import TorchCall, read_call
 from dyn.interop.torch.return_plans import OverlapError
-from dyn.interop.torch.subclasses import WrapperLayout, is_wrapper
-from dyn.interop.torch.threads import limited
-from dyn.late_imports import import_whole
 from dyn.source import user_loc
 from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.specialize.call_arguments import OnNewShape
-from dyn.stages import Traced
 from dyn.trace.context import current_trace
 from dyn.trace.partition import Memory
-from dyn.trace.signature import Signature
-from dyn.trace.static_keys import Static
-
-if TYPE_CHECKING:
-    from dyn.explain.explanation import WayToCall
-    from dyn.explain.versions import MadeFor
 
 _T = TypeVar("_T")
 
@@ -120,9 +108,9 @@ MOST_REWRITES = 4
 
 #: The attributes of a jitted function's own.
 _OWN = frozenset({
-    "_first_steps", "_forgotten", "_function", "_hits_before", "_hooked", "_lock", "_looked_at", "_name",
-    "_opened", "_options", "_parts", "_programs", "_shapes", "_strict", "_table", "_traces", "fallbacks",
-    "warns_of_many",
+    "_first_steps", "_forgotten", "_found", "_function", "_hits_before", "_hooked", "_lock", "_looked_at", "_name",
+    "_on_new_shape", "_opened", "_options", "_parts", "_programs", "_shapes", "_strict", "_table", "_traces",
+    "fallbacks", "warns_of_many",
 })  # fmt: skip
 
 
@@ -133,18 +121,7 @@ def _jitted(
     return kind.single()(function, shapes, options)
 
 
-class _Call(NamedTuple):
-    """A call as it was read: what containers hold, and PyTorch's settings, may be something else later."""
-
-    leaves: list[Any]
-    tree: TreeSpec
-    tensors: list[torch.Tensor]
-    generators: list[torch.Generator]
-    settings: Any
-    program: TensorProgram
-
-
-class TorchJitted(CompiledFunction[TensorProgram]):
+class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
     """PyTorch function that dyn compiles. Made by :func:`jit`.
 
     Of a module it has the attributes: they are read and set there, and a method that returns the module (``eval()``,
@@ -156,7 +133,7 @@ class TorchJitted(CompiledFunction[TensorProgram]):
     """
 
     _unnamed: ClassVar[tuple[str, str]] = (
-        "calls differ by attributes that it reads, by strides, or by settings of PyTorch's",
+        "calls differ by attributes that it reads, or by how containers and tensors in objects lie",
         "leave these as they are from call to call, or pass tensors in place of numbers that change.",
     )
 
@@ -166,8 +143,10 @@ class TorchJitted(CompiledFunction[TensorProgram]):
     ) -> None:  # fmt: skip
         name = getattr(function, "__name__", type(function).__name__)
         wraps = not isinstance(function, torch.nn.Module)
-        super().__init__(function, name, wraps=wraps, library="eager PyTorch", remedy=_REMEDY)
-        self._options, self._strict = options, options.strict
+        super().__init__(
+            function, name, wraps=wraps, library="eager PyTorch", remedy=_REMEDY, strict=options.strict
+        )  # fmt: skip
+        self._options = options
         #: What is declared of the tensors' shapes: for each way to call it, or of all calls.
         self._shapes = shapes
         #: The classes whose objects are trees of tensors among the arguments.
@@ -248,158 +227,73 @@ class TorchJitted(CompiledFunction[TensorProgram]):
 
     @passed_by
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
-        if current_trace() is not None:
-            return self._function(*args, **kwargs)
-        return self._rereading(lambda: self._call_compiled(args, kwargs))
+        return super()._call_slow(*args, **kwargs)
 
     def _rereading(self, read: Callable[[], _T]) -> _T:
-        """The result of ``read``, called again after each change of the function that its trace asks for."""
         with without_dynamo():
-            while True:
-                try:
-                    return read()
-                except Retrace as lacking:  # before anything is computed
-                    lacking.change(self)
+            return super()._rereading(read)
 
-    def _call_compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call by a program, or by eager PyTorch where there can be none.
+    def _left(self, excuse: Excuse, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with without_dynamo():
+            return super()._left(excuse, args, kwargs)
 
-        Raises Retrace where the function changes an object that was taken for static.
-        """
-        try:
-            call = self._read(args, kwargs)
-        except UnsupportedOpError as error:  # of an argument, or of a gradient
-            if self._strict:
-                raise
-            return self._eagerly(failure_of(error), args, kwargs)
-        program, tensors = call.program, call.tensors
-        failure = program.failure
-        if failure is None or program.is_compiled_for(tensors):
-            try:
-                with limited():
-                    result = program(
-                        tensors, call.generators, lambda: self._opened.containers((*args, *kwargs.values()))
-                    )
-            except ShapeError as error:
-                raise torch_error(error) from None
-            except OF_CALLERS:
-                raise
-            except OverlapError as error:
-                if self._strict:
-                    raise
-                return self._eagerly(failure_of(error), args, kwargs)
-            except Exception as error:
-                if isinstance(error, StateCreated) and not self._strict and self._is_first(error):
-                    return self._function(*args, **kwargs)  # makes the state, which the next step finds
-                if isinstance(error, HooksChanged) and error.module not in self._hooked:
-                    self._hooked.add(error.module)
-                    return self._function(*args, **kwargs)  # registers them, and the next call finds them
-                # What is raised by running, and not by making, the program is the function's own.
-                if self._strict or program.is_compiled_for(tensors):
-                    raise
-                failure = failure_of(error)
-                if isinstance(error, DistributedModuleError):
-                    failure = self._in_parts(error, failure)
-            else:
-                self.fallbacks.report(self._name, program.pieces)
-                self._accept(args, kwargs, call)
-                self._note_program()
-                return result
-        return self._eagerly(failure, args, kwargs, lambda: setattr(program, "failure", failure))
+    def _excused(self, program: TensorProgram, call: TorchCall, error: Exception) -> Excuse | None:
+        # What later calls rely on, PyTorch makes: an optimizer's state, which the next step finds, and hooks.
+        if isinstance(error, StateCreated) and not self._strict:
+            known = self._first_steps.setdefault(error.optimizer, set())
+            if not error.parameters <= known:
+                return Excuse(None, lambda: known.update(error.parameters))
+        if isinstance(error, HooksChanged) and error.module not in self._hooked:
+            return Excuse(None, lambda: self._hooked.add(error.module))
+        if self._strict:
+            return None
+        if isinstance(error, OverlapError):
+            return Excuse(failure_of(error))
+        if program.is_compiled_for(call.tensors):
+            return None  # what is raised by running, and not by making, the program is the function's own
+        failure = failure_of(error)
+        if isinstance(error, DistributedModuleError):
+            failure = self._in_parts(error, failure)
+        return Excuse(failure, lambda: program.refuse(call, failure))
 
     def _open(self, objects: Sequence[Any]) -> None:
         """Take objects like these apart from now on, which the function changes."""
         for one in objects:
             self._opened.add(one)
 
-    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
-        """A call's tensors and generators, and its program.
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> TorchCall | None:
+        if stands:
+            args, kwargs = tree_map(_stand_in, (args, kwargs))
+        elif current_trace() is not None:
+            return None
+        return read_call(self._function, self._name, self._opened, self._shapes, args, kwargs)
 
-        Raises UnsupportedOpError for what no program is given, ArgumentError for what has no hash.
-        """
-        leaves, tree = tree_flatten((args, kwargs))
-        tensors: list[torch.Tensor] = []
-        generators: list[torch.Generator] = []
-        rest: list[Static | ObjectLayout | WrapperLayout | GeneratorNumber | None] = []
-        types: list[TensorSignature] = []
-
-        def add(found: Sequence[torch.Tensor]) -> None:
-            for tensor in found:
-                types.append(type_of(tensor, tensors))
-                tensors.append(tensor)
-
-        _check_place()
-        for leaf in leaves:
-            inside: list[torch.Tensor] = []
-            if isinstance(leaf, torch.Tensor) and is_wrapper(leaf) and self._shapes is None:
-                rest.append(WrapperLayout.of(leaf, inside))
-                _check_hash(leaf, rest[-1])
-                add(inside)
-            elif isinstance(leaf, torch.Tensor):
-                add([leaf])
-                rest.append(None)
-            elif isinstance(leaf, torch.Generator):
-                rest.append(GeneratorNumber.of(leaf, generators))
-            elif type(leaf) not in SIMPLE and self._opened.takes(leaf):
-                rest.append(self._opened.layout(leaf, inside))
-                _check_hash(leaf, rest[-1])
-                add(inside)
-            else:
-                rest.append(Static("argument", leaf))
-        declared = self._shapes
-        if isinstance(declared, DynamicShapes):
-            key = (tree, tuple([type.rank for type in types]))
-            declared = declared.declared(args, kwargs, key).of(tensors)
-        settings = torch_state()
-        state = (tree, tuple(rest), tuple(types), settings, declared)
-        try:
-            hash(state)
-        except TypeError:
-            raise self._unhashable(args, kwargs) from None
-
-        def make() -> TensorProgram:
-            return TensorProgram(self, tree, rest, types, self._labels(args, kwargs), declared)
-
-        return _Call(leaves, tree, tensors, generators, settings, self._program(state, make))
-
-    def _labels(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-        """The leaves of the arguments of a call as the user would write them: ``input_ids``, ``batch['mask']``."""
-        function = self._function
-        signature = Signature(function.forward if isinstance(function, torch.nn.Module) else function, None, (), ())
-        labels: list[str] = []
-        for path in leaf_paths((args, kwargs)):
-            first: Any = path[1]
-            is_positional = path[0] == SequenceKey(0)
-            name = signature.argument_name(first.idx) if is_positional else signature.keyword_label(first.key)
-            labels.append(name + keystr(path[2:]))
-        return labels
-
-    def _program(self, state: Any, make: Callable[[], TensorProgram]) -> TensorProgram:
-        """The program for a state, made where there is none: one for all threads that ask.
-
-        Those are forgotten then that rely on what is gone, with the tensors that they hold.
-        """
+    def _find(self, call: TorchCall) -> TensorProgram | None:
         with self._lock:
-            program = self._programs.find(state, TensorProgram.is_known_to_be_current)
-            if program is not None:
-                return program
-            known = self._programs.of(state)
-            program = next((one for one in known if one.is_for_now() and one.is_current()), None)
-            if program is not None:
+            program = self._programs.find(call.key, TensorProgram.is_known_to_be_current)
+            if program is None and (program := super()._find(call)) is not None:
                 if program.renew():
                     self._forget_calls()
                 program.watch()
-                return program
-            program = make()
-            program.give([MovingTensor(one) for one in gathered(self._function)])
-            if known:
-                program.follow(known[-1])
-            self._check_rewritten(program, known)
-            if lost := self._programs.keep(TensorProgram.is_current):
-                self._forget(lost)
-                self._forget_calls()
-            self._programs.add(state, program)
             return program
+
+    def _making(self) -> AbstractContextManager[object]:
+        return self._lock  # one for all threads that ask
+
+    def _trace(self, call: TorchCall) -> TensorProgram:
+        """A program for a call. Those are forgotten that rely on what is gone, with the tensors that they hold."""
+        program, known = TensorProgram(self, call), self._programs.of(call.key)
+        program.give([MovingTensor(one) for one in gathered(self._function)])
+        if known:
+            program.follow(known[-1])
+        self._check_rewritten(program, known)
+        if lost := self._programs.keep(TensorProgram.is_current):
+            self._forget(lost)
+            self._forget_calls()
+        return program
+
+    def _check_new_shape(self, call: TorchCall) -> None:
+        """Sizes are a matter of the programs' own functions."""
 
     def _siblings(self, program: TensorProgram) -> Sequence[TensorProgram]:
         """The programs for tensors like those of one, made for other static arguments or attributes of modules."""
@@ -439,18 +333,9 @@ class TorchJitted(CompiledFunction[TensorProgram]):
             raise error
         program.failure = failure_of(error)
 
-    def _is_first(self, created: StateCreated) -> bool:
-        """Whether an optimizer makes state for parameters that it has not made any for before."""
-        known = self._first_steps.setdefault(created.optimizer, set())
-        is_first = not created.parameters <= known
-        known |= created.parameters
-        return is_first
-
-    def _accept(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], call: _Call,
-    ) -> None:  # fmt: skip
+    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: TorchCall, program: TensorProgram) -> None:
         """Leave calls like this one to the native entry from now on, if it can make them."""
-        program, tensors = call.program, call.tensors
+        tensors = call.tensors
         if self._table is not None and self._table.is_full:
             self._forget_calls()
         table = self._call_table(lambda: entry_state) if program.is_for_entry() else None
@@ -461,69 +346,7 @@ class TorchJitted(CompiledFunction[TensorProgram]):
             if same_objects(leaves, call.leaves) and tree == call.tree and torch_state() == call.settings:
                 accept(table, args, kwargs, tensors, program.version(tensors), program.modules, program.captured)
 
-    def _unhashable(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
-        """The error for the first argument that is no tensor and has no hash."""
-        for path, leaf in zip(leaf_paths((args, kwargs)), tree_flatten((args, kwargs))[0], strict=True):
-            if isinstance(leaf, torch.Tensor):
-                continue
-            try:
-                hash(leaf)
-            except TypeError:
-                name = ("args" if path[0] == SequenceKey(0) else "kwargs") + keystr(path[1:])
-                kind = f"{type(leaf).__module__}.{type(leaf).__qualname__}".removeprefix("builtins.")
-                return ArgumentError(
-                    f"{self._name}(): {name} is a {kind}, which is neither a tensor nor has a hash.",
-                    loc=user_loc(),
-                    remedy="pass torch.as_tensor(...) of it." if hasattr(leaf, "__array__") else "pass a tuple.",
-                )
-        raise AssertionError("all arguments have hashes")
-
-    # Stages
-
-    def _staged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
-        """A call that is not made. ShapeDtypeStructs stand for tensors that lie in rows."""
-        return self._read(*tree_map(_stand_in, (args, kwargs)))
-
-    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
-        def trace() -> Traced:
-            call = self._staged(args, kwargs)
-            return call.program.trace(call.tensors)
-
-        return self._rereading(trace)
-
-    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        def prepare() -> TensorProgram:
-            call = self._staged(args, kwargs)
-            call.program.prepare(call.tensors)
-            return call.program
-
-        try:
-            program = self._rereading(prepare)
-        except (StateCreated, HooksChanged):  # once the first call has made it, calls are of this program
-            return
-        except OF_CALLERS:
-            raise
-        except Exception as error:  # which a call would leave to PyTorch
-            if self._strict:
-                raise
-            self.fallbacks.say(self._name, failure_of(error))
-        else:
-            self.fallbacks.report(self._name, program.pieces)
-
     # What there is
-
-    def _info(self, program: TensorProgram) -> CacheInfo:
-        return program.jitted.cache_info()
-
-    def _made_for(self, program: TensorProgram) -> MadeFor:
-        return program.made_for()
-
-    def _way(self, program: TensorProgram) -> WayToCall:
-        import_whole("dyn.explain.explanation")
-        from dyn.explain.explanation import WayToCall
-
-        pieces = [self.fallbacks.pieces_text(own) for own in program.pieces if own]
-        return WayToCall(program.jitted.explain().versions, pieces=tuple(pieces))
 
     def _made_of(self) -> Sequence[TorchJitted]:
         return self._parts
@@ -553,24 +376,3 @@ def _stand_in(leaf: Any) -> Any:
         return leaf
     dtype = getattr(torch, dtypes.dtype(leaf.dtype).name)
     return torch.empty(leaf.sizes(), dtype=dtype)
-
-
-def _check_place() -> None:
-    """Raise UnsupportedOpError where a call is a part of what PyTorch transforms."""
-    place = transformation()
-    if place is not None:
-        raise UnsupportedOpError(
-            f"a call inside of {place}.", loc=user_loc(), remedy="jit the function that transforms, with it inside."
-        )
-
-
-def _check_hash(argument: Any, layout: Any) -> None:
-    """Raise UnsupportedOpError for an object with attributes that nothing can be found by."""
-    try:
-        hash(layout)
-    except TypeError as error:
-        raise UnsupportedOpError(
-            f"a {type(argument).__name__} with tensors and an attribute that is neither one nor has a hash: {error}.",
-            loc=user_loc(),
-            remedy="pass the tensors, or register the class by torch.utils._pytree.register_pytree_node.",
-        ) from None

@@ -38,6 +38,13 @@ class TensorLayout:
         """Whether the elements lie one after the other."""
         return self.links is None
 
+    def describe(self) -> str:
+        """``rows``, ``rows with gaps``, ``its axes in the order 0, 2, 1``, in words."""
+        text = "rows" if self.order is None else f"its axes in the order {', '.join(map(str, self.order))}"
+        links = [] if self.links is None else self.links
+        told = [word for link, word in (("gap", "with gaps"), ("repeated", "with elements repeated")) if link in links]
+        return " ".join([text, *told])
+
     def strides(self, dims: Sequence[Dim]) -> list[Dim]:
         """Strides, in elements, of a tensor of this layout. Gaps are one element wide, for want of knowing better."""
         strides: list[Dim] = [0] * len(dims)

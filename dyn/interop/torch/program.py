@@ -5,19 +5,21 @@ This file is longer than most: it is one class, whose parts share what a program
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch.utils._pytree import tree_unflatten
 
 from dyn import api
 from dyn.array import OWN
-from dyn.errors import NotYetError, UnsupportedOpError
+from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
 from dyn.fork_safety import lock
 from dyn.frontend.fallback import FallbackReason, Fallbacks, Piece
+from dyn.frontend.library import Program
 from dyn.frontend.retrace import Retrace
 from dyn.frozen import record
 from dyn.hosts import TORCH
@@ -27,6 +29,7 @@ from dyn.interop.torch.calls import Captured, ModuleConditions, Watch, torch_sta
 from dyn.interop.torch.devices import autocast, common_device, device_name
 from dyn.interop.torch.dynamic_shapes import DeclaredShapes, DynamicShapes
 from dyn.interop.torch.eager_pieces import cut
+from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.gradients import BackwardProgram, Given, spent
 from dyn.interop.torch.hidden_arguments import (
     Hidden,
@@ -40,6 +43,7 @@ from dyn.interop.torch.layouts import ROWS
 from dyn.interop.torch.objects import Copies, ObjectLayout, Opened, closed_over
 from dyn.interop.torch.options import TorchOptions
 from dyn.interop.torch.randomness import GeneratorNumber, Seed, Seeds, identity
+from dyn.interop.torch.read_calls import TorchCall
 from dyn.interop.torch.results import Collector, TorchOutputs
 from dyn.interop.torch.return_plans import ReturnPlan
 from dyn.interop.torch.second_derivatives import EagerCall
@@ -47,17 +51,14 @@ from dyn.interop.torch.subclasses import WrapperLayout
 from dyn.interop.torch.sym_nodes import answers_by_sizes, by_sizes_lacking
 from dyn.interop.torch.symbolic_numbers import with_symbolic_numbers
 from dyn.interop.torch.tensors import refuse_leaks
+from dyn.interop.torch.threads import limited
 from dyn.interop.torch.tracing import TorchTracing
-from dyn.late_imports import import_whole
 from dyn.source import user_loc
 from dyn.specialize.version import Version
 from dyn.stages import Traced
 from dyn.trace.context import current_trace
 from dyn.trace.static_keys import Static
 from dyn.trace.tracer import Tracer
-
-if TYPE_CHECKING:
-    from dyn.explain.versions import MadeFor
 
 #: What is asked of sizes right below is asked by the function that is called here.
 CALLS_USERS = True
@@ -74,7 +75,6 @@ class Owner(Protocol):
 
     _name: str
     _function: Callable[..., Any]
-    _strict: bool
     _options: TorchOptions
     _shapes: DynamicShapes | DeclaredShapes | None
     _opened: Opened
@@ -82,10 +82,6 @@ class Owner(Protocol):
 
     def _forget_calls(self) -> None:
         """Have Python make the calls again."""
-
-    def _why(self, made_for: MadeFor) -> str:
-        """Why there is a program beside others."""
-        ...
 
     def _siblings(self, program: TensorProgram) -> Sequence[TensorProgram]:
         """The programs for tensors like those of one, made for other static arguments or attributes of modules."""
@@ -102,21 +98,15 @@ class _Compiled:
     types: tuple[TensorSignature | None, ...]
 
 
-class TensorProgram:
+class TensorProgram(Program[TorchCall]):
     """A function of tensors alone: a compiled one for one tree, layouts, static arguments and state of PyTorch."""
 
-    def __init__(
-        self, owner: Owner, tree: Any, rest: Sequence[Any], types: Sequence[TensorSignature], labels: Sequence[str],
-        declared: DeclaredShapes | None = None,
-    ) -> None:  # fmt: skip
-        self.owner, self.tree, self.rest, self.types = owner, tree, tuple(rest), tuple(types)
-        #: The leaves of the arguments as users would write them, and the tensors among them.
-        self._labels = tuple(labels)
-        self.names = tuple(_tensor_names(labels, rest))
-        #: Why eager PyTorch makes calls for which nothing is compiled; None as long as dyn makes them all.
-        self.failure: FallbackReason | None = None
-        #: The operations of each program that eager PyTorch runs.
-        self.pieces: list[tuple[Piece, ...]] = []
+    def __init__(self, owner: Owner, call: TorchCall) -> None:
+        super().__init__()
+        self.owner, self.tree, self.rest, self.types = owner, call.tree, call.rest, call.types
+        #: The tensors among the arguments as users would write them.
+        self.names = tuple(call.names())
+        self._cut: list[tuple[Piece, ...]] = []
         #: The tensors that it captures, and what it reads of modules, as far as it was traced.
         self.captured: tuple[Captured, ...] = ()
         self.modules = ModuleConditions.of((), _ignore)
@@ -127,20 +117,18 @@ class TensorProgram:
         self.rewritten: frozenset[str] = frozenset()
         #: Whether it counts places from where memory starts. Arguments that start elsewhere are PyTorch's.
         self._has_starts = False
-        self.declared = declared
+        self.declared = call.declared
         #: What of the optimizers that step has to be as it was.
         self._optimizers: list[OptimizerState] = []
         #: What the function is given in the place of generators among its arguments.
-        count = max([one.number + 1 for one in rest if isinstance(one, GeneratorNumber)], default=0)
+        count = max([one.number + 1 for one in self.rest if isinstance(one, GeneratorNumber)], default=0)
         self._generators = [torch.Generator() for _ in range(count)]
         self._has_run = False
         #: How often tensors, by identity, were elsewhere than where a program like this one had captured them.
         self._moves: dict[int, int] = {}
         self._giving = lock()
         #: Where it runs: a trace may find that it needs another one than its arguments say.
-        self.device = common_device([type.device for type in types])
-        #: Why it is there, beside the others of the function.
-        self._reason = owner._why(self.made_for())
+        self.device = common_device([type.device for type in self.types])
         self._compiled = self._of(())
 
     @property
@@ -148,22 +136,13 @@ class TensorProgram:
         """The function of tensors that dyn compiles."""
         return self._compiled.function
 
-    def made_for(self) -> MadeFor:
-        """Its key in words, without sizes and attributes."""
-        import_whole("dyn.explain.versions")
-        from dyn.explain.versions import ArgumentKey, made_for_leaves
+    @property
+    def pieces(self) -> Sequence[Sequence[Piece]]:
+        return self._cut
 
-        arguments = [
-            ArgumentKey(name, str(type.dtype).removeprefix("torch."), type.rank, weak=False)
-            for name, type in zip(self.names, self.types, strict=True)
-        ]
-        pairs = zip(self._labels, self.rest, strict=True)
-        static = [(label, one.value) for label, one in pairs if isinstance(one, Static)]
-        return made_for_leaves(arguments, self._labels, static, [("requires_grad", self._gradients())])
-
-    def _gradients(self) -> tuple[str, ...]:
-        """The arguments of which gradients are wanted."""
-        return tuple([name for name, type in zip(self.names, self.types, strict=True) if type.has_gradient])
+    @property
+    def functions(self) -> Sequence[Any]:
+        return (self.jitted,)
 
     @property
     def hidden(self) -> tuple[Hidden, ...]:
@@ -179,7 +158,7 @@ class TensorProgram:
         types = types_of(values)
 
         def traced(args: tuple[Any, ...], hidden: tuple[Any, ...]) -> TorchOutputs:
-            return self._trace(args, hidden, compiled)
+            return self._traced(args, hidden, compiled)
 
         traced.__name__ = traced.__qualname__ = self.owner._name
         sizes = tuple([tuple(value.shape) for value in values if value is not None])
@@ -190,7 +169,7 @@ class TensorProgram:
             device=device_name(self.device), on_new_shape=self.owner._options.on_new_shape,
         )  # fmt: skip
         # A call may set what it has read, as transformers' models do: what is traced next may compute the same.
-        function.reason = self._reason
+        function.reason = self.because
         function.relatives = lambda: [one.jitted for one in self.owner._siblings(self)]
         compiled = _Compiled(function, hidden, types)
         return compiled
@@ -216,32 +195,33 @@ class TensorProgram:
         known = [one for one in last.hidden if not isinstance(one, Seed)]
         self.give([*known, *[MovingTensor(one) for key, one in moved.items() if self._moves[key] >= MOST_MOVES]])
 
-    def __call__(
-        self, tensors: Sequence[torch.Tensor], generators: Sequence[torch.Generator],
-        containers: Callable[[], Sequence[Any]],
-    ) -> Any:  # fmt: skip
-        """The result of a call with these ``tensors`` and ``generators``, once what it changes of the arguments'
-        ``containers`` is changed."""
-        seeds = Seeds(generators, restores=not self._has_run)
+    def fits(self, call: TorchCall) -> bool:
+        return self.is_for_now() and self.is_current()
+
+    def refusal(self, call: TorchCall) -> FallbackReason | None:
+        return None if self.failure is None or self.is_compiled_for(call.tensors) else self.failure
+
+    def __call__(self, call: TorchCall) -> Any:
+        """The result of a call, once what it changes of the arguments' containers is changed."""
+        seeds = Seeds(call.generators, restores=not self._has_run)
         try:
-            result = self._called(tensors, seeds, containers)
-        except BaseException:
+            with limited():
+                outputs, given = self._tried(call.tensors, seeds, lambda function, *arrays: function(*arrays))
+                containers = functools.partial(self.owner._opened.containers, (*call.args, *call.kwargs.values()))
+                result = self._finished(outputs, given, containers)
+        except BaseException as error:
             seeds.restore()  # whoever makes the call now draws what it would have
+            if isinstance(error, ShapeError):
+                raise torch_error(error) from None
             raise
         self._has_run = True
         return result
 
-    def _called(self, tensors: Sequence[torch.Tensor], seeds: Seeds, containers: Callable[[], Sequence[Any]]) -> Any:
-        outputs, given = self._tried(tensors, seeds, lambda function, *arrays: function(*arrays))
-        return self._finished(outputs, given, containers)
+    def trace(self, call: TorchCall) -> Traced:
+        return self._without_call(call.tensors, lambda function, *arrays: function.trace(*arrays))
 
-    def trace(self, tensors: Sequence[torch.Tensor]) -> Traced:
-        """The trace for a call with these tensors, whose elements are not looked at."""
-        return self._without_call(tensors, lambda function, *arrays: function.trace(*arrays))
-
-    def prepare(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Compile what a call with these tensors needs."""
-        self._without_call(tensors, lambda function, *arrays: function.prepare([arrays]))
+    def prepare(self, call: TorchCall) -> None:
+        self._without_call(call.tensors, lambda function, *arrays: function.prepare([arrays]))
 
     def _without_call(self, tensors: Sequence[torch.Tensor], run: Callable[..., Any]) -> Any:
         seeds = Seeds(self._generators, restores=True)
@@ -305,7 +285,7 @@ class TensorProgram:
                 return plan.memories(self.owner._function(*args, **kwargs), derivative.results)
 
         def refusal() -> str | None:
-            if self.owner._strict:
+            if self.owner._options.strict:
                 return "strict=True"
             if any(isinstance(one, Seed) for one in self.hidden):
                 return "it draws random numbers"
@@ -407,7 +387,7 @@ class TensorProgram:
         """The version that makes a call, which it has made before."""
         return self.jitted.version_of(tuple([TORCH.borrow(tensor.detach()) for tensor in tensors]), ())
 
-    def _trace(self, tracers: Sequence[Tracer], hidden: Sequence[Tracer], compiled: _Compiled) -> TorchOutputs:
+    def _traced(self, tracers: Sequence[Tracer], hidden: Sequence[Tracer], compiled: _Compiled) -> TorchOutputs:
         trace = current_trace()
         assert trace is not None, "dyn.jit calls functions in a trace"
         options = self.owner._options
@@ -428,7 +408,8 @@ class TensorProgram:
         del tracing
         refuse_leaks(tensors)
         self.captured += captured
-        self.pieces.append(pieces)
+        if pieces not in self._cut:  # as those of the same sizes are, traced again
+            self._cut.append(pieces)
         return outputs
 
     def _collected(
@@ -576,17 +557,6 @@ class _Attempt:
                 remedy="write to a clone() of it.",
             )
         self.by_sizes = True
-
-
-def _tensor_names(labels: Sequence[str], rest: Sequence[Any]) -> list[str]:
-    """The tensors in leaves with these labels, each as a user would write it."""
-    names: list[str] = []
-    for label, layout in zip(labels, rest, strict=True):
-        if layout is None:
-            names.append(label)
-        elif isinstance(layout, ObjectLayout | WrapperLayout):
-            names += layout.tensor_names(label)
-    return names
 
 
 def _ignore(module: Any) -> None:

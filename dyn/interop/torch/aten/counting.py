@@ -166,6 +166,17 @@ def tensor_split(a: Any, at: Any, dim: int = 0) -> Any:
     return a.tensor_split([at[i].item() for i in range(at.shape[0])], dim)
 
 
+@composite("tensor_split.sections")
+def tensor_split_evenly(a: Any, sections: int, dim: int = 0) -> Any:
+    """So many parts of an axis, of which the first are one longer: by sizes alone, whatever is left over."""
+    if sections <= 0:
+        raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+    count = a.shape[dim]
+    sizes = [(count + sections - 1 - number) // sections for number in range(sections)]
+    starts = [sum(sizes[:number], 0) for number in range(1, sections)]
+    return a.tensor_split(starts, dim)
+
+
 @in_place("equal.default")
 def equal(tracing: TorchTracing, tensor: Any, other: Any) -> Any:
     a, b = record_of(tensor).value, record_of(other).value

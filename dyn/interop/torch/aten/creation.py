@@ -11,14 +11,12 @@ import numpy as np
 import torch
 
 import dyn.numpy as dnp
-from dyn.errors import UnsupportedOpError
 from dyn.interop.torch.aten.tables import converts, in_place, kept_order, named_order
 from dyn.interop.torch.layouts import Order, order_of
 from dyn.interop.torch.sizes import as_dim, require_true
 from dyn.interop.torch.tensors import numpy_dtype, record_of
 from dyn.interop.torch.tracing import TorchTracing
 from dyn.shapes import Dim, RelKind, SymExpr
-from dyn.source import user_loc
 from dyn.trace.context import current_trace
 from dyn.trace.dims import max_dim, unwrap_dim
 from dyn.trace.tracer import Tracer
@@ -162,7 +160,8 @@ def _truncated(number: Any) -> Any:
 
 def _arange_of_scalars(start: Any, end: Any, step: Any, dtype: np.dtype[Any]) -> Tracer:
     """Numbers in a row between numbers that the program finds out, so that it finds out how many there are too."""
-    bounds = [n if isinstance(n, Tracer) else dnp.asarray(n) for n in (start, end, step)]
+    doubles = [dnp.asarray(n, dtype="float64") if isinstance(n, float) else n for n in (start, end, step)]
+    bounds = [n if isinstance(n, Tracer) else dnp.asarray(n) for n in doubles]
     first, last, by = [n.astype("float64") for n in bounds]
     forward, back = dnp.logical_and(by > 0, last >= first), dnp.logical_and(by < 0, last <= first)
     finite = dnp.logical_and(dnp.isfinite(first), dnp.isfinite(last))
@@ -172,18 +171,15 @@ def _arange_of_scalars(start: Any, end: Any, step: Any, dtype: np.dtype[Any]) ->
 
 
 def _arange_of_fractions(start: Any, end: Any, step: Any, dtype: np.dtype[Any]) -> Tracer:
-    """Numbers in a row between sizes in steps such as 0.5 or -1.0. How many there are is a formula of the sizes.
-
-    UnsupportedOpError for steps that are sizes, and for fractions that integers are no good for, such as 0.1.
+    """Numbers in a row between sizes in steps such as 0.5 or -1.0. How many there are is a formula of the sizes; in
+    steps that are sizes, and of fractions that integers are no good for, such as 0.1, the program finds it out.
     """
     finite = all(math.isfinite(n) for n in (start, end, step) if isinstance(n, float))
     parts = [Fraction(n) if isinstance(n, int | float) else n for n in (start, end, step)] if finite else []
     scale = math.lcm(*[n.denominator for n in parts if isinstance(n, Fraction)])
     by = int(parts[2] * scale) if parts and isinstance(parts[2], Fraction) else 0
     if not 0 < abs(by) <= _MOST_PARTS or scale > _MOST_PARTS:
-        raise UnsupportedOpError(
-            f"arange between sizes in steps of {step}.", loc=user_loc(), remedy="compute arange(n) * step + start."
-        )
+        return _arange_of_scalars(start, end, step, dtype)
     first, last = [int(n * scale) if isinstance(n, Fraction) else n * scale for n in parts[:2]]
     ends = unwrap_dim(first), unwrap_dim(last)
     _demand_order(*(ends if by > 0 else reversed(ends)))
