@@ -352,21 +352,45 @@ def test_second_passes_stay_behind_their_barriers() -> None:
         np.testing.assert_allclose(loaded(np.ones(n)), f(np.ones(n)), 1e-12)
 
 
-# --- what has no form -------------------------------------------------------------------------------------------------
+# --- transforms of symbolic lengths -----------------------------------------------------------------------------------
 
 
-def refusal(fn: Any, *args: Any) -> str:
-    """The error of dump, without the line's number."""
+def test_transforms_of_symbolic_lengths_have_no_form_for_xla() -> None:
     with pytest.raises(NotYetError) as refused:
-        dump(fn.trace(*args))
-    first, place, remedy = str(refused.value).splitlines()
-    assert place.startswith("  at ")
-    assert "test_codecs.py:" in place
-    return f"{first}\n{remedy}"
-
-
-def test_transforms_of_symbolic_lengths() -> None:
-    assert refusal(dyn.jit(dnp.fft.rfft, shapes="b n"), np.ones((2, 3))) == (
-        "a Fourier transform of a symbolic length (n) has no StableHLO form.\n"
+        exported(dyn.jit(dnp.fft.rfft, shapes="b n").trace(np.ones((2, 3))))
+    first, _, remedy = str(refused.value).splitlines()
+    assert f"{first}\n{remedy}" == (
+        "a Fourier transform of a symbolic length (n) has no form that XLA can refine.\n"
         "  help: make the sizes of the axes that it is along numbers with shapes=."
     )
+
+
+#: Transforms of all kinds, and of several lengths, of real numbers.
+TRANSFORMS: dict[str, Callable[..., Any]] = {
+    "FFT": dnp.fft.fft,
+    "IFFT": lambda x: dnp.fft.ifft(x + 1j),
+    "RFFT": dnp.fft.rfft2,
+    "IRFFT": lambda x: dnp.fft.irfft(x + 1j, n=2 * x.shape[1] + 1),
+    "of three axes": lambda x: dnp.fft.fftn(x[None], axes=(0, 1, 2)),
+    "gradient": dyn.grad(lambda x: (abs(dnp.fft.rfft(x)) ** 2).sum()),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_of_symbolic_lengths_come_back(name: str) -> None:
+    fn = dyn.jit(TRANSFORMS[name], shapes="b n")
+    text = dump(fn.trace(np.ones((2, 3))))
+    loaded = load(text)
+    for b, n in ((1, 1), (2, 2), (3, 7), (4, 8), (1, 12), (2, 33)):
+        x = np.random.default_rng(n).standard_normal((b, n))
+        np.testing.assert_array_equal(loaded(x), fn(x))
+    assert [op for op in names_in(loaded.trace(np.ones((2, 3))).function) if op == "fft"] != []
+    assert (fn.cache_info().compiles, loaded.cache_info().compiles) == (1, 1)
+
+
+def test_a_transform_whose_kind_is_not_said() -> None:
+    module = """func.func @main(%x: tensor<?xcomplex<f32>>, %n: tensor<1xi64>) -> tensor<?xcomplex<f32>> {
+      %0 = stablehlo.custom_call @dyn.fft(%x, %n) : (tensor<?xcomplex<f32>>, tensor<1xi64>) -> tensor<?xcomplex<f32>>
+      return %0 : tensor<?xcomplex<f32>> }"""
+    with pytest.raises(UnsupportedOpError, match=r"dyn\.fft.* is not as it should be: KeyError: 'fft_type'"):
+        load(module)(np.ones(4, np.complex64), np.array([4]))

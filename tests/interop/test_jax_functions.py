@@ -262,6 +262,21 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[int], Sequence[Any]]]] = {
         jax.grad(lambda x: (jax.vmap(lambda v: v / lax.pmean(v**2, "b"), axis_name="b")(x) ** 3).sum()),
         lambda n: (reals(n),),
     ),
+    "all_gather over examples": (
+        jax.vmap(lambda v: lax.all_gather(v, "b", tiled=True).sum() * v * lax.axis_size("b"), axis_name="b"),
+        lambda n: (reals(n, 2),),
+    ),
+    "all_gather over two axes": (
+        jax.vmap(jax.vmap(lambda v: lax.all_gather(v, "a") + lax.all_gather(v, "b"), axis_name="b"), axis_name="a"),
+        lambda n: (reals(n, n),),
+    ),
+    "gradient of all_gather": (
+        jax.vmap(jax.grad(lambda v: (lax.all_gather(v, "b") ** 2).sum() * v), axis_name="b"),
+        lambda n: (reals(n),),
+    ),
+    "polyfit": (lambda x, y: jnp.polyfit(x, y, deg=2, w=abs(y)), lambda n: (rising(n + 4), reals(n + 4))),
+    "polyfit with its spread": (lambda x, y: jnp.polyfit(x, y, 2, cov=True), lambda n: (rising(n + 4), reals(n + 4))),
+    "polyfit with all": (lambda x, y: jnp.polyfit(x, y, 2, None, True), lambda n: (rising(n + 4), reals(n + 4))),
     "chunk": (lambda x: jnp.pad(x, (0, -x.shape[0] % 8)).reshape(-1, 8).sum(1), lambda n: (reals(n),)),
     "halves": (lambda x: x[: x.shape[0] // 2].sum() + x[x.shape[0] // 2 :].sum(), lambda n: (reals(n),)),
     "add2": (
@@ -379,6 +394,23 @@ def test_users_functions_in_scans() -> None:
             np.testing.assert_allclose(made["m"], wanted["m"], rtol=1e-3, atol=1e-5)
             np.testing.assert_allclose(made["s"], wanted["s"], rtol=1e-4, atol=1e-5)
         assert run.cache_info().compiles == 1
+
+
+@pytest.mark.parametrize("fn", [jnp.add, lax.mul, lambda a, b: a * b * 0.5])
+def test_weak_types_of_scans(fn: Callable[..., Any]) -> None:
+    """As JAX has them: weak elements are weak again where there is one, which is a program of its own then."""
+
+    def scanned(weak: bool, x: Any) -> Any:
+        return lax.associative_scan(fn, jnp.full(x.shape, 2.0) if weak else x)
+
+    for weak, programs in ((False, 1), (True, 2)):
+        function = functools.partial(scanned, weak)
+        run = djax.jit(function)
+        for n in (5, 1, 2, 8):
+            made, wanted = run(reals(n)), jax.jit(function)(reals(n))
+            assert (made.dtype, made.weak_type) == (wanted.dtype, wanted.weak_type)
+            np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
+        assert run.cache_info().compiles == programs
 
 
 def test_loops_whose_number_of_steps_is_a_size_have_gradients() -> None:

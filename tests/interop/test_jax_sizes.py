@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -69,6 +71,21 @@ def test_answers_are_proofs_or_guards() -> None:
         assert b > 5
 
 
+def test_sizes_that_are_divided_by_are_positive() -> None:
+    """JAX raises for the lesser of two sizes of which one is divided by what may be 0: that it is not is a guard."""
+    for c, wanted in ((4, ["c - 1 >= 1"]), (1, [])):
+        answers = Answers(sizes(b=6, c=c))
+        b, size = answers.shapes(jax)[0]
+        with answered(type(b), answers):
+            if not wanted:
+                with pytest.raises(Exception, match="Possible division by 0"):
+                    jax.core.min_dim(b // (size - 1), 2)
+            else:
+                made = jax.core.min_dim(b // (size - 1), 1 + b % (size - 1))
+                assert str(made) == "min(floordiv(b, c - 1), mod(b, c - 1) + 1)"
+        assert asked(answers) == wanted
+
+
 def test_who_asks_whether_sizes_are_equal() -> None:
     """Expressions do, and functions of Python's own; not JAX's tables, which know sizes of other traces."""
     answers = Answers(sizes(a=3, b=4, c=5))
@@ -81,6 +98,28 @@ def test_who_asks_whether_sizes_are_equal() -> None:
             [c].index(b)
     assert asked(answers) == ["a != b", "a != c", "c != b"]
     assert answers.doubts == []
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a table is asked for, with a size in it."""
+
+    size: Any
+
+
+def test_keys_of_tables_of_jax_ask_nothing() -> None:
+    """They are compared with those of other traces, where hashes meet by chance; a user's line asks."""
+    file = f"{importlib.import_module('jax._src').__path__[0]}/interpreters/batching.py"
+    names: dict[str, Any] = {}
+    exec(compile("def looked_up(key, other): return key.__eq__(other)", file, "exec"), names)
+    answers = Answers(sizes(a=3, b=4))
+    a, _ = answers.shapes(jax)[0]
+    with answered(type(a), answers):
+        assert not names["looked_up"](Key(a), Key(3))
+        assert not names["looked_up"](Key(a), Key(7))
+        assert asked(answers) == []
+        assert Key(a) == Key(3)
+    assert asked(answers) == ["a == 3"]
 
 
 def test_what_was_learnt_holds_for_other_sizes_or_not() -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -41,7 +42,7 @@ from dyn.interop.jax.askers import (
     loc_of,
 )
 from dyn.interop.jax.sizes import ReasonKind, SizeGuard, TraceSizes
-from dyn.shapes import Dim, RelKind, Symbol, free_symbols, mod, parse_dim
+from dyn.shapes import Dim, Opaque, OpaqueKind, RelKind, Symbol, SymExpr, free_symbols, mod, parse_dim
 from dyn.source import Loc
 
 
@@ -174,6 +175,15 @@ class Answers:
         rest = mod(a, b)
         return self._decided(ReasonKind.DIVIDES, (RelKind.EQ, rest, 0), (RelKind.NONZERO, rest, 0), loc_of(frame))
 
+    def divides_by_positive(self, size: Any, frame: FrameType | None) -> bool:
+        """Whether sizes are divided in ``size``, by what is at least 1 each."""
+        dim = self.dim(size)
+        divisors = [] if dim is None or self.sizes.value(dim) is None else list(_divisors(dim))
+        return bool(divisors) and all(
+            self._decided(ReasonKind.ORDER, (RelKind.GE, one, 1), (RelKind.GE, 0, one), loc_of(frame))
+            for one in divisors
+        )
+
     def number(self, size: Any, frame: FrameType | None) -> int | None:
         """``int(size)`` in a line of the user's, which has a program for each value; None elsewhere."""
         return None if frame is None or not is_user(frame.f_code) else self.taken(size, frame)
@@ -240,3 +250,13 @@ class Answers:
     def _take(self, guard: SizeGuard) -> None:
         self.sizes = self.sizes.with_guard(guard)
         self._facts = self._facts.assume(guard.relation)
+
+
+def _divisors(dim: Dim) -> Iterator[Dim]:
+    """The sizes that are divided by in an expression, the innermost first."""
+    for atom in dim.atoms if isinstance(dim, SymExpr) else ():
+        if isinstance(atom, Opaque):
+            for argument in atom.args:
+                yield from _divisors(argument)
+            if atom.kind in (OpaqueKind.FLOORDIV, OpaqueKind.MOD):
+                yield atom.args[1]

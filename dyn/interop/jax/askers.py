@@ -180,7 +180,17 @@ def asker() -> FrameType | None:
 
 
 def beyond_the_class(frame: FrameType | None) -> FrameType | None:
-    """The first frame from ``frame`` on that is neither of JAX's class of dimensions nor of what listens to it."""
-    while frame is not None and frame.f_code.co_filename.endswith(("shape_poly.py", "listening.py")):
+    """The first frame from ``frame`` on that is neither of JAX's class of dimensions nor of what listens to it.
+
+    Nor is it the ``__eq__`` of a dataclass, which asks for others: JAX's tables have keys with sizes in them, and
+    compare them with those of other traces, which meet there by chance.
+    """
+    while frame is not None and (
+        frame.f_code.co_filename.endswith(("shape_poly.py", "listening.py")) or _is_generated(frame.f_code)
+    ):
         frame = frame.f_back
     return frame
+
+
+def _is_generated(code: CodeType) -> bool:
+    return code.co_filename == "<string>" and code.co_name == "__eq__"

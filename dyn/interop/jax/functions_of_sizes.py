@@ -11,8 +11,10 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import math
 import operator
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 from dyn.interop.jax.internals import required
@@ -21,11 +23,11 @@ from dyn.interop.jax.internals import required
 Written = Callable[..., Any]
 
 
-def _symbolic(size: Any) -> bool:
+def is_symbolic(size: Any) -> bool:
     return bool(required("jax._src.core", "is_symbolic_dim")(size))
 
 
-def _jax() -> tuple[Any, Any]:
+def jax_modules() -> tuple[Any, Any]:
     return required("jax.numpy"), required("jax.lax")
 
 
@@ -37,14 +39,32 @@ def _min(a: Any, b: Any) -> Any:
     return required("jax._src.core", "min_dim")(a, b)
 
 
+def with_names(own: Any, **names: Any) -> Any:
+    """A function of JAX's in which some names of its module's mean something else."""
+    made = FunctionType(own.__code__, {**own.__globals__, **names}, own.__name__, own.__defaults__, own.__closure__)
+    made.__kwdefaults__ = own.__kwdefaults__
+    return made
+
+
+class RenamedModule:
+    """A module of JAX's with other functions under some of its names."""
+
+    def __init__(self, module: Any, **functions: Any) -> None:
+        self._module = module
+        self.__dict__.update(functions)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
 # ---- searches --------------------------------------------------------------------------------------------------------
 
 
 def searchsorted(own: Written, a: Any, v: Any, /, **options: Any) -> Any:
     """A binary search of as many steps as the size has bits, which the program counts."""
-    if not _symbolic(a.shape[0]) or options.get("batch_dims") or options.get("dimension"):
+    if not is_symbolic(a.shape[0]) or options.get("batch_dims") or options.get("dimension"):
         return own(a, v, **options)
-    jnp, lax = _jax()
+    jnp, lax = jax_modules()
     internals: Any = required("jax._src.lax.lax")
     # A place left of equal elements is found by comparing with "<=", one right of them by "<".
     before = internals._sort_le_comparator if options["side"] == "left" else internals._sort_lt_comparator
@@ -68,9 +88,9 @@ def convolution(
     own: Written, x: Any, y: Any, mode: str, op: str, precision: Any, preferred_element_type: Any = None
 ) -> Any:
     """Of which one is the longer is asked: the shorter one is the kernel."""
-    if not (x.ndim == y.ndim == 1 and (_symbolic(x.shape[0]) or _symbolic(y.shape[0]))):
+    if not (x.ndim == y.ndim == 1 and (is_symbolic(x.shape[0]) or is_symbolic(y.shape[0]))):
         return own(x, y, mode, op, precision, preferred_element_type)
-    jnp, lax = _jax()
+    jnp, lax = jax_modules()
     util: Any = required("jax._src.numpy.util")
     promote = util.promote_dtypes_inexact if preferred_element_type is None else util.promote_dtypes
     x, y = promote(x, y)
@@ -95,7 +115,7 @@ def convolution_of_any_kind(own: Written, *args: Any, **kwargs: Any) -> Any:
     given.apply_defaults()
     options = given.arguments
     pads = options["padding"]
-    if isinstance(pads, str) or not any(_symbolic(size) for pair in pads for size in pair):
+    if isinstance(pads, str) or not any(is_symbolic(size) for pair in pads for size in pair):
         return own(*args, **kwargs)
     made: Any = required("jax._src.lax.convolution", "conv_general_dilated_p")
     lax: Any = required("jax._src.lax.lax")
@@ -118,19 +138,27 @@ def associative_scan(own: Written, fn: Any, elems: Any, reverse: bool = False, a
     """One element after the other; sums, products, greatest and least elements by ``lax.cumsum`` and its kin."""
     jax: Any = required("jax")
     leaves = jax.tree.leaves(elems)
-    if not leaves or not -leaves[0].ndim <= axis < leaves[0].ndim or not _symbolic(leaves[0].shape[axis]):
+    if not leaves or not -leaves[0].ndim <= axis < leaves[0].ndim or not is_symbolic(leaves[0].shape[axis]):
         return own(fn, elems, reverse=reverse, axis=axis)
     if not all(leaf.shape[axis] == leaves[0].shape[axis] for leaf in leaves):
         return own(fn, elems, reverse=reverse, axis=axis)
-    jnp, lax = _jax()
+    jnp, lax = jax_modules()
+    # Weak numbers are weak again where there is one of them, and nowhere else.
+    if any(jax.typeof(leaf).weak_type for leaf in leaves) and leaves[0].shape[axis] == 1:
+        return elems
     at = axis % leaves[0].ndim
     cumulative = {
         lax.cumsum: (jnp.add, lax.add, operator.add), lax.cumprod: (jnp.multiply, lax.mul, operator.mul),
         lax.cummax: (jnp.maximum, lax.max), lax.cummin: (jnp.minimum, lax.min),
     }  # fmt: skip
+
+    def strong(array: Any) -> Any:
+        return lax.convert_element_type(array, array.dtype)
+
     for running, names in cumulative.items():
         if any(fn is name for name in names) and all(leaf.dtype.kind != "b" for leaf in leaves):
-            return jax.tree.map(functools.partial(running, axis=at, reverse=reverse), elems)
+            made = jax.tree.map(functools.partial(running, axis=at, reverse=reverse), elems)
+            return jax.tree.map(strong, made)
     rows = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, at, 0), elems)
 
     def wide(row: Any) -> Any:  # the function is one of stretches along the axis: here of one element
@@ -146,7 +174,7 @@ def associative_scan(own: Written, fn: Any, elems: Any, reverse: bool = False, a
     is_first = jnp.arange(count) == (count - 1 if reverse else 0)
     start = jax.tree.map(lambda leaf: leaf[-1 if reverse else 0], rows)
     _, made = lax.scan(step, start, (is_first, rows), reverse=reverse)
-    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, at), made)
+    return jax.tree.map(lambda leaf: strong(jnp.moveaxis(leaf, 0, at)), made)
 
 
 def scan(
@@ -158,29 +186,29 @@ def scan(
     leaves = jax.tree.leaves(xs)
     sizes = [leaf.shape[0] for leaf in leaves if getattr(leaf, "shape", ())]
     options = {"reverse": reverse, "unroll": unroll, "_split_transpose": _split_transpose}
-    if not any(map(_symbolic, [length, *sizes])):
+    if not any(map(is_symbolic, [length, *sizes])):
         return own(f, init, xs, length=length, **options)
     options["unroll"] = 1
-    if not leaves and _symbolic(length):
+    if not leaves and is_symbolic(length):
         return own(lambda carry, _: f(carry, xs), init, jax.numpy.arange(length), **options)
-    is_said = _symbolic(length) and all(size == length for size in sizes)
+    is_said = is_symbolic(length) and all(size == length for size in sizes)
     return own(f, init, xs, length=None if is_said else length, **options)
 
 
 def fori_loop(own: Written, lower: Any, upper: Any, body_fun: Any, init_val: Any, **options: Any) -> Any:
     """A scan, which has a gradient, where JAX knows no number of steps."""
-    if not (_symbolic(lower) or _symbolic(upper)):
+    if not (is_symbolic(lower) or is_symbolic(upper)):
         return own(lower, upper, body_fun, init_val, **options)
     core: Any = required("jax._src.core")
-    if not all(_symbolic(one) or core.is_constant_dim(one) for one in (lower, upper)):
+    if not all(is_symbolic(one) or core.is_constant_dim(one) for one in (lower, upper)):
         return own(lower, upper, body_fun, init_val, **options)
-    jnp, lax = _jax()
+    jnp, lax = jax_modules()
 
     def step(carry: Any, _: Any) -> Any:
         number, value = carry
         return (number + 1, body_fun(number, value)), None
 
-    start = jnp.asarray(lower) if _symbolic(lower) else int(lower)  # as JAX has it for any type of numbers
+    start = jnp.asarray(lower) if is_symbolic(lower) else int(lower)  # as JAX has it for any type of numbers
     return lax.scan(step, (start, init_val), jnp.arange(_max(upper - lower, 0)))[0][1]
 
 
@@ -189,7 +217,7 @@ def fori_loop(own: Written, lower: Any, upper: Any, body_fun: Any, init_val: Any
 
 def constant(own: Written, example: Any, val: Any) -> Any:
     """A size, as a number of the type of another."""
-    if not _symbolic(val):
+    if not is_symbolic(val):
         return own(example, val)
     dtypes, lax = required("jax._src.dtypes"), required("jax._src.lax.lax")
     is_weak = dtypes.is_weakly_typed_scalar(example)
@@ -199,10 +227,35 @@ def constant(own: Written, example: Any, val: Any) -> Any:
 def all_reduced(own: Written, prim: Any, pos_fn: Any, ctx: Any, arg: Any, *, axes: Any, axis_index_groups: Any) -> Any:
     """Over the examples of ``vmap`` alone it is a reduction, whose result has the shape that JAX found."""
     (given,) = ctx.avals_in
-    if not any(map(_symbolic, given.shape)) or not all(isinstance(axis, int) for axis in axes):
+    if not any(map(is_symbolic, given.shape)) or not all(isinstance(axis, int) for axis in axes):
         return own(prim, pos_fn, ctx, arg, axes=axes, axis_index_groups=axis_index_groups)
     lower: Any = required("jax._src.interpreters.mlir", "lower_fun")
     return lower(pos_fn, multiple_results=False)(ctx.replace(primitive=None), arg, axes=tuple(axes))
+
+
+def axis_size(own: Written, axis_name: Any, axis_index_groups: Any = None, /) -> Any:
+    """The number of examples of ``vmap`` stays a size; JAX's is a sum of ones."""
+    sizes: Any = required("jax._src.core").get_axis_env().axis_sizes
+    names = axis_name if isinstance(axis_name, tuple | list) else (axis_name,)
+    found = [sizes.get(name) for name in names]
+    if axis_index_groups is not None or None in found or not any(map(is_symbolic, found)):
+        return own(axis_name, axis_index_groups)
+    return math.prod(found)
+
+
+# ---- polynomials -----------------------------------------------------------------------------------------------------
+
+
+def polyfit(own: Written, x: Any, y: Any, deg: Any, rcond: Any = None, *args: Any, **options: Any) -> Any:
+    """The cut at small singular values, which is a number times the size, is one of the program's numbers."""
+    if rcond is not None or not any(map(is_symbolic, getattr(x, "shape", ()))):
+        return own(x, y, deg, rcond, *args, **options)
+    core: Any = required("jax._src.core")
+
+    def number(force: Any, value: Any, context: str = "") -> Any:
+        return value if force is float else core.concrete_or_error(force, value, context)
+
+    return with_names(own, core=RenamedModule(core, concrete_or_error=number))(x, y, deg, rcond, *args, **options)
 
 
 # ---- windows and spaces ----------------------------------------------------------------------------------------------
@@ -210,9 +263,9 @@ def all_reduced(own: Written, prim: Any, pos_fn: Any, ctx: Any, arg: Any, *, axe
 
 def window(own: Written, M: Any, *rest: Any, **options: Any) -> Any:  # NumPy's name
     """A window of one element is 1; of others it is JAX's."""
-    if not _symbolic(M):
+    if not is_symbolic(M):
         return own(M, *rest, **options)
-    jnp, _ = _jax()
+    jnp, _ = jax_modules()
     made = own(_max(M, 2), *rest, **options)[:M]
     return jnp.where(jnp.asarray(M) > 1, made, 1)
 
@@ -221,7 +274,7 @@ def linspace(own: Written, start: Any, stop: Any, num: Any = 50, *rest: Any, **o
     """Of one place it is the first."""
     names = ("endpoint", "retstep", "dtype", "axis")
     given = {**dict(zip(names, rest, strict=False)), **options}
-    if not _symbolic(num) or given.get("retstep") or given.get("axis", 0) != 0:
+    if not is_symbolic(num) or given.get("retstep") or given.get("axis", 0) != 0:
         return own(start, stop, num, *rest, **options)
     if given.get("endpoint", True):
         return own(start, stop, _max(num, 2), **given)[:num]
@@ -234,10 +287,10 @@ def linspace(own: Written, start: Any, stop: Any, num: Any = 50, *rest: Any, **o
 def split(own: Written, op: str, ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """Of parts as nearly of one size as can be, the first are greater by one, as many as there are left over."""
     is_count = isinstance(indices_or_sections, int | required("numpy").integer)
-    if op != "array_split" or not is_count or not _symbolic(ary.shape[axis]):
+    if op != "array_split" or not is_count or not is_symbolic(ary.shape[axis]):
         return own(op, ary, indices_or_sections, axis)
     indices_or_sections = int(indices_or_sections)
-    _, lax = _jax()
+    _, lax = jax_modules()
     each, left = divmod(ary.shape[axis], indices_or_sections)
     if isinstance(left, int):
         return own(op, ary, indices_or_sections, axis)
@@ -248,35 +301,35 @@ def split(own: Written, op: str, ary: Any, indices_or_sections: Any, axis: int =
 
 def indices(own: Written, given: Any, shape: Any) -> Any:
     """A size that is an index is one of the program's numbers."""
-    jnp, _ = _jax()
-    return own(tuple([jnp.asarray(one) if _symbolic(one) else one for one in given]), shape)
+    jnp, _ = jax_modules()
+    return own(tuple([jnp.asarray(one) if is_symbolic(one) else one for one in given]), shape)
 
 
 def stack(own: Written, operands: Sequence[Any], axis: int = 0) -> Any:
     """JAX finds equal shapes by their hashes, and so only those that are written alike."""
     shapes = [operand.shape for operand in operands]
-    if not any(_symbolic(size) for shape in shapes for size in shape) or len({*map(str, shapes)}) == 1:
+    if not any(is_symbolic(size) for shape in shapes for size in shape) or len({*map(str, shapes)}) == 1:
         return own(operands, axis)
     first, *others = shapes
     if not all(len(one) == len(first) and all(a == b for a, b in zip(first, one, strict=True)) for one in others):
         return own(operands, axis)
-    _, lax = _jax()
+    _, lax = jax_modules()
     at = axis % (len(first) + 1)
     return lax.concatenate([lax.expand_dims(operand, (at,)) for operand in operands], at)
 
 
 def squeeze(own: Written, a: Any, axis: Any) -> Any:
     """Whether a size is 1 is asked."""
-    if axis is None and any(map(_symbolic, a.shape)):
+    if axis is None and any(map(is_symbolic, a.shape)):
         axis = tuple([n for n, size in enumerate(a.shape) if size == 1])
     return own(a, axis)
 
 
 def pad_by_wrapping(own: Written, array: Any, pad_width: Sequence[Sequence[Any]]) -> Any:
     """Elements by their places, counted around."""
-    if not any(map(_symbolic, array.shape)):
+    if not any(map(is_symbolic, array.shape)):
         return own(array, pad_width)
-    jnp, _ = _jax()
+    jnp, _ = jax_modules()
     for axis, (low, high) in enumerate(pad_width):
         size = array.shape[axis]
         places = (jnp.arange(low + size + high) - low) % jnp.asarray(size)
@@ -286,9 +339,9 @@ def pad_by_wrapping(own: Written, array: Any, pad_width: Sequence[Sequence[Any]]
 
 def window_mask(own: Written, T: Any, S: Any, local_window_size: Any) -> Any:  # JAX's names
     """The places that each place sees."""
-    if not (_symbolic(T) or _symbolic(S)):
+    if not (is_symbolic(T) or is_symbolic(S)):
         return own(T, S, local_window_size)
-    jnp, _ = _jax()
+    jnp, _ = jax_modules()
     query, key = jnp.arange(T)[:, None], jnp.arange(S)[None, :]
     left, right = local_window_size
     return jnp.logical_and(query >= key - right, query <= key + left)[None, None, :, :]
@@ -300,11 +353,11 @@ _EXPONENT = 3
 
 def shuffle(own: Written, key: Any, x: Any, axis: int) -> Any:
     """A random order by sorts, whose number is all that is asked of the size."""
-    if not any(map(_symbolic, x.shape)):
+    if not any(map(is_symbolic, x.shape)):
         return own(key, x, axis)
     numpy: Any = required("numpy")
     core: Any = required("jax._src.random.core")
-    _, lax = _jax()
+    _, lax = jax_modules()
     rounds, bits = 1, float(numpy.log(numpy.iinfo(numpy.uint32).max))
     while x.size > int(numpy.exp(rounds * bits / _EXPONENT)):
         rounds += 1
@@ -318,9 +371,9 @@ def detrend(
     own: Written, data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: Any = None
 ) -> Any:
     """The line through all places is taken off; lines between breakpoints are JAX's."""
-    jnp, lax = _jax()
+    jnp, lax = jax_modules()
     array = jnp.asarray(data)
-    if type != "linear" or bp != 0 or not _symbolic(array.shape[axis]):
+    if type != "linear" or bp != 0 or not is_symbolic(array.shape[axis]):
         return own(data, axis=axis, type=type, bp=bp, overwrite_data=overwrite_data)
     array = array if array.dtype.kind in "fc" else array.astype(float)
     count = array.shape[axis]
@@ -335,7 +388,7 @@ def detrend(
 
 def dtype_of_places(own: Written, dim: Any, **options: Any) -> Any:
     """Integers of 32 bits where they have all places, which is asked."""
-    if not _symbolic(dim) or not required("jax").config.jax_enable_x64:
+    if not is_symbolic(dim) or not required("jax").config.jax_enable_x64:
         return own(dim, **options)
     return own(1 if dim <= 2**31 - 1 else 2**31, **options)
 
@@ -343,7 +396,7 @@ def dtype_of_places(own: Written, dim: Any, **options: Any) -> Any:
 def length(own: Written, array: Any, /) -> Any:
     """``len(array)``, which Python has for numbers alone."""
     shape: Any = getattr(array, "shape", ())
-    return shape[0] if len(shape) and _symbolic(shape[0]) else own(array)
+    return shape[0] if len(shape) and is_symbolic(shape[0]) else own(array)
 
 
 _WINDOWS = ("bartlett", "blackman", "hamming", "hanning", "kaiser")
@@ -357,7 +410,9 @@ FUNCTIONS: Sequence[tuple[str, str, Written]] = (
     ("jax._src.nn.functions", "_get_window_mask", window_mask), ("jax._src.random.core", "_shuffle", shuffle),
     ("jax._src.scipy.signal", "detrend", detrend), (_LOOPS, "associative_scan", associative_scan),
     (_LOOPS, "fori_loop", fori_loop), (_LOOPS, "scan", scan),
-    ("jax._src.lax.parallel", "_allreduce_lowering", all_reduced), ("jax._src.lax.lax", "_const", constant),
+    ("jax._src.lax.parallel", "_allreduce_lowering", all_reduced),
+    ("jax._src.lax.parallel", "_axis_size", axis_size), ("jax._src.numpy.polynomial", "polyfit", polyfit),
+    ("jax._src.lax.lax", "_const", constant),
     ("jax._src.lax.utils", "int_dtype_for_dim", dtype_of_places), ("jax._src.lax.lax", "stack", stack),
     *[(f"jax._src.{module}", "len", length) for module in ("numpy.lax_numpy", "numpy.polynomial", "scipy.signal")],
     *[("jax._src.numpy.window_functions", name, window) for name in _WINDOWS],

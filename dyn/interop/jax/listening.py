@@ -2,8 +2,9 @@
 
 They get a listener, once for the process, which answers for nobody unless the thread is tracing here
 (:func:`answered`). Comparisons, truth values, hashes and numbers of sizes are asked for by the class's methods, an
-order by ``_geq_decision``, a division by ``divide_shape_sizes``; functions that count by a size are those of
-:mod:`~dyn.interop.jax.functions_of_sizes`.
+order by ``_geq_decision``, bounds by ``_bounds_decision``, a division by ``divide_shape_sizes``; functions that
+count by a size are those of :mod:`~dyn.interop.jax.functions_of_sizes` and
+:mod:`~dyn.interop.jax.transforms_of_sizes`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from dyn.fork_safety import lock
-from dyn.interop.jax import functions_of_sizes
+from dyn.interop.jax import functions_of_sizes, transforms_of_sizes
 from dyn.interop.jax.answers import Answers
 from dyn.interop.jax.askers import acts, asker
 from dyn.interop.jax.internals import required
@@ -70,6 +71,8 @@ def _install(dimension: Any) -> None:
 
 #: Functions that try whether a size is a number.
 _PROBING = frozenset({"is_constant_dim", "_convertible_to_int", "convert_to_index"})
+#: The tables of functions that are others in traces.
+_WRITTEN = (functions_of_sizes, transforms_of_sizes)
 #: NumPy's functions that ask an object for a method of their name.
 _NUMERIC = ("sqrt", "log", "log2", "log10", "exp", "ceil", "floor", "rint", "trunc")
 
@@ -153,14 +156,15 @@ def _install_once(dimension: Any) -> None:
 
     wrapped: list[tuple[str, str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = [
         ("jax._src.export.shape_poly", "_geq_decision", _order_by),
+        ("jax._src.export.shape_poly", "_bounds_decision", _bounds_by),
         ("jax._src.core", "divide_shape_sizes", _division_by), ("jax._src.core", "concrete_or_error", _number_by),
-        *[(module, name, _in_trace(written)) for module, name, written in functions_of_sizes.FUNCTIONS],
+        *[(module, name, _in_trace(written)) for table in _WRITTEN for module, name, written in table.FUNCTIONS],
     ]  # fmt: skip
     # Nothing is changed before all of it was found: an error leaves JAX as it is.
     found = [_found(module, name) for module, name, _ in wrapped]
     modules = ("jax._src.source_info_util", "jax._src.traceback_util")
     exclude = [required(module, "register_exclusion") for module in modules]
-    for file in (__file__, functions_of_sizes.__file__):  # JAX's lines of users' are not these
+    for file in (__file__, *[str(table.__file__) for table in _WRITTEN]):  # JAX's lines of users' are not these
         for register in exclude:
             register(file)
     for name in _NUMERIC:
@@ -231,6 +235,23 @@ def _order_by(decide: Callable[..., bool]) -> Callable[..., bool]:
             if answer is None:
                 raise
             return answer
+
+    return decided
+
+
+def _bounds_by(decide: Callable[..., tuple[float, float]]) -> Callable[..., tuple[float, float]]:
+    """``_bounds_decision``: whether sizes are divided by positive ones is asked, and then bounds are not known."""
+    inconclusive: Any = required("jax._src.core", "InconclusiveDimensionOperation")
+
+    def decided(size: Any, precision: Any) -> tuple[float, float]:
+        ear = _LISTENER.ear
+        with _unheard():
+            try:
+                return decide(size, precision)
+            except inconclusive:
+                if ear is None or not ear.divides_by_positive(size, asker()):
+                    raise
+                return -np.inf, np.inf
 
     return decided
 

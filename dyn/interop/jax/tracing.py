@@ -17,6 +17,7 @@ from dyn.interop.jax.internals import Internals
 from dyn.interop.jax.listening import answered
 from dyn.interop.jax.size_assumptions import FailedTrace, next_sizes
 from dyn.interop.jax.sizes import TraceSizes
+from dyn.interop.stablehlo.codecs.linalg import FFT
 from dyn.interop.stablehlo.custom_calls import EXTERNAL, Imported
 from dyn.late_imports import import_whole
 from dyn.shapes import Dim
@@ -161,7 +162,7 @@ class JaxTracing:
             try:
                 shapes = answers.shapes(jax)
                 specs = [self._spec(n, shapes.get(n, shape)) for n, shape in enumerate(self.shapes)]
-                names = [EXTERNAL, *self._custom_calls]
+                names = [EXTERNAL, FFT, *self._custom_calls]
                 checks = [jax.export.DisabledSafetyCheck.custom_call(name) for name in names]
                 closed = jax.jit(self._closed(outputs, answers))
                 options = {"platforms": ("cpu",), "disabled_checks": checks, **outputs.callbacks.options}

@@ -8,22 +8,34 @@ from typing import Any
 from dyn import dtypes
 from dyn.errors import NotYetError
 from dyn.interop.stablehlo.codecs.elementwise import decode_as
-from dyn.interop.stablehlo.hlo import Codec, HloEnum, HloFloat, HloOp, HloType, HloValue, is_static
+from dyn.interop.stablehlo.hlo import Codec, HloEnum, HloFloat, HloInt, HloOp, HloType, HloValue, is_static
+from dyn.interop.stablehlo.lapack import config
 
 # --- fft --------------------------------------------------------------------------------------------------------------
 
 
+#: The custom call of transforms whose lengths are symbols: they are its second operand, as integers.
+FFT = "dyn.fft"
+
+
 def _encode_fft(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
     kind, lengths, type = op.attrs["fft_type"], op.attrs["fft_length"], HloType.of(op.result.type)
-    if not is_static(lengths):
-        raise NotYetError(
-            f"a Fourier transform of a symbolic length ({', '.join(map(str, lengths))}) has no StableHLO form.",
-            loc=op.loc, remedy="make the sizes of the axes that it is along numbers with shapes=.",
-        )  # fmt: skip
     if 0 in lengths:  # a sum of nothing, which StableHLO does not have
         return [e.full(0, type)]
-    attrs = {"fft_type": HloEnum("fft_type", kind), "fft_length": tuple(lengths)}
-    return [e.op("stablehlo.fft", *operands, type=type, **attrs)]
+    if is_static(lengths):
+        attrs = {"fft_type": HloEnum("fft_type", kind), "fft_length": tuple(lengths)}
+        return [e.op("stablehlo.fft", *operands, type=type, **attrs)]
+    if e.for_xla:
+        symbolic = ", ".join(map(str, lengths))
+        raise NotYetError(
+            f"a Fourier transform of a symbolic length ({symbolic}) has no form that XLA can refine.",
+            loc=op.loc, remedy="make the sizes of the axes that it is along numbers with shapes=.",
+        )  # fmt: skip
+    given = [*operands, e.dims(lengths)]
+    config = {"fft_type": kind}
+    return e.ops(
+        "stablehlo.custom_call", given, [type], call_target_name=FFT, api_version=HloInt(4), backend_config=config
+    )
 
 
 def _decode_fft(d: Any, op: HloOp) -> Sequence[Any]:
@@ -31,7 +43,16 @@ def _decode_fft(d: Any, op: HloOp) -> Sequence[Any]:
     return [d.b.op("fft", d.value(op.operands[0]), fft_type=kind, fft_length=lengths)]
 
 
-fft = Codec("stablehlo.fft", _encode_fft, {"stablehlo.fft": _decode_fft})
+def _decode_fft_of_sizes(d: Any, op: HloOp) -> Sequence[Any]:
+    x, lengths = op.operands
+    return [d.b.op("fft", d.value(x), fft_type=config(op)["fft_type"], fft_length=d.dims(lengths))]
+
+
+fft = Codec(
+    f"stablehlo.fft, {FFT}",
+    _encode_fft,
+    {"stablehlo.fft": _decode_fft, f"custom_call.{FFT}": _decode_fft_of_sizes},
+)
 
 
 # --- cholesky, triangular_solve ---------------------------------------------------------------------------------------
