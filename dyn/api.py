@@ -31,7 +31,7 @@ from dyn.shutdown import enter_call, leave_call
 from dyn.source import UNKNOWN, Loc, user_loc
 from dyn.specialize.arguments import ArgumentLeaf, ShapeDtypeStruct
 from dyn.specialize.call_arguments import (
-    ArrayCall,
+    BoundCall,
     CallArguments,
     JitOptions,
     OnNewShape,
@@ -86,7 +86,7 @@ def _stand_in(leaf: Any) -> Any:
     return np.broadcast_to(np.zeros((), dtypes.dtype(leaf.dtype).np), leaf.sizes())
 
 
-class Jitted(CompiledFunction[ArrayCall, Version]):
+class Jitted(CompiledFunction[BoundCall, Version]):
     """Function that is compiled once for every shape. Made by :func:`jit`.
 
     Attributes:
@@ -106,6 +106,8 @@ class Jitted(CompiledFunction[ArrayCall, Version]):
         self.relatives: Callable[[], Iterable[Jitted]] = tuple
         #: Why there is this function, where a front end has one for each way to call another.
         self.reason = ""
+        #: How many calls in Python found their program.
+        self._hits = 0
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -136,7 +138,7 @@ class Jitted(CompiledFunction[ArrayCall, Version]):
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
         enter_call()
         try:
-            return self._finished(self._tried(args, kwargs), args, kwargs)
+            return self._try_call(args, kwargs)  # a trace that asks to be made again is another function's
         except ImportError:
             if sys.is_finalizing():
                 raise no_more_compiling() from None
@@ -144,30 +146,35 @@ class Jitted(CompiledFunction[ArrayCall, Version]):
         finally:
             leave_call()
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> ArrayCall | None:
+    def _try_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         bound = self._signature.bind(args, kwargs)
-        if stands:
-            return self._arguments.read(replace(bound, leaves=[_stand_in(leaf) for leaf in bound.leaves]))
         if current_trace() is not None or any(isinstance(leaf, Tracer) for leaf in bound.leaves):
-            return None
-        call = self._arguments.read(bound)
-        is_foreign = call.placement is None and call.viewed is not bound and not self._signature.donated_names
-        # What the native entry cannot read it can once it is NumPy's.
-        return None if is_foreign and not _is_readable(bound) else call
-
-    def _eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        bound = self._signature.bind(args, kwargs)
-        trace = active_trace(*bound.leaves)
-        if trace is not None:
+            trace = active_trace(*bound.leaves)
+            assert trace is not None, "a tracer has a trace"
             return call_in_trace(trace, self._traced, self._signature, self._options.declarations, bound)
         viewed, host = self._arguments.viewed(bound)
-        positional, named = self._signature.arguments(viewed, viewed.leaves, unflatten)
-        return from_numpy(host, self(*positional, **named))
+        placement = self._arguments.placement(viewed)
+        if placement is None and viewed is not bound and not self._signature.donated_names and not _is_readable(bound):
+            # What the native entry cannot read it can once it is NumPy's.
+            positional, named = self._signature.arguments(viewed, viewed.leaves, unflatten)
+            return from_numpy(host, self(*positional, **named))
+        call = self._arguments.read(bound, viewed, host, placement)
+        program, made = self._program_for(call)
+        self._hits += not made
+        result = self._run_program(program, call)
+        self._accept_call(args, kwargs, call, program)
+        return result
 
-    def _wrap(self, program: Version, call: ArrayCall) -> Any:
+    def _bind_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> BoundCall:
+        bound = self._signature.bind(args, kwargs)
+        bound = replace(bound, leaves=[_stand_in(leaf) for leaf in bound.leaves]) if stands else bound
+        viewed, host = self._arguments.viewed(bound)
+        return self._arguments.read(bound, viewed, host, self._arguments.placement(viewed))
+
+    def _run_program(self, program: Version, call: BoundCall) -> Any:
         return self._arguments.run(program, call)
 
-    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: ArrayCall, program: Version) -> None:
+    def _accept_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: BoundCall, program: Version) -> None:
         """Leave calls like this one, under its settings, to the native entry, if it can make them."""
         bound, version = call.bound, program
         table = self._call_table() if version.loaded.native else None
@@ -201,7 +208,7 @@ class Jitted(CompiledFunction[ArrayCall, Version]):
         Raises:
             TraceError: if the function cannot be traced.
         """
-        return self._program(self._arguments.read(self._signature.bind(args, {})))[0]
+        return self._program_for(self._bind_call(args, {}))[0]
 
     def is_compiled_for(self, *args: Any, **kwargs: Any) -> bool:
         """Tell whether a call with these arrays would find its program, and trace nothing.
@@ -219,18 +226,18 @@ class Jitted(CompiledFunction[ArrayCall, Version]):
             >>> f.is_compiled_for(np.zeros(5))
             True
         """
-        return self._find(self._arguments.read(self._signature.bind(args, kwargs))) is not None
+        return self._find_program(self._bind_call(args, kwargs)) is not None
 
     # Programs -------------------------------------------------------------------------------------------------
 
-    def _fits(self, program: Version, call: ArrayCall) -> bool:
+    def _program_fits(self, program: Version, call: BoundCall) -> bool:
         return program.traced.matches(call.arrays)
 
-    def _making(self) -> AbstractContextManager[object]:
+    def _while_making(self) -> AbstractContextManager[object]:
         return keeping_recent()
 
-    def _program(self, call: ArrayCall) -> tuple[Version, bool]:
-        version, made = super()._program(call)
+    def _program_for(self, call: BoundCall) -> tuple[Version, bool]:
+        version, made = super()._program_for(call)
         if made:
             import_whole("dyn.explain.log")
             from dyn.explain.log import log_compiled
@@ -239,9 +246,10 @@ class Jitted(CompiledFunction[ArrayCall, Version]):
             if version.code_of is None:
                 stages = tuple(version.record.seconds.items())
                 note_compiled(self._name, version.because, stages, version.record.kernels_compiled, user_loc())
+                self._note_program()
         return version, made
 
-    def _made(self, call: ArrayCall) -> Version:
+    def _new_program(self, call: BoundCall) -> Version:
         load_compiler()
         if not fits(_TRACE_BYTES):
             raise MemoryError("no memory to compile")
@@ -250,9 +258,9 @@ class Jitted(CompiledFunction[ArrayCall, Version]):
             anywhere = self._arguments.key(call.viewed, call.leaves)
             self._traced.forget(anywhere, lambda traced: traced.is_gone())
             self._forget_calls()
-        return self._trace(call)
+        return self._make_program(call)
 
-    def _trace(self, call: ArrayCall) -> Version:
+    def _make_program(self, call: BoundCall) -> Version:
         changed = [version for version in self._programs.of(call.key) if not version.traced.is_current()]
         known = [version for version in self._programs.of(call.key) if version not in changed]
         if known and self._on_new_shape == "error":
@@ -335,9 +343,10 @@ class Jitted(CompiledFunction[ArrayCall, Version]):
         return trace_function(
             call, self._signature.name, specs, self._options.declarations, closed_floats=floats, ends=False,
             reads=AttributeReads(objects_read(self._signature.function, bound.static)),
+            function=self._signature.function,
         )  # fmt: skip
 
-    def _traced_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+    def _trace_stage(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         bound = self._signature.bind(args, kwargs)
         leaves = self._arguments.leaves(bound)
         start = time.perf_counter()
@@ -345,10 +354,8 @@ class Jitted(CompiledFunction[ArrayCall, Version]):
         return Traced(self._arguments, bound, leaves, traced, time.perf_counter() - start)
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        call = self._bind(args, kwargs, stands=True)
-        assert call is not None, "calls that are not made have programs"
-        self._program(call)[0].prepare(call.arrays)
-        self._note_program()
+        call = self._bind_call(args, kwargs, stands=True)
+        self._program_for(call)[0].prepare(call.arrays)
 
     def reference(self, *args: Any, **kwargs: Any) -> Any:
         """Call of the function on the NumPy oracle, op by op: slow, and independent of code generation.
@@ -397,7 +404,7 @@ class Jitted(CompiledFunction[ArrayCall, Version]):
         return WayToCall((report,))
 
     def cache_info(self) -> CacheInfo:
-        return super().cache_info() + CacheInfo(hits=self._found)
+        return super().cache_info() + CacheInfo(hits=self._hits)
 
 
 def jit(

@@ -16,7 +16,7 @@ from dyn.errors import ArgumentError, BackendUnavailableError, NotYetError, Shap
 from dyn.late_imports import import_whole
 from dyn.shapes import format_dim
 from dyn.specialize.arguments import ArgumentLeaf
-from dyn.specialize.call_arguments import ArrayCall, CallArguments, broken_guard_text
+from dyn.specialize.call_arguments import CallArguments, broken_guard_text
 from dyn.specialize.placement import declared_placement
 from dyn.specialize.version import Version, load, make_program, record_of
 from dyn.trace.function import Declarations, TracedFunction
@@ -221,15 +221,24 @@ class Compiled:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         arguments = self.stage.arguments
-        call = arguments.read(arguments.bind(args, kwargs))
-        self._check(call)
-        result = arguments.run(self.version, call)
-        arguments.use_up(call.bound, self.version)
+        version = self.version
+        bound = arguments.bind(args, kwargs)
+        viewed, host = arguments.viewed(bound)
+        self._check(viewed, arguments.leaves(viewed))
+        call = arguments.read(bound, viewed, host, arguments.placement(viewed))
+        if not version.traced.matches(call.arrays):
+            broken = broken_guard_text(version, call.arrays)
+            raise ShapeError(
+                f"{arguments.title} was compiled for other shapes: it is for {broken}.",
+                remedy="call the jitted function.",
+            )
+        result = arguments.run(version, call)
+        arguments.use_up(bound, version)
         return result
 
-    def _check(self, call: ArrayCall) -> None:
-        """Raise the error of a call that the program is not for."""
-        arguments, bound, leaves = self.stage.arguments, call.viewed, call.leaves
+    def _check(self, bound: BoundArguments, leaves: Sequence[ArgumentLeaf]) -> None:
+        """Raise the error of a call with arguments of other kinds than the program's."""
+        arguments = self.stage.arguments
         expected = [(leaf.dtype, leaf.rank, leaf.weak) for leaf in self.stage.leaves]
         if bound.tree != self.stage.bound.tree:
             own, given = tree_text(self.stage.bound.tree), tree_text(bound.tree)
@@ -246,12 +255,6 @@ class Compiled:
                         f"not {leaf.dtype.name} and {leaf.rank}.",
                         remedy=f"convert {name}, or call the jitted function, which compiles for both.",
                     )
-        if not self.version.traced.matches(call.arrays):
-            broken = broken_guard_text(self.version, call.arrays)
-            raise ShapeError(
-                f"{arguments.title} was compiled for other shapes: it is for {broken}.",
-                remedy="call the jitted function.",
-            )
 
     def as_text(self, dialect: str = "dhlo") -> str:
         """Text of the program, or of its code.

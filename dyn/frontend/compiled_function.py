@@ -95,14 +95,14 @@ class _SignatureOfFunction:
 
 
 class CompiledFunction(NativeCallable, Generic[C, P]):
-    """A function with a program for each key of its calls, and for each set of guards that sizes break.
+    """A function with programs for each key of its calls, of which guards on sizes tell whose one is for a call.
 
-    What only a front end knows of its library are four methods, which a call comes through in this order:
+    What only a front end knows of its library are four methods, in the order in which a call comes through them:
 
-    - ``_bind``: what is to be known of a call to find its program, or that the call is none for programs;
-    - ``_trace``: a program for a call that none of those there are is for;
-    - ``_wrap``: what a program gives for a call, as values of the library's;
-    - ``_eagerly``: the call as the library makes it, in dyn's place.
+    - ``_bind_call`` reads a call: what is to be known of it to find its program, or that it is none for programs;
+    - ``_make_program`` makes a program for a call that none of those there are is for;
+    - ``_run_program`` runs a program for a call, and gives the result as the library's values;
+    - ``_run_eagerly`` makes the call as the library does, in dyn's place.
 
     Attributes:
         fallbacks: what the function's own ``library`` does in dyn's place; ``remedy`` is how that is an error instead.
@@ -133,8 +133,6 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
         self._looked_at = 0
         #: The programs by key: a tree of arguments, their dtypes and ranks, static values, settings.
         self._programs: ProgramTable[P] = ProgramTable()
-        #: How many calls in Python found their program.
-        self._found = 0
         #: How many traces there were that no program counts.
         self._traces = 0
         #: The counts of programs that are forgotten.
@@ -154,62 +152,66 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
 
     # What a front end says of its library
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> C | None:
-        """A call that is read; None for one that no program makes, as those in another library's trace.
+    def _bind_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> C | None:
+        """A call, read once; None for one that no program makes, as those in another library's trace.
 
         With ``stands`` nothing is run, and :class:`ShapeDtypeStruct` may stand for arrays. Raises UnsupportedOpError
-        for arguments that programs do not take, and Retrace where the function has to be changed first.
+        for arguments that programs do not take.
         """
         raise NotImplementedError
 
-    def _trace(self, call: C) -> P:
-        """A program for a call, which no other is for."""
+    def _make_program(self, call: C) -> P:
+        """A program for a call that no other is for. It may be traced and compiled when it is run first."""
         raise NotImplementedError
 
-    def _wrap(self, program: P, call: C) -> Any:
-        """What the function returns for a call, computed by a program."""
+    def _run_program(self, program: P, call: C) -> Any:
+        """What the function returns for a call, computed by a program.
+
+        Raises Retrace where the function, or what programs it has, is to be changed first.
+        """
         raise NotImplementedError
 
-    def _eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call as it is made without dyn."""
+    def _run_eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call as the library makes it."""
         return self._function(*args, **kwargs)
 
     # What a front end may say besides
 
-    def _fits(self, program: P, call: C) -> bool:
+    def _program_fits(self, program: P, call: C) -> bool:
         """Whether a program of the call's key is for its sizes, and whatever else it relies on."""
         raise NotImplementedError
 
-    def _find(self, call: C) -> P | None:
-        """The program for a call, of those that there are."""
-        return self._programs.find(call.key, lambda program: self._fits(program, call))
+    def _find_program(self, call: C) -> P | None:
+        """The program for a call, of those that there are; Retrace where the function is to be changed first."""
+        return self._programs.find(call.key, lambda program: self._program_fits(program, call))
 
-    def _making(self) -> AbstractContextManager[object]:
-        """What a program is made in: a lock, where threads may not make several at once."""
+    def _while_making(self) -> AbstractContextManager[object]:
+        """A lock that is held while a program is made, where threads may not make several at once."""
         return contextlib.nullcontext()
 
     def _check_new_shape(self, call: C) -> None:
         """Raise the error of ``on_new_shape="error"``, where a call needs a program for other sizes."""
 
-    def _refusal(self, program: P, call: C) -> FallbackReason | None:
+    def _failure_for(self, program: P, call: C) -> FallbackReason | None:
         """Why the library makes a call; None as long as dyn does."""
         return None
 
-    def _excused(self, program: P, call: C, error: Exception) -> Excuse | None:
+    def _excuse_for(self, program: P, call: C, error: Exception) -> Excuse | None:
         """Why the library makes a call that a program has failed to make; None where the error is the user's own."""
         return None
 
-    def _pieces(self, program: P) -> Iterable[Sequence[Piece]]:
+    def _pieces_of(self, program: P) -> Iterable[Sequence[Piece]]:
         """The operations that the library runs in the midst of a program, for each way through it."""
         return ()
 
-    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: C, program: P) -> None:
-        """What is left to do once a call went well: the native entry is shown it, donated arrays are used up."""
+    def _accept_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: C, program: P) -> None:
+        """The rest, once a call went well: the native entry is shown it, and donated arrays are used up."""
 
     # Calling
 
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self._finished(self._rereading(lambda: self._tried(args, kwargs)), args, kwargs)
+        made = self._rereading(lambda: self._try_call(args, kwargs))
+        return self._leave_call(made, args, kwargs) if isinstance(made, Excuse) else made
 
     def _rereading(self, read: Callable[[], T]) -> T:
         """The result of ``read``, called again after each change of the function that its trace asks for."""
@@ -217,73 +219,78 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
             try:
                 return read()
             except Retrace as lacking:  # before anything is computed
+                if not lacking.rereads:
+                    raise
                 lacking.change(self)
 
-    def _finished(self, made: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a call has ``made``, or what the library makes of it where that is an excuse."""
-        return self._left(made, args, kwargs) if isinstance(made, Excuse) else made
+    def _try_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call by a program; an excuse where the library is to make it.
 
-    def _tried(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What a program gives for a call; an excuse where the library is to make it.
-
-        The library does so outside of this, for its code may ask for another trace, of another function's, again.
+        The library does so outside of this, for its code may ask another function's trace to be made again.
         """
+        found = self._bound(args, kwargs)
+        if isinstance(found, Excuse):
+            return found
+        call, program = found
         try:
-            call = self._bind(args, kwargs)
-            program, made = (None, False) if call is None else self._program(call)
-        except UnsupportedOpError as error:
-            if self._strict:
-                raise
-            return Excuse(self._reason(error))
-        if call is None or program is None:
-            return Excuse(None)
-        self._found += not made
-        failure = self._refusal(program, call)
-        if failure is not None:
-            return Excuse(failure)
-        try:
-            result = self._wrap(program, call)
+            result = self._run_program(program, call)
         except OF_CALLERS:
             raise
         except Exception as error:
-            excuse = self._excused(program, call, error)
+            excuse = self._excuse_for(program, call, error)
             if excuse is None:
                 raise
             return excuse
-        self.fallbacks.report(self._name, self._pieces(program))
-        self._accept(args, kwargs, call, program)
+        self.fallbacks.report(self._name, self._pieces_of(program))
         self._note_program()
+        self._accept_call(args, kwargs, call, program)
         return result
 
-    def _left(self, excuse: Excuse, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call that is left to the library. What that raises counts: nothing is said, or remembered, then.
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> tuple[C, P] | Excuse:
+        """A call and its program; an excuse where it has none, or the library makes what the program is for."""
+        try:
+            call = self._bind_call(args, kwargs, stands=stands)
+            if call is None:
+                return Excuse(None)
+            program, _ = self._program_for(call)
+        except UnsupportedOpError as error:
+            if self._strict:
+                raise
+            return Excuse(self._reason_of(error))
+        failure = self._failure_for(program, call)
+        return (call, program) if failure is None else Excuse(failure)
+
+    def _leave_call(self, excuse: Excuse, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call that is left to the library. Where that raises, nothing is said, or remembered.
 
         The excuse is remembered before it is said, for a warning may be an error.
         """
-        result = self._eagerly(args, kwargs)
+        result = self._run_eagerly(args, kwargs)
         excuse.remember()
         if excuse.reason is not None:
             self.fallbacks.say(self._name, excuse.reason)
         return result
 
-    def _reason(self, error: BaseException) -> FallbackReason:
+    def _reason_of(self, error: BaseException) -> FallbackReason:
         """The failure that an error tells of."""
         return failure_of(error)
 
     # Programs
 
-    def _program(self, call: C) -> tuple[P, bool]:
+    def _program_for(self, call: C) -> tuple[P, bool]:
         """The program for a call, found or made now; and whether it was made."""
-        found = self._find(call)
+        found = self._find_program(call)
         if found is not None:
             return found, False
-        with self._making():
-            return self._programs.get(call.key, lambda program: self._fits(program, call), lambda: self._made(call))
+        with self._while_making():
+            return self._programs.get(
+                call.key, lambda program: self._program_fits(program, call), lambda: self._new_program(call)
+            )
 
-    def _made(self, call: C) -> P:
+    def _new_program(self, call: C) -> P:
         """A new program, beside those that there are."""
         self._check_new_shape(call)
-        return self._trace(call)
+        return self._make_program(call)
 
     def _made_for(self, program: P) -> MadeFor | None:
         """The key of a program in words, without sizes; None where it was not compiled."""
@@ -341,7 +348,7 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
 
     # Stages
 
-    def _traced_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+    def _trace_stage(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         """The trace for a call."""
         raise NotImplementedError
 
@@ -370,7 +377,7 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
             >>> dyn.jit(lambda x: x + 1).trace(np.zeros(3)).as_text().splitlines()[0]
             'func @lambda(%x: f64[x_0] "x") -> (f64[x_0] "result") {'
         """
-        return self._traced_for(args, kwargs)
+        return self._trace_stage(args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Program for some arguments, optimised: ``trace(...).lower()``, as in JAX.

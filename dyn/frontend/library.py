@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from dyn.errors import ArgumentError, NotYetError
 from dyn.frontend import compiled_function
 from dyn.frontend.compiled_function import CacheInfo, CompiledFunction
-from dyn.frontend.fallback import OF_CALLERS, FallbackReason, Piece
+from dyn.frontend.fallback import OF_CALLERS, Excuse, FallbackReason, Piece
 from dyn.late_imports import import_whole
 from dyn.source import UNKNOWN, Loc, user_loc
 from dyn.stages import Traced
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class LibraryCall(compiled_function.Call, Protocol):
+class CallRecord(compiled_function.Call, Protocol):
     """A call of another library's function, as it was read."""
 
     def made_for(self) -> MadeFor:
@@ -29,10 +29,10 @@ class LibraryCall(compiled_function.Call, Protocol):
         ...
 
 
-C = TypeVar("C", bound=LibraryCall)
+C = TypeVar("C", bound=CallRecord)
 
 
-class Program(Generic[C]):
+class LibraryProgram(Generic[C]):
     """A program of a function of another library's: its calls become calls of functions that ``dyn.jit`` compiles.
 
     Attributes:
@@ -66,11 +66,11 @@ class Program(Generic[C]):
         """Whether it is for the sizes of a call with its key."""
         return True
 
-    def refusal(self, call: C) -> FallbackReason | None:
+    def failure_for(self, call: C) -> FallbackReason | None:
         """Why the library makes a call; None where dyn does."""
         return self.failure
 
-    def refuse(self, call: C, failure: FallbackReason) -> None:
+    def note_failure(self, call: C, failure: FallbackReason) -> None:
         """Leave calls like this one to the library from now on."""
         self.failure = failure
 
@@ -95,89 +95,86 @@ class Program(Generic[C]):
         return self.made_by()[0] or "other sizes"
 
     def notes(self) -> Sequence[str]:
-        """What ``explain`` says of it beside dyn's own reports."""
+        """Lines of ``explain`` about it, beside dyn's own reports."""
         return ()
 
 
-P = TypeVar("P", bound=Program[Any])
+P = TypeVar("P", bound=LibraryProgram[Any])
 
 
 class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
     """A function of another library's that dyn compiles."""
 
-    def _fits(self, program: P, call: C) -> bool:
+    def _program_fits(self, program: P, call: C) -> bool:
         return program.fits(call)
 
-    def _made(self, call: C) -> P:
+    def _new_program(self, call: C) -> P:
         made_for = call.made_for()
         self._check_new_shape(call)
         because = self._why(made_for)
-        program = self._trace(call)
+        program = self._make_program(call)
         program.introduce(made_for, because)
         return program
 
-    def _like(self, call: C) -> Sequence[P]:
+    def _programs_but_for_sizes(self, call: C) -> Sequence[P]:
         """The programs for calls that differ from one by sizes alone."""
         return self._programs.of(call.key)
 
     def _check_new_shape(self, call: C) -> None:
-        if self._on_new_shape == "error" and (known := self._like(call)):
+        if self._on_new_shape == "error" and (known := self._programs_but_for_sizes(call)):
             raise self._second_program(known[-1].conditions(), loc=user_loc())
 
-    def _wrap(self, program: P, call: C) -> Any:
-        return self._using(program, call, lambda one: one(call))
+    def _run_program(self, program: P, call: C) -> Any:
+        return self._use_program(program, call, lambda one: one(call))
 
-    def _using(self, program: P, call: C, use: Callable[[P], T]) -> T:
-        """What ``use`` gives for the program of a call, or for another one that turns out to be needed."""
+    def _use_program(self, program: P, call: C, use: Callable[[P], T]) -> T:
+        """What ``use`` gives for the program of a call; Retrace where another one turns out to be needed."""
         return use(program)
 
-    def _refusal(self, program: P, call: C) -> FallbackReason | None:
-        return program.refusal(call)
+    def _failure_for(self, program: P, call: C) -> FallbackReason | None:
+        return program.failure_for(call)
 
-    def _pieces(self, program: P) -> Iterable[Sequence[Piece]]:
+    def _pieces_of(self, program: P) -> Iterable[Sequence[Piece]]:
         return program.pieces
 
     # Stages
 
-    def _staged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[P, C]:
-        """The program of a call that is not made."""
-        call = self._bind(args, kwargs, stands=True)
-        if call is None:
+    def _trace_stage(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+        return self._rereading(lambda: self._traced_now(args, kwargs))
+
+    def _traced_now(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+        found = self._bound(args, kwargs, stands=True)
+        if not isinstance(found, Excuse):
+            call, program = found
+            return self._use_program(program, call, lambda one: one.trace(call))
+        if found.reason is None:
             raise ArgumentError(f"{self._name}() is not traced ahead in a trace, or for arguments of one.")
-        return self._program(call)[0], call
-
-    def _traced_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
-        def trace() -> Traced:
-            program, call = self._staged(args, kwargs)
-            failure = self._refusal(program, call)
-            if failure is not None:
-                library = self.fallbacks.library
-                raise NotYetError(failure.reason, loc=failure.loc, remedy=f"leave it to {library}.")
-            return self._using(program, call, lambda one: one.trace(call))
-
-        return self._rereading(trace)
+        remedy = f"leave it to {self.fallbacks.library}."
+        raise NotYetError(found.reason.reason, loc=found.reason.loc, remedy=remedy)
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._rereading(lambda: self._prepared(args, kwargs))
+        excuse = self._rereading(lambda: self._prepared(args, kwargs))
+        if excuse is not None and excuse.reason is not None:
+            self.fallbacks.say(self._name, excuse.reason)
 
-    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        program, call = self._staged(args, kwargs)
-        failure = self._refusal(program, call)
-        if failure is None:
-            try:
-                self._using(program, call, lambda one: one.prepare(call))
-            except OF_CALLERS:
+    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Excuse | None:
+        """None, once what a call needs is compiled; or why the library will make it."""
+        found = self._bound(args, kwargs, stands=True)
+        if isinstance(found, Excuse):
+            return found
+        call, program = found
+        try:
+            self._use_program(program, call, lambda one: one.prepare(call))
+        except OF_CALLERS:
+            raise
+        except Exception as error:
+            excuse = self._excuse_for(program, call, error)
+            if excuse is None:
                 raise
-            except Exception as error:  # for which a call would be left to the library
-                excuse = self._excused(program, call, error)
-                if excuse is None:
-                    raise
-                failure = excuse.reason
-            else:
-                self.fallbacks.report(self._name, self._pieces(program))
-                self._note_program()
-        if failure is not None:
-            self.fallbacks.say(self._name, failure)
+            return excuse
+        self.fallbacks.report(self._name, self._pieces_of(program))
+        self._note_program()
+        return None
 
     # What there is
 
@@ -195,5 +192,5 @@ class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
         from dyn.explain.explanation import WayToCall
 
         reports = [report for one in program.functions for report in one.explain().versions]
-        pieces = [self.fallbacks.pieces_text(own) for own in self._pieces(program) if own]
+        pieces = [self.fallbacks.pieces_text(own) for own in self._pieces_of(program) if own]
         return WayToCall(tuple(reports), tuple(program.notes()) if reports else (), tuple(pieces))

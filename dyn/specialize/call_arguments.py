@@ -46,7 +46,7 @@ class JitOptions:
 
 
 @record(eq=False)
-class ArrayCall:
+class BoundCall:
     """A call as it was read: its arguments as they are ``bound``, and ``viewed`` as NumPy's arrays or those of a
     device, under the settings there were. Its results become the ``host``'s."""
 
@@ -102,17 +102,13 @@ class CallArguments:
             bound.leaves, self.options.device, self.signature.name, lambda: self.signature.leaf_names(bound)
         )
 
-    def read(self, bound: BoundArguments) -> ArrayCall:
-        """A call, read once."""
-        settings = config.current()
-        viewed, host = self.viewed(bound)
-        placement = self.placement(viewed)
-        leaves = self.leaves(viewed)
-        return ArrayCall(
-            bound, viewed, host, leaves, self.arrays(leaves), placement, settings, self.key(viewed, leaves, placement)
-        )
+    def read(self, bound: BoundArguments, viewed: BoundArguments, host: Host, placement: Placement | None) -> BoundCall:
+        """A call, read once, as it was bound, :meth:`viewed` and placed."""
+        leaves, settings = self.leaves(viewed), config.current()
+        arrays, key = self.arrays(leaves), self.key(viewed, leaves, placement)
+        return BoundCall(bound, viewed, host, leaves, arrays, placement, settings, key)
 
-    def run(self, version: Version, call: ArrayCall) -> Any:
+    def run(self, version: Version, call: BoundCall) -> Any:
         """What a version gives for a call, as arrays of its host's."""
         if version.program.placement.on_device:
             return from_device(call.host, version.call(call.arrays))

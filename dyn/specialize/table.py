@@ -16,9 +16,9 @@ _MOST_RECENT = 4096
 class ProgramTable(Generic[V]):
     """Programs by key, those of one key in the order in which they were made.
 
-    No lock is held while a program is looked at or made, since both run code of users and of solvers. Threads that
-    need the same program at once may each trace it; the machine code is made once (``dyn.specialize.shared_code``), and
-    the first program that is there is everybody's.
+    The table holds no lock while a program is looked at or made, since both run code of users and of solvers. Threads
+    that need the same program at once may each trace it, where the caller lets them; the machine code is made once
+    (``dyn.specialize.shared_code``), and the first program that is there is everybody's.
     """
 
     def __init__(self) -> None:
@@ -26,22 +26,20 @@ class ProgramTable(Generic[V]):
         self._by_key: dict[Hashable, tuple[V, ...]] = {}
         #: Every program, by age: their numbers in what is explained.
         self.in_order: tuple[V, ...] = ()
-        #: Programs of latest calls, by all that decides on them, sizes too.
-        self._recent: dict[Hashable, V] = {}
+        #: Programs of latest calls, by all that decides on them, sizes too (:meth:`remember`).
+        self.recent: dict[Hashable, V] = {}
 
     def of(self, key: Hashable) -> tuple[V, ...]:
         """The programs of a key, in the order in which they are tried."""
         return self._by_key.get(key, ())
 
-    def recalled(self, exactly: Hashable) -> V | None:
-        """The program of a call that was remembered by all that decides on it."""
-        return self._recent.get(exactly)
-
-    def remember(self, exactly: Hashable, program: V) -> None:
-        """Remember the program of a call by all that decides on it, until programs change."""
-        if len(self._recent) >= _MOST_RECENT:
-            self._recent = {}
-        self._recent[exactly] = program
+    def remember(self, exactly: Hashable, program: V, recent: dict[Hashable, V]) -> None:
+        """Remember the program of a call by all that decides on it, until one of those that there are is forgotten or
+        another one is tried before them. ``recent`` is as it was before the program was found."""
+        if len(recent) < _MOST_RECENT:
+            recent[exactly] = program
+        elif recent is self.recent:
+            self.recent = {}
 
     def find(self, key: Hashable, fits: Callable[[V], bool]) -> V | None:
         """The first program of a key that ``fits``. What that raises is raised."""
@@ -67,7 +65,7 @@ class ProgramTable(Generic[V]):
             with self._lock:
                 if self.of(key) is known:  # nobody has added one since
                     self._by_key[key] = (made, *known) if first else (*known, made)
-                    self._recent = {} if first else self._recent
+                    self.recent = {} if first else self.recent
                     self.in_order = (*self.in_order, made)
                     return made, True
 
@@ -75,7 +73,7 @@ class ProgramTable(Generic[V]):
         """Forget the programs of a key that are ``gone``, which are given."""
         lost = [program for program in self.of(key) if gone(program)]
         with self._lock:
-            self._recent = {}
+            self.recent = {}
             self._by_key[key] = tuple([program for program in self.of(key) if program not in lost])
             self.in_order = tuple([program for program in self.in_order if program not in lost])
         return lost
@@ -90,7 +88,7 @@ class ProgramTable(Generic[V]):
         lost = [program for program in self.in_order if not stays(program)]
         with self._lock:
             left = {key: tuple([one for one in known if one not in lost]) for key, known in self._by_key.items()}
-            self._recent = {}
+            self.recent = {}
             self._by_key = {key: known for key, known in left.items() if known}
             self.in_order = tuple([program for program in self.in_order if program not in lost])
         return lost
@@ -98,7 +96,7 @@ class ProgramTable(Generic[V]):
     def replace(self, old: V, new: V) -> None:
         """Have a program in the place of another one."""
         with self._lock:
-            self._recent = {}
+            self.recent = {}
             for key, known in self._by_key.items():
                 self._by_key[key] = tuple([new if program is old else program for program in known])
             self.in_order = tuple([new if program is old else program for program in self.in_order])
@@ -106,4 +104,4 @@ class ProgramTable(Generic[V]):
     def clear(self) -> None:
         """Forget all programs."""
         with self._lock:
-            self._by_key, self.in_order, self._recent = {}, (), {}
+            self._by_key, self.in_order, self.recent = {}, (), {}

@@ -44,6 +44,7 @@ from dyn.trace.custom import Orders
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.held import Held
 from dyn.trace.joint_function import joint_of
+from dyn.trace.lengths import answered
 from dyn.trace.lift import is_liftable, lift, settled_dtype
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names
 from dyn.trace.stretched_sizes import stretched_ones
@@ -181,6 +182,7 @@ def trace_function(
     reads: AttributeReads | None = None,
     ends: bool = True,
     memory: DimMemory | None = None,
+    function: Callable[..., Any] | None = None,
 ) -> TracedFunction:
     """Run ``call`` on tracers for ``leaves`` and record what it computes.
 
@@ -188,19 +190,23 @@ def trace_function(
     ``abstracts_closures`` it is one for any numbers and arrays that are closed over: these are hidden parameters, the
     arrays of any size. ``closed_floats`` are floats whose constants are noted, and ``reads`` records the attributes
     that it reads. What is found out of the dims stays in ``memory``, which no other trace may have at the same time.
-    Errors inside are raised as they are, with the user's lines in them.
+    ``function`` is the user's, where it is known. Errors inside are raised as they are, with the user's lines in them.
     """
-    memory = DimMemory(None) if memory is None else memory
-    scope = DimScope(leaves, declarations or Declarations(), memory)
-    scope.find_sizes()
-    builder = Builder(scope.facts(), user_loc(), symbols=memory.symbols)
-    trace = Trace(
-        name, builder, sizes=scope.sizes, abstracts_closures=abstracts_closures, closed_floats=closed_floats,
-        reads=reads,
-    )  # fmt: skip
+
+    def traced() -> TracedFunction:
+        own = DimMemory(None) if memory is None else memory
+        scope = DimScope(leaves, declarations or Declarations(), own)
+        scope.find_sizes()
+        builder = Builder(scope.facts(), user_loc(), symbols=own.symbols)
+        trace = Trace(
+            name, builder, sizes=scope.sizes, abstracts_closures=abstracts_closures, closed_floats=closed_floats,
+            reads=reads,
+        )  # fmt: skip
+        made = run_traced(call, trace, scope)
+        return made.ended() if ends else made
+
     with keeping_recent():
-        traced = run_traced(call, trace, scope)
-        return traced.ended() if ends else traced
+        return answered(traced, function)
 
 
 def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: DimScope) -> TracedFunction:

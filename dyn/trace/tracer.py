@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
@@ -12,6 +13,7 @@ from dyn.errors import LeakedTracerError, TraceError
 from dyn.ir.core import Value
 from dyn.shapes import Dim
 from dyn.source import Loc, user_loc
+from dyn.trace import lengths
 from dyn.trace.concretization_site import asking
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.dims import SymbolicDim, wrap_dim
@@ -289,6 +291,8 @@ class Tracer:
     def __len__(self) -> int:
         if not self._value.shape:
             raise TypeError("len() of unsized object")
+        if not isinstance(self._value.shape[0], int):
+            lengths.ask(sys._getframe(1))
         return self._length("len()", "use x.shape[0] in shapes and arithmetic, or make the axis static with shapes=.")
 
     def __iter__(self) -> Iterator[Any]:
@@ -412,3 +416,6 @@ def _first_tracer(values: Iterable[Any]) -> Tracer | None:
         if isinstance(found, Tracer):
             return found
     return None
+
+
+lengths.METHODS.add(Tracer.__len__)

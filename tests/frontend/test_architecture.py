@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from dyn.frontend.compiled_function import CompiledFunction
-from dyn.frontend.library import LibraryFunction, Program
+from dyn.frontend.library import LibraryFunction, LibraryProgram
 
 INTEROP = Path(__file__).resolve().parents[2] / "dyn" / "interop"
 JITS = sorted(INTEROP.glob("*/jit.py"))
 #: A front end, in the order in which a call comes through it.
-FRONT_END = ["_bind", "_trace", "_wrap", "_eagerly"]
+FRONT_END = ["_bind_call", "_make_program", "_run_program", "_run_eagerly"]
 #: What a library may say besides, each for a reason that the base class tells.
 MAY_SAY = {
-    "_accept", "_binds", "_check_new_shape", "_counted",
-    "_excused", "_find", "_info", "_left", "_like", "_made_of", "_making",
-    "_notes", "_reason", "_rereading", "_using",
+    "_accept_call", "_binds", "_check_new_shape", "_counted",
+    "_excuse_for", "_find_program", "_info", "_leave_call", "_programs_but_for_sizes", "_made_of", "_while_making",
+    "_notes", "_prepared", "_reason_of", "_rereading", "_use_program",
 }  # fmt: skip
 #: Where calls come from elsewhere: Dynamo, and graphs of TensorFlow's.
 ENTRIES = {"jax": set[str](), "tf": {"__call__", "_call_slow"}, "torch": {"__call__", "_call_slow"}}
@@ -57,7 +57,7 @@ def test_a_front_end_is_four_methods(path: Path) -> None:
     """What else it defines is a hook with a default, an entry, a method of Python's own, or a name of its own."""
     compiled = compiled_class(path)
     defined = {node.name for node in compiled.body if isinstance(node, ast.FunctionDef)}
-    assert {"_bind", "_trace"} <= defined
+    assert {"_bind_call", "_make_program"} <= defined
     common = {*vars(CompiledFunction), *vars(LibraryFunction)} - {"__init__", "__module__", "__doc__", "__reduce__"}
     overridden = defined & common - {*FRONT_END} - MAY_SAY
     assert overridden == ENTRIES[path.parent.name] & common
@@ -78,7 +78,7 @@ def test_programs_derive_from_one() -> None:
         for one in node.bases
         if isinstance(one, ast.Subscript) and isinstance(base := one.value, ast.Name)
     ]
-    assert names.count(Program.__name__) == names.count(LibraryFunction.__name__) == len(JITS)
+    assert names.count(LibraryProgram.__name__) == names.count(LibraryFunction.__name__) == len(JITS)
 
 
 def test_traces_are_made_again_by_one_exception() -> None:

@@ -14,7 +14,7 @@ import dyn
 from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
 from dyn.explain.versions import ArgumentKey, MadeFor, made_for_leaves
 from dyn.frontend.fallback import Excuse, FallbackWarning
-from dyn.frontend.library import LibraryFunction, Program
+from dyn.frontend.library import LibraryFunction, LibraryProgram
 from dyn.frontend.retrace import Retrace
 from dyn.frozen import record
 from dyn.specialize.call_arguments import OnNewShape
@@ -34,7 +34,7 @@ class Call:
         return made_for_leaves(keys, [key.name for key in keys], [])
 
 
-class Arrays(Program[Call]):
+class Arrays(LibraryProgram[Call]):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.run = dyn.jit(function)
@@ -64,28 +64,28 @@ class Compiled(LibraryFunction[Call, Arrays]):
         self.changed = 0
         self.left: list[tuple[Any, ...]] = []
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> Call | None:
+    def _bind_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> Call | None:
         if any(one is None for one in args):
             return None
         if any(np.iscomplexobj(one) for one in args):
             raise UnsupportedOpError("complex numbers.")
         return Call(args)
 
-    def _making(self) -> Any:
+    def _while_making(self) -> Any:
         return self.lock
 
-    def _trace(self, call: Call) -> Arrays:
+    def _make_program(self, call: Call) -> Arrays:
         return Arrays(self._function)
 
-    def _eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run_eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.left.append(args)
-        return super()._eagerly(args, kwargs)
+        return super()._run_eagerly(args, kwargs)
 
-    def _excused(self, program: Arrays, call: Call, error: Exception) -> Excuse | None:
+    def _excuse_for(self, program: Arrays, call: Call, error: Exception) -> Excuse | None:
         if self._strict or not isinstance(error, NotYetError):
             return None
-        failure = self._reason(error)
-        return Excuse(failure, lambda: program.refuse(call, failure))
+        failure = self._reason_of(error)
+        return Excuse(failure, lambda: program.note_failure(call, failure))
 
 
 def test_programs_are_by_key_and_counted() -> None:
@@ -163,10 +163,10 @@ def test_users_errors_are_theirs() -> None:
 
 def test_a_call_is_read_again_after_a_change() -> None:
     class Changing(Compiled):
-        def _find(self, call: Call) -> Arrays | None:
+        def _find_program(self, call: Call) -> Arrays | None:
             if not self.changed:
                 raise Retrace(lambda function: setattr(function, "changed", 1), rereads=True)
-            return super()._find(call)
+            return super()._find_program(call)
 
     for use in (lambda f: f(np.zeros(2)), lambda f: f.trace(np.zeros(2)), lambda f: f.prepare([np.zeros(2)])):
         f = Changing(lambda x: x + 1)
@@ -192,9 +192,9 @@ def test_threads_make_one_program() -> None:
     made: list[int] = []
 
     class Counting(Compiled):
-        def _trace(self, call: Call) -> Arrays:
+        def _make_program(self, call: Call) -> Arrays:
             made.append(1)
-            return super()._trace(call)
+            return super()._make_program(call)
 
     f = Counting(lambda x: x + 1)
     barrier = threading.Barrier(8)
@@ -224,7 +224,7 @@ def test_another_program_is_an_error_where_it_is_asked_for() -> None:
             return f"{self.size} rows"
 
     class Fixed(Compiled):
-        def _trace(self, call: Call) -> Arrays:
+        def _make_program(self, call: Call) -> Arrays:
             return Sized(self._function, call.arrays[0].shape[0])
 
     f = Fixed(lambda x: x + 1, on_new_shape="error")
@@ -233,3 +233,34 @@ def test_another_program_is_an_error_where_it_is_asked_for() -> None:
     with pytest.raises(ShapeError, match=r"f\(\) needs a second program .* 2 rows"):
         f(np.zeros(3))
     assert len(f.programs) == 2
+
+
+def test_what_a_call_would_leave_to_the_library_is_said_by_prepare() -> None:
+    f = Compiled(of_numpy)
+    with pytest.warns(FallbackWarning, match="asks for NumPy's arrays"):
+        f.prepare([np.zeros(2)])
+    with pytest.warns(FallbackWarning, match="complex numbers"):
+        f.prepare([np.zeros(2, complex)])
+    assert f.left == []
+    with pytest.raises(UnsupportedOpError):
+        Compiled(of_numpy, strict=True).prepare([np.zeros(2, complex)])
+
+
+def test_arguments_are_read_once() -> None:
+    class Speaker:
+        """An array that counts how often it is asked for."""
+
+        def __init__(self) -> None:
+            self.array, self.asked = np.ones(3), 0
+
+        def __dlpack__(self, **options: Any) -> Any:
+            self.asked += 1
+            return self.array.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> Any:
+            return self.array.__dlpack_device__()
+
+    f, x = dyn.jit(lambda x: x + 1), Speaker()
+    for count in (1, 2):
+        assert np.asarray(f(x)).tolist() == [2, 2, 2]
+        assert x.asked == count

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+import threading
+import time
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dyn.errors import ArgumentError, ShapeError
+import dyn
+from dyn.errors import ArgumentError, NotYetError, ShapeError, TraceError
 from tests.threads import in_threads
 
 jax = pytest.importorskip("jax")
@@ -374,3 +378,77 @@ def test_stages() -> None:
     run.clear_cache()
     assert counts(run) == (0, 0)
     assert repr(run) == "dyn.interop.jax.jit(f)"
+
+
+def _useless_for_symbols(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[int]:
+    """Have dyn compile no module with symbolic sizes, as one with an operation that it has not."""
+    from dyn.interop.jax import traced_program
+
+    function_of, tried = traced_program.function_of, list[int]()
+
+    def refusing(module: Any, **options: Any) -> Any:
+        run = function_of(module, **options)
+        if all(isinstance(n, int) for value in module.functions["main"].body.params for n in value.shape):
+            return run
+
+        def bad(*arrays: Any) -> Any:
+            tried.append(1)
+            time.sleep(0.05)
+            raise error
+
+        return dyn.jit(bad)
+
+    monkeypatch.setattr(traced_program, "function_of", refusing)
+    return tried
+
+
+@pytest.mark.parametrize("error", [NotYetError("symbols."), TraceError("symbols.")], ids=lambda one: type(one).__name__)
+def test_what_is_not_compiled_for_symbols_is_for_sizes(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    tried = _useless_for_symbols(monkeypatch, error)
+    run = djax.jit(lambda x: x * 2 + 1)
+    for n in (3, 5, 3):
+        np.testing.assert_array_equal(run(jnp.ones(n)), np.full(n, 3.0))
+    assert (run.cache_info().compiles, len(run.programs), len(tried)) == (2, 2, 1)  # what the first has learnt
+    other = djax.jit(lambda x: x * 3)
+    other.prepare([jnp.ones(4)])
+    assert other(jnp.ones(4)).tolist() == [3] * 4
+    assert other.cache_info().compiles == 1
+
+
+def test_threads_whose_sizes_need_programs_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    _useless_for_symbols(monkeypatch, TraceError("symbols."))
+    run, found, barrier = djax.jit(lambda x: x + 1), dict[int, Any](), threading.Barrier(4)
+
+    def call(n: int) -> None:
+        barrier.wait()
+        try:
+            found[n] = run(jnp.ones(n)).tolist()
+        except Exception as error:
+            found[n] = error
+
+    threads = [threading.Thread(target=call, args=(n,)) for n in (3, 4, 5, 6)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert found == {n: [2.0] * n for n in (3, 4, 5, 6)}
+    assert run.cache_info().compiles == 4
+
+
+def test_a_warning_that_is_an_error_leaves_donated_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = djax.jit(lambda x, n: x * n, static_argnums=1, donate_argnums=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in range(7):
+            run(jnp.ones(3), n)
+        x = jnp.ones(3)
+        with pytest.raises(dyn.RecompileWarning):
+            run(x, 7)
+    assert not x.is_deleted()
+
+
+def test_dyns_own_structs_stand_for_arrays() -> None:
+    run = djax.jit(lambda x: x + 1)
+    run.prepare([dyn.ShapeDtypeStruct((3,), "float32")])
+    assert run(jnp.ones(5)).tolist() == [2] * 5
+    assert run.cache_info().compiles == 1

@@ -155,14 +155,14 @@ def test_static_where_jax_takes_no_symbol() -> None:
     loop = check(lambda x: x.sum(1) + sum(x[0, i] for i in range(x.shape[1])), [(ones(n, 3),) for n in (1, 2, 7)])
     assert guards(loop) == [["x.shape[1] == 3"]]
     # What takes the number of a size is answered: there is one trace for each value.
-    length = check(lambda x: len(x) * x, [(ones(n),) for n in (4, 6, 8)])
+    length = check(lambda x: int(x.shape[0]) * x, [(ones(n),) for n in (4, 6, 8)])
     assert guards(length) == [["x.shape[0] == 4"], ["x.shape[0] == 6"], ["x.shape[0] == 8"]]
     assert counts(length) == (3, 3)
 
 
 def test_many_values_are_worth_a_word() -> None:
     def scaled(x: Any) -> Any:
-        return x * len(x)
+        return x * int(x.shape[0])
 
     run = djax.jit(scaled)
     with warnings.catch_warnings():

@@ -75,3 +75,19 @@ def test_demands_of_several_broadcasts_are_all_of_them() -> None:
 
     both_ways = both(None, broadcasts(n, m), broadcasts(m, n * 2))  # type: ignore[arg-type]
     assert relations(both_ways) == [(RelKind.BROADCASTS, n, m), (RelKind.BROADCASTS, m, n * 2)]
+
+
+def test_what_is_joined_to_itself_is_itself() -> None:
+    n, three, five, _ = conditions()
+    assert joined(False, three, three) == joined(True, three, three) == three
+    assert relations(Comparison.of("==", n, 3)) == [(RelKind.EQ, n, 3)]
+    assert joined(False, joined(False, three, five), three) == joined(False, three, five)
+
+
+def test_what_facts_refute_is_refuted() -> None:
+    n = shapes.as_dim(symbol("n"))
+    facts = shapes.Facts.none()
+    # A rest by 3 is at most 2, and the greater of 7 - n and n at least 4.
+    rest, greater = shapes.mod(n, 3), shapes.dim_max(7 - n, n)
+    assert facts.ask(Comparison.of("==", rest, greater).yes).refuted
+    assert Comparison.of("==", rest, greater).proved(facts) is False

@@ -152,7 +152,7 @@ def form_of(
     """The form of a call that ``program`` has made in a state of JAX's settings; NoPlanError where the entry cannot
     tell that it is one."""
     leaves, avals, plan, number = call.given, call.avals, call.plan, _numbered(program)
-    dynamic, named = parts.jax.tree.unflatten(call.tree, [number[n] for n in range(len(leaves))])
+    dynamic, named = parts.jax.tree.unflatten(call.kind.tree, [number[n] for n in range(len(leaves))])
     rest = iter(dynamic)
     numbers = [STATIC if n in signature.static_numbers else next(rest) for n in range(len(args))]
     numbers += [named.get(name, STATIC) for name in kwargs]

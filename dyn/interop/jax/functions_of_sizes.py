@@ -393,12 +393,6 @@ def dtype_of_places(own: Written, dim: Any, **options: Any) -> Any:
     return own(1 if dim <= 2**31 - 1 else 2**31, **options)
 
 
-def length(own: Written, array: Any, /) -> Any:
-    """``len(array)``, which Python has for numbers alone."""
-    shape: Any = getattr(array, "shape", ())
-    return shape[0] if len(shape) and is_symbolic(shape[0]) else own(array)
-
-
 _WINDOWS = ("bartlett", "blackman", "hamming", "hanning", "kaiser")
 _NUMPY, _LOOPS = "jax._src.numpy.lax_numpy", "jax._src.lax.control_flow.loops"
 #: The functions, by where JAX has them, and what does each for symbolic sizes.
@@ -414,6 +408,5 @@ FUNCTIONS: Sequence[tuple[str, str, Written]] = (
     ("jax._src.lax.parallel", "_axis_size", axis_size), ("jax._src.numpy.polynomial", "polyfit", polyfit),
     ("jax._src.lax.lax", "_const", constant),
     ("jax._src.lax.utils", "int_dtype_for_dim", dtype_of_places), ("jax._src.lax.lax", "stack", stack),
-    *[(f"jax._src.{module}", "len", length) for module in ("numpy.lax_numpy", "numpy.polynomial", "scipy.signal")],
     *[("jax._src.numpy.window_functions", name, window) for name in _WINDOWS],
 )  # fmt: skip

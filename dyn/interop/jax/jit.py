@@ -10,21 +10,23 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from dyn import events
+from dyn import dtypes, events
 from dyn.array import Array, use_up
 from dyn.call import CallForm, NoPlanError, private, same_objects
-from dyn.errors import ArgumentError, DynError, NotYetError, ShapeError, TraceError
+from dyn.errors import ArgumentError, NotYetError, ShapeError, TraceError
 from dyn.frontend.compiled_function import CacheInfo
 from dyn.frontend.library import LibraryFunction
 from dyn.frontend.retrace import Retrace
 from dyn.interop.jax.arguments import Arguments, CallTree
-from dyn.interop.jax.calls import JaxCall, place_of, ranks_of
+from dyn.interop.jax.calls import CallKind, JaxCall, place_of, ranks_of
 from dyn.interop.jax.devices import device_name, device_of, memory
 from dyn.interop.jax.entry import donated_in, donated_label, form_of, is_for_entry, results_of, state_of, test_of
 from dyn.interop.jax.internals import Internals, internals
 from dyn.interop.jax.results import read_leaf
 from dyn.interop.jax.traced_program import JaxProgram
 from dyn.interop.jax.tracing import Exported, JaxTracing, LeafType
+from dyn.lazy_property import lazy_property
+from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.specialize.call_arguments import OnNewShape, check_on_new_shape
 from dyn.trace.signature import Shapes, Signature
 from dyn.trace.static_keys import Static
@@ -135,7 +137,7 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
 
     # Calls
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> JaxCall | None:
+    def _bind_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> JaxCall | None:
         parts = self._internals
         if not stands and (not parts.outside() or parts.jax.config.jax_disable_jit):
             return None
@@ -149,17 +151,25 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
             plan = self._plans[where] = self._arguments.plan(parts.jax, tree, static)
         plain = parts.array if parts.alone else None
         if {*map(type, leaves)} <= {plain}:
-            arrays, avals = leaves, [leaf.aval for leaf in leaves]
+            arrays: list[Any] = leaves
+            avals: list[Any] = [leaf.aval for leaf in leaves]
             device = None if self._device == "cpu" else self._device
         else:
-            arrays, avals = list[Any](), list[Any]()
+            arrays, avals = [], []
             for leaf, name in zip(leaves, plan.names, strict=True):
                 if type(leaf) is plain:
                     array, aval = leaf, leaf.aval
                 elif isinstance(leaf, parts.tracer):
                     return None
                 else:
+                    if stands and isinstance(leaf, ShapeDtypeStruct):
+                        leaf = parts.jax.ShapeDtypeStruct(leaf.sizes(), dtypes.dtype(leaf.dtype).np)
                     array, aval = read_leaf(parts, leaf, f"{self._name}(): {name}")
+                    if array is None and not stands:
+                        raise ArgumentError(
+                            f"{self._name}() was called with a ShapeDtypeStruct, which has no elements.",
+                            remedy="pass arrays, or use .trace(...) and .eval_shape(...).",
+                        )
                 arrays.append(array)
                 avals.append(aval)
             device = device_of(self._device, leaves, arrays, self._name, plan.names)
@@ -168,16 +178,10 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
         symbolic = [avals[n] for n in plan.symbolic]
         shapes = tuple([aval.shape for aval in symbolic])
         types = tuple([(aval.dtype, bool(getattr(aval, "weak_type", False))) for aval in symbolic])
-        exactly = tree, static, parts.settings(), types, self._fixed(plan, avals), plan, device
-        call = JaxCall(tree, static, plan, leaves, arrays, avals, device, shapes, exactly)
-        if not stands and not call.is_whole:
-            raise ArgumentError(
-                f"{self._name}() was called with a ShapeDtypeStruct, which has no elements.",
-                remedy="pass arrays, or use .trace(...) and .eval_shape(...).",
-            )
-        return call
+        kind = CallKind(tree, static, parts.settings(), types, self._fixed(plan, avals), plan, device)
+        return JaxCall(leaves, arrays, avals, shapes, kind)
 
-    @functools.cached_property
+    @lazy_property
     def _internals(self) -> Internals:
         return internals()
 
@@ -200,7 +204,7 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
             found.append(code)
         return tuple(found)
 
-    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: JaxCall, program: JaxProgram) -> None:
+    def _accept_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: JaxCall, program: JaxProgram) -> None:
         parts, plan = self._internals, call.plan
         if is_for_entry(parts, program, plan):
             self._show(args, kwargs, call, program)
@@ -225,9 +229,9 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
             if self._arguments.has_static:
                 *dynamic, static = self._arguments.split(positional, named)
             leaves, tree = parts.jax.tree_util.tree_flatten(tuple(dynamic))
-            if not same_objects(leaves, call.given) or (tree, static) != (call.tree, call.static):
+            if not same_objects(leaves, call.given) or (tree, static) != (call.kind.tree, call.kind.static):
                 raise NoPlanError  # the containers hold something else by now
-            return form_of(parts, self._signature, positional, named, call, call.settings, program)
+            return form_of(parts, self._signature, positional, named, call, call.kind.settings, program)
 
         with contextlib.suppress(NoPlanError):
             donated = donated_in(parts, self._name, call.given, plan, program)
@@ -238,14 +242,14 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
 
     # Programs
 
-    def _find(self, call: JaxCall) -> JaxProgram | None:
-        exactly = call.shapes, call.exactly
-        found = self._programs.recalled(exactly)
+    def _find_program(self, call: JaxCall) -> JaxProgram | None:
+        exactly, recent = (call.shapes, call.kind), self._programs.recent
+        found = recent.get(exactly)
         if found is not None:
             return found
-        found = super()._find(call)
+        found = super()._find_program(call)
         if found is not None:
-            self._programs.remember(exactly, found)
+            self._programs.remember(exactly, found, recent)
         elif (plan := self._wider_plan(call)) is not None:
             raise Retrace(lambda function: function._widen(call, plan), rereads=True)
         return found
@@ -256,7 +260,9 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
         shapes = [tuple(aval.shape) for aval in call.avals]
         ranks, dtypes = ranks_of(call.avals), tuple([aval.dtype for aval in call.avals])
         with self._lock:
-            first = self._first_shapes.setdefault((call.place, call.static, call.settings, ranks, dtypes), shapes)
+            first = self._first_shapes.setdefault(
+                (call.place, call.kind.static, call.kind.settings, ranks, dtypes), shapes
+            )
             # Another thread may have widened it.
             plan = self._wider.get(call.place, {}).get(ranks, self._plans[call.place])
         plan = plan.widened(first, shapes) or plan
@@ -270,11 +276,11 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
         new = [place for place in plan.varying if place not in call.plan.varying]
         events.compiled("%s: symbolic from now on, since calls differ there: %s", self._name, ", ".join(new))
 
-    def _like(self, call: JaxCall) -> Sequence[JaxProgram]:
+    def _programs_but_for_sizes(self, call: JaxCall) -> Sequence[JaxProgram]:
         made_for = call.made_for()  # sizes in containers are a part of keys
         return [one for one in self._programs.in_order if one.made_for == made_for]
 
-    def _trace(self, call: JaxCall) -> JaxProgram:
+    def _make_program(self, call: JaxCall) -> JaxProgram:
         sizes = self._arguments.sizes(call.plan, [tuple(aval.shape) for aval in call.avals])
         known = self._programs.of(call.key)
         for guard in known[-1].sizes.guards if known else ():
@@ -288,48 +294,44 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
         types = [LeafType(aval.dtype, bool(getattr(aval, "weak_type", False))) for aval in call.avals]
 
         def flat(given: Sequence[Any]) -> Any:
-            dynamic, named = parts.jax.tree.unflatten(call.tree, list(given))
-            args, kwargs = self._arguments.joined(dynamic, named, call.static)
+            dynamic, named = parts.jax.tree.unflatten(call.kind.tree, list(given))
+            args, kwargs = self._arguments.joined(dynamic, named, call.kind.static)
             return self._function(*args, **kwargs)
 
-        tracing = JaxTracing(parts, self._name, flat, types, [tuple(aval.shape) for aval in call.avals])
+        tracing = JaxTracing(parts, self._name, flat, types, [tuple(aval.shape) for aval in call.avals], self._function)
         try:
             return JaxProgram(parts, self._name, call, trace(tracing))
         finally:
             with self._lock:
                 self._traces += tracing.count
 
-    def _using(self, program: JaxProgram, call: JaxCall, use: Callable[[JaxProgram], T]) -> T:
+    def _use_program(self, program: JaxProgram, call: JaxCall, use: Callable[[JaxProgram], T]) -> T:
         """What JAX can export and dyn cannot compile for symbolic sizes is compiled for the call's alone; and so is a
         call with sizes that a program turns out not to be for, of which JAX says what is wrong, if anything is."""
         try:
-            try:
-                return use(program)
-            except (TraceError, ShapeError, NotYetError) as error:
-                if not program.sizes.free:
-                    raise
-                static = self._static(call, program, error)
-            return use(static)
+            return use(program)
+        except (TraceError, ShapeError, NotYetError) as error:
+            self._forget_useless(program, call)
+            if not program.sizes.free:
+                raise
+            sizes = self._arguments.sizes(call.plan, [tuple(aval.shape) for aval in call.avals])
+            failure = error
+            static = self._exported(call, lambda tracing: tracing.static(sizes, failure))
         except BaseException:
-            # Nothing is known of a program that has not come to anything.
-            lost = self._programs.forget(call.key, lambda one: not one.run.cache_info().compiles)
-            self._forget(lost)
+            self._forget_useless(program, call)
             raise
-
-    def _static(self, call: JaxCall, program: JaxProgram, error: DynError) -> JaxProgram:
-        """The program for a call's sizes alone: in place of one that was of no use yet, or before it."""
-        is_new = not program.run.cache_info().compiles
-        sizes = program.sizes if is_new else self._arguments.sizes(call.plan, [one.shape for one in call.avals])
-        made = self._exported(call, lambda tracing: tracing.static(sizes, error))
         made_for = call.made_for()
-        made.introduce(made_for, program.because if is_new else self._why(made_for))
-        if is_new:
-            self._programs.replace(program, made)
-            return made
-        # Before the program that does not know that it is not for these.
-        return self._programs.get(
-            call.key, lambda one: one is not program and one.fits(call), lambda: made, first=True
-        )[0]
+        static.introduce(made_for, self._why(made_for) or program.because)
+        raise Retrace(lambda function: function._put_first(call, static), rereads=True)
+
+    def _forget_useless(self, program: JaxProgram, call: JaxCall) -> None:
+        """Forget a program that has not come to anything."""
+        if not program.run.cache_info().compiles:
+            self._forget(self._programs.forget(call.key, lambda one: one is program))
+
+    def _put_first(self, call: JaxCall, made: JaxProgram) -> None:
+        """Have a program be tried before others, of which one does not know that it is not for a call's sizes."""
+        self._programs.get(call.key, lambda one: False, lambda: made, first=True)
 
     # What there is
 

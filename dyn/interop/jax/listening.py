@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import importlib
 import inspect
 import operator
 import sys
@@ -27,6 +28,7 @@ from dyn.interop.jax import functions_of_sizes, transforms_of_sizes
 from dyn.interop.jax.answers import Answers
 from dyn.interop.jax.askers import acts, asker
 from dyn.interop.jax.internals import required
+from dyn.trace import lengths
 
 
 class _Listener(threading.local):
@@ -71,6 +73,8 @@ def _install(dimension: Any) -> None:
 
 #: Functions that try whether a size is a number.
 _PROBING = frozenset({"is_constant_dim", "_convertible_to_int", "convert_to_index"})
+#: Modules of JAX's whose code asks for lengths.
+_ASK_FOR_LENGTHS = ("jax._src.numpy.lax_numpy", "jax._src.numpy.polynomial", "jax._src.scipy.signal")
 #: The tables of functions that are others in traces.
 _WRITTEN = (functions_of_sizes, transforms_of_sizes)
 #: NumPy's functions that ask an object for a method of their name.
@@ -132,6 +136,7 @@ def _install_once(dimension: Any) -> None:
     def heard_index(self: Any) -> int:
         ear, frame = _LISTENER.ear, sys._getframe(1)
         if ear is not None and frame.f_code.co_name not in _PROBING:
+            lengths.ask(frame)
             with _unheard():
                 found = ear.number(self, frame)
                 if found is not None:
@@ -162,11 +167,15 @@ def _install_once(dimension: Any) -> None:
     ]  # fmt: skip
     # Nothing is changed before all of it was found: an error leaves JAX as it is.
     found = [_found(module, name) for module, name, _ in wrapped]
+    length_of_tracer = required("jax._src.core", "Tracer").__len__
     modules = ("jax._src.source_info_util", "jax._src.traceback_util")
     exclude = [required(module, "register_exclusion") for module in modules]
     for file in (__file__, *[str(table.__file__) for table in _WRITTEN]):  # JAX's lines of users' are not these
         for register in exclude:
             register(file)
+    lengths.METHODS.add(length_of_tracer)
+    for module in _ASK_FOR_LENGTHS:
+        lengths.know(importlib.import_module(module))
     for name in _NUMERIC:
         setattr(dimension, name, numeric(name))
     heard_eq._dyn_listens = True  # pyright: ignore[reportFunctionMemberAccess]  # functions take attributes

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dyn.frontend.library import Program
+from dyn.frontend.library import LibraryProgram
 from dyn.interop.jax.calls import JaxCall
 from dyn.interop.jax.devices import memory
 from dyn.interop.jax.internals import Internals
@@ -29,12 +29,12 @@ from dyn.stages import Traced
 Array = np.ndarray[Any, Any]
 
 
-class JaxProgram(Program[JaxCall]):
+class JaxProgram(LibraryProgram[JaxCall]):
     """A module of JAX's as a function of dyn's for a device, and how a call's leaves go in and come out."""
 
     def __init__(self, parts: Internals, name: str, call: JaxCall, exported: Exported) -> None:
         super().__init__()
-        plan, device = call.plan, call.device
+        plan, device = call.plan, call.kind.device
         self._parts, self.plan, self.device = parts, plan, device
         #: The Python functions that the module calls by number.
         self.imported = exported.callbacks
@@ -74,7 +74,7 @@ class JaxProgram(Program[JaxCall]):
         return self.tree.unflatten(results)
 
     def trace(self, call: JaxCall) -> Traced:
-        return self.run.trace(*self.structs())
+        return self.run.trace(*self._structs())
 
     def prepare(self, call: JaxCall) -> None:
         avals = [call.avals[n] for n in self.kept]
@@ -83,7 +83,7 @@ class JaxProgram(Program[JaxCall]):
     def _env(self, shapes: Sequence[tuple[int, ...]]) -> Mapping[Symbol, int]:
         return self.binding.sizes(shapes)
 
-    def structs(self) -> list[ShapeDtypeStruct]:
+    def _structs(self) -> list[ShapeDtypeStruct]:
         """The arrays that dyn's function takes, without their elements."""
         types = self._module.functions["main"].body.params
         return [ShapeDtypeStruct(tuple([n if isinstance(n, int) else None for n in v.shape]), v.dtype) for v in types]

@@ -21,6 +21,7 @@ from dyn.interop.stablehlo.codecs.linalg import FFT
 from dyn.interop.stablehlo.custom_calls import EXTERNAL, Imported
 from dyn.late_imports import import_whole
 from dyn.shapes import Dim
+from dyn.trace import lengths
 
 #: A program that needs more traces than this is for its sizes alone.
 MOST_TRACES = 64
@@ -78,14 +79,16 @@ _Attempt = FailedTrace | tuple[tuple[Any, _Outputs], Answers]
 class JaxTracing:
     """The traces of a function for one call: ``function(leaves)`` gives its results as a tree.
 
-    ``shapes`` are the leaves' shapes in the call, ``types`` the rest of their types.
+    ``shapes`` are the leaves' shapes in the call, ``types`` the rest of their types. ``user_function`` is what the user
+    wrote.
     """
 
     def __init__(
         self, parts: Internals, name: str, function: Callable[[Sequence[Any]], Any], types: Sequence[LeafType],
-        shapes: Sequence[tuple[int, ...]],
+        shapes: Sequence[tuple[int, ...]], user_function: Callable[..., Any] | None = None,
     ) -> None:  # fmt: skip
         self.parts, self.name, self.function = parts, name, function
+        self.user_function = user_function
         self.types, self.shapes = types, shapes
         #: How often JAX has traced the function.
         self.count = 0
@@ -154,6 +157,9 @@ class JaxTracing:
         self._static_works = True
 
     def _attempt(self, sizes: TraceSizes) -> _Attempt:
+        return lengths.answered(lambda: self._attempt_once(sizes), self.user_function)
+
+    def _attempt_once(self, sizes: TraceSizes) -> _Attempt:
         jax = self.parts.jax
         self.count += 1
         outputs = _Outputs(Callbacks(jax))

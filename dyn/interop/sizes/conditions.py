@@ -54,8 +54,9 @@ class Comparison:
         return (no, yes) if self.is_negated else (yes, no)
 
     def proved(self, facts: Facts) -> bool | None:
-        if facts.ask(self.yes).proved:
-            return True
+        answer = facts.ask(self.yes)
+        if answer.proved or answer.refuted:
+            return answer.proved
         return False if facts.ask(self.no).proved else None
 
     def holds(self, sizes: dict[Symbol, int]) -> bool:
@@ -182,7 +183,8 @@ def joined(every: bool, a: Condition | bool, b: Condition | bool) -> Condition |
     for one in (a, b):
         assert not isinstance(one, bool), "bools are gone"
         parts += one.parts if isinstance(one, Junction) and one.every is every else (one,)
-    return Junction(every, tuple(parts))
+    parts = list(dict.fromkeys(parts))
+    return parts[0] if len(parts) == 1 else Junction(every, tuple(parts))
 
 
 def known(condition: Condition | bool, trace: Trace) -> bool | None:

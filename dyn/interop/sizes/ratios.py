@@ -1,4 +1,4 @@
-"""Quotients of sizes before anything is rounded: what guests hold as floats, and what their divisions leave."""
+"""Quotients of sizes before anything is rounded: what other libraries hold as floats, and what divisions leave."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
                 key = [(array.dtype, array.ndim) for array in [tensor._numpy() for tensor in args]]
             except (AttributeError, TypeError, tf.errors.OpError):
                 key = None
-            program = None if key is None else self._programs.recalled(tuple(key))
+            program = None if key is None else self._programs.recent.get(tuple(key))
             if program is not None and (result := self._call_plain(program, args)) is not _NO_RESULT:
                 return result
         return self._call_slow(*args, **kwargs)
@@ -130,30 +130,31 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
             return super()._call_slow(*args, **kwargs)
         return self._call_in_graph(args, kwargs)
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> TfCall | None:
+    def _bind_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> TfCall | None:
         return read_call(self._function, self._name, args, kwargs, stands=stands)
 
-    def _reason(self, error: BaseException) -> FallbackReason:
+    def _reason_of(self, error: BaseException) -> FallbackReason:
         return failure_of(error, notes=True)
 
-    def _wrap(self, program: SizedProgram, call: TfCall) -> Any:
+    def _run_program(self, program: SizedProgram, call: TfCall) -> Any:
         assert program.program is not None, "a program without one is refused"
         if is_recording(call.tensors, program.program):
             return self._recorded(program, call)(call.tensors)
         return program.program(call.tensors)
 
-    def _excused(self, program: SizedProgram, call: TfCall, error: Exception) -> Excuse | None:
+    def _excuse_for(self, program: SizedProgram, call: TfCall, error: Exception) -> Excuse | None:
         if self._strict or not isinstance(error, DynError) or program.is_compiled_for(call):
             return None
-        failure = self._reason(error)
-        return Excuse(failure, lambda: program.refuse(call, failure))
+        failure = self._reason_of(error)
+        return Excuse(failure, lambda: program.note_failure(call, failure))
 
-    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: TfCall, program: SizedProgram) -> None:
+    def _accept_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: TfCall, program: SizedProgram) -> None:
         """Have a call of tensors by position find its program by their dtypes and ranks from now on."""
         is_plain = program.is_open and not kwargs and len(args) == len(call.rest) == len(call.tensors)
         if is_plain and all(type(one) is EagerTensor for one in args):
             arrays = [tensor._numpy() for tensor in call.tensors]
-            self._programs.remember(tuple([(array.dtype, array.ndim) for array in arrays]), program)
+            key = tuple([(array.dtype, array.ndim) for array in arrays])
+            self._programs.remember(key, program, self._programs.recent)
 
     def _call_in_graph(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call with tensors of a graph: an operation of that graph, or all of the function's own."""
@@ -161,21 +162,21 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
         if reason is not None:
             return self._part(args, kwargs, FallbackReason(reason, user_loc()), warns=False)
         try:
-            call = self._bind(args, kwargs)
+            call = self._bind_call(args, kwargs)
             assert call is not None, "calls of Keras's are made elsewhere"
             with context.eager_mode():
-                version = self._program(call)[0]
+                version = self._program_for(call)[0]
                 if version.program is not None and not version.is_for_graphs:
                     version.program.trace()
                     version.is_for_graphs = True
         except (DynError, TypeError, ValueError) as error:  # TensorFlow's of tensors of the outer graph, among others
             if self._strict:
                 raise
-            return self._part(args, kwargs, self._reason(error))
-        program = version.program
-        if program is None:
-            assert version.failure is not None, "a version without a program says why"
-            return self._part(args, kwargs, version.failure)
+            return self._part(args, kwargs, self._reason_of(error))
+        program, failure = version.program, version.failure or version.unrecorded
+        if failure is not None:
+            return self._part(args, kwargs, failure)
+        assert program is not None, "a version without a program says why"
         reason = "a call inside of a tf.function is a tf.numpy_function."
         self.fallbacks.say(self._name, FallbackReason(reason, user_loc()), warns=False)
         self.fallbacks.report(self._name, program.pieces)
@@ -231,10 +232,10 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
 
     # Programs
 
-    def _making(self) -> AbstractContextManager[object]:
+    def _while_making(self) -> AbstractContextManager[object]:
         return self._lock  # TensorFlow's traces make variables, once
 
-    def _trace(self, call: TfCall) -> SizedProgram:
+    def _make_program(self, call: TfCall) -> SizedProgram:
         """The program for as many sizes as TensorFlow traces the function for."""
         why = ""
         built_by = self._building_specs(call.tensors)
@@ -246,7 +247,7 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
             except NotYetError as error:
                 if self._strict:
                     raise
-                return SizedProgram(None, fixed, self._reason(error))
+                return SizedProgram(None, fixed, self._reason_of(error))
             except Exception as error:  # whatever it is: with numbers for sizes it may not come
                 if fixed == tuple(call.shapes):
                     raise
@@ -259,7 +260,7 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
             except DynError as error:
                 if self._strict:
                     raise
-                return SizedProgram(None, fixed, self._reason(error))
+                return SizedProgram(None, fixed, self._reason_of(error))
             return SizedProgram(program, fixed, None, why)
         raise AssertionError("the last attempt returns or raises")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from dyn.errors import DynError
 from dyn.frontend.fallback import FallbackReason, Piece
-from dyn.frontend.library import Program
-from dyn.interop.tf.gradients import GradientProgram, is_recording
+from dyn.frontend.library import LibraryProgram
+from dyn.interop.tf.gradients import GradientProgram, is_recording, watched_untrained
 from dyn.interop.tf.internals import tf
 from dyn.interop.tf.programs import TfProgram
 from dyn.interop.tf.read_calls import TfCall
@@ -23,7 +23,7 @@ _BOLD = re.compile(r"\x1b\[1m(.*?)\x1b\[0m", re.DOTALL)
 Fixed = tuple[tuple[int | None, ...], ...]
 
 
-class SizedProgram(Program[TfCall]):
+class SizedProgram(LibraryProgram[TfCall]):
     """A program with the sizes that it is for. ``failure`` is why it is none, ``why`` why sizes are fixed."""
 
     def __init__(
@@ -70,12 +70,12 @@ class SizedProgram(Program[TfCall]):
             for own, size in zip(fixed, shape, strict=True)
         )
 
-    def refusal(self, call: TfCall) -> FallbackReason | None:
+    def failure_for(self, call: TfCall) -> FallbackReason | None:
         if self.failure is not None or self.unrecorded is None:
             return self.failure
         return self.unrecorded if self._is_recorded(call) else None
 
-    def refuse(self, call: TfCall, failure: FallbackReason) -> None:
+    def note_failure(self, call: TfCall, failure: FallbackReason) -> None:
         if self._is_recorded(call):
             self.unrecorded = failure
         else:
@@ -86,9 +86,11 @@ class SizedProgram(Program[TfCall]):
 
     def is_compiled_for(self, call: TfCall) -> bool:
         """Whether there is code for a call: what is raised then is raised by running it."""
-        made = self.recorded.values() if self._is_recorded(call) else (self.program,)
+        made = self.program
+        if made is not None and is_recording(call.tensors, made):
+            made = self.recorded.get(tuple(map(id, watched_untrained(made))))
         try:
-            return any(one is not None and one.is_compiled_for(call.tensors) for one in made)
+            return made is not None and made.is_compiled_for(call.tensors)
         except DynError:  # of a variable without a value
             return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Container, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, cast
@@ -22,6 +23,7 @@ from dyn.interop.torch.sym_nodes import Environment, by_sizes_lacking
 from dyn.interop.torch.tensors import PossibleView, is_traced, record_of
 from dyn.shapes import evaluate, free_symbols
 from dyn.source import user_loc
+from dyn.trace import lengths
 
 #: What is asked of sizes right below is asked by the function that is called here.
 CALLS_USERS = True
@@ -36,6 +38,25 @@ def _of_two(input: Any, other: Any) -> Any:
     if input.dtype != other.dtype:
         raise RuntimeError(f"expected tensors of one dtype, not {input.dtype} and {other.dtype}")
     return input.shape == other.shape and (input == other).all().item()
+
+
+#: Modules whose code is between a call of ``len`` and the function that answers it.
+_BETWEEN = ("dyn.", "torch.overrides", "torch._tensor")
+
+
+def _length(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``len(x)``, which the code that asks is given as a size when it is traced again."""
+    if is_traced(args[0]) and args[0].ndim and isinstance(args[0].shape[0], torch.SymInt):
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_globals.get("__name__", "").startswith(
+            ("dyn.", "torch.overrides", "torch._tensor")
+        ):
+            frame = frame.f_back
+        lengths.ask(frame)
+    return func(*args, **kwargs)
+
+
+lengths.METHODS.add(torch.Tensor.__len__)
 
 
 def _numel(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -200,6 +221,7 @@ _OTHERWISE: dict[Any, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     torch.Tensor.allclose: _all_close,
     torch.nn.functional.interpolate: _interpolate,
     torch.fake_quantize_per_channel_affine: _fake_quantize_per_channel,
+    torch.Tensor.__len__: _length,
     torch.linspace: spaces.linspace,
     torch.logspace: spaces.logspace,
     torch.hann_window: spaces.hann_window,

@@ -108,8 +108,8 @@ MOST_REWRITES = 4
 
 #: The attributes of a jitted function's own.
 _OWN = frozenset({
-    "_first_steps", "_forgotten", "_found", "_function", "_hits_before", "_hooked", "_lock", "_looked_at", "_name",
-    "_on_new_shape", "_opened", "_options", "_parts", "_programs", "_shapes", "_strict", "_table", "_traces",
+    "_first_steps", "_forgotten", "_function", "_hits_before", "_hooked", "_lock", "_looked_at", "_name",
+    "_opened", "_options", "_parts", "_programs", "_shapes", "_strict", "_table", "_traces",
     "fallbacks", "warns_of_many",
 })  # fmt: skip
 
@@ -233,18 +233,25 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
         with without_dynamo():
             return super()._rereading(read)
 
-    def _left(self, excuse: Excuse, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with without_dynamo():
-            return super()._left(excuse, args, kwargs)
+    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Excuse | None:
+        try:
+            return super()._prepared(args, kwargs)
+        except (StateCreated, HooksChanged):  # once the first call has made it, calls are of this program
+            return None
 
-    def _excused(self, program: TensorProgram, call: TorchCall, error: Exception) -> Excuse | None:
-        # What later calls rely on, PyTorch makes: an optimizer's state, which the next step finds, and hooks.
+    def _leave_call(self, excuse: Excuse, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with without_dynamo():
+            return super()._leave_call(excuse, args, kwargs)
+
+    def _excuse_for(self, program: TensorProgram, call: TorchCall, error: Exception) -> Excuse | None:
+        # What later calls rely on, PyTorch makes: an optimizer's state, which the next step finds, and hooks. The error
+        # is not to be held, whose traceback has the call's arguments.
         if isinstance(error, StateCreated) and not self._strict:
-            known = self._first_steps.setdefault(error.optimizer, set())
-            if not error.parameters <= known:
-                return Excuse(None, lambda: known.update(error.parameters))
-        if isinstance(error, HooksChanged) and error.module not in self._hooked:
-            return Excuse(None, lambda: self._hooked.add(error.module))
+            known, new = self._first_steps.setdefault(error.optimizer, set()), error.parameters
+            if not new <= known:
+                return Excuse(None, lambda: known.update(new))
+        if isinstance(error, HooksChanged) and (module := error.module) not in self._hooked:
+            return Excuse(None, lambda: self._hooked.add(module))
         if self._strict:
             return None
         if isinstance(error, OverlapError):
@@ -254,33 +261,33 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
         failure = failure_of(error)
         if isinstance(error, DistributedModuleError):
             failure = self._in_parts(error, failure)
-        return Excuse(failure, lambda: program.refuse(call, failure))
+        return Excuse(failure, lambda: program.note_failure(call, failure))
 
     def _open(self, objects: Sequence[Any]) -> None:
         """Take objects like these apart from now on, which the function changes."""
         for one in objects:
             self._opened.add(one)
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> TorchCall | None:
+    def _bind_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> TorchCall | None:
         if stands:
             args, kwargs = tree_map(_stand_in, (args, kwargs))
         elif current_trace() is not None:
             return None
         return read_call(self._function, self._name, self._opened, self._shapes, args, kwargs)
 
-    def _find(self, call: TorchCall) -> TensorProgram | None:
+    def _find_program(self, call: TorchCall) -> TensorProgram | None:
         with self._lock:
             program = self._programs.find(call.key, TensorProgram.is_known_to_be_current)
-            if program is None and (program := super()._find(call)) is not None:
+            if program is None and (program := super()._find_program(call)) is not None:
                 if program.renew():
                     self._forget_calls()
                 program.watch()
             return program
 
-    def _making(self) -> AbstractContextManager[object]:
+    def _while_making(self) -> AbstractContextManager[object]:
         return self._lock  # one for all threads that ask
 
-    def _trace(self, call: TorchCall) -> TensorProgram:
+    def _make_program(self, call: TorchCall) -> TensorProgram:
         """A program for a call. Those are forgotten that rely on what is gone, with the tensors that they hold."""
         program, known = TensorProgram(self, call), self._programs.of(call.key)
         program.give([MovingTensor(one) for one in gathered(self._function)])
@@ -291,9 +298,6 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
             self._forget(lost)
             self._forget_calls()
         return program
-
-    def _check_new_shape(self, call: TorchCall) -> None:
-        """Sizes are a matter of the programs' own functions."""
 
     def _siblings(self, program: TensorProgram) -> Sequence[TensorProgram]:
         """The programs for tensors like those of one, made for other static arguments or attributes of modules."""
@@ -333,7 +337,9 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
             raise error
         program.failure = failure_of(error)
 
-    def _accept(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: TorchCall, program: TensorProgram) -> None:
+    def _accept_call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], call: TorchCall, program: TensorProgram
+    ) -> None:
         """Leave calls like this one to the native entry from now on, if it can make them."""
         tensors = call.tensors
         if self._table is not None and self._table.is_full:

@@ -19,7 +19,7 @@ from dyn.array import OWN
 from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
 from dyn.fork_safety import lock
 from dyn.frontend.fallback import FallbackReason, Fallbacks, Piece
-from dyn.frontend.library import Program
+from dyn.frontend.library import LibraryProgram
 from dyn.frontend.retrace import Retrace
 from dyn.frozen import record
 from dyn.hosts import TORCH
@@ -98,7 +98,7 @@ class _Compiled:
     types: tuple[TensorSignature | None, ...]
 
 
-class TensorProgram(Program[TorchCall]):
+class TensorProgram(LibraryProgram[TorchCall]):
     """A function of tensors alone: a compiled one for one tree, layouts, static arguments and state of PyTorch."""
 
     def __init__(self, owner: Owner, call: TorchCall) -> None:
@@ -198,7 +198,7 @@ class TensorProgram(Program[TorchCall]):
     def fits(self, call: TorchCall) -> bool:
         return self.is_for_now() and self.is_current()
 
-    def refusal(self, call: TorchCall) -> FallbackReason | None:
+    def failure_for(self, call: TorchCall) -> FallbackReason | None:
         return None if self.failure is None or self.is_compiled_for(call.tensors) else self.failure
 
     def __call__(self, call: TorchCall) -> Any:

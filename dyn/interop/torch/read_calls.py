@@ -86,15 +86,15 @@ class TorchCall:
         """What programs differ by beside the kinds of arguments, in words, and what it is."""
         typed = list(zip(names, self.types, strict=True))
         dtype, autocasts, has_gradients = self.settings
-        yield "what requires gradients", ", ".join([name for name, type in typed if type.has_gradient]) or "nothing"
-        yield "whether gradients are recorded", has_gradients
+        yield "what requires a gradient", ", ".join([name for name, type in typed if type.has_gradient]) or "nothing"
+        yield "gradient mode", "on" if has_gradients else "off"
         yield "the default dtype", dtype
         kinds = [f"{one} on {kind}" for kind, one in zip(KINDS, autocasts, strict=True) if one]
         yield "autocast", ", ".join(kinds) or "off"
         for name, type in typed:
             yield f"the layout of {name}", type.layout.describe()
             yield f"the device of {name}", type.device
-            yield f"what {name} is", "a tensor of its own" if type.same_as is None else names[type.same_as]
+            yield f"the tensor in {name}", "its own" if type.same_as is None else f"that in {names[type.same_as]}"
 
 
 def read_call(

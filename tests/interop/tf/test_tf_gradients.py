@@ -455,3 +455,42 @@ def test_slices_whose_bounds_are_data() -> None:
         return x[i:], x[: i + 1], x[-i:], tf.reverse(x[i : i + 2], [0])
 
     check_gradients(function, [(normal(n, 3), tf.constant(min(n, k))) for n, k in ((7, 2), (1, 1), (2, 0), (64, 40))])
+
+
+@tf.custom_gradient
+def doubled(x: Any) -> Any:
+    """Twice ``x``, whose gradient wants a number for its size."""
+
+    def slope(cotangent: Any) -> Any:
+        return cotangent * int(x.shape[0])
+
+    return x * 2, slope
+
+
+def gradient_of(function: Any, x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        made = function(x)
+    return tape.gradient(made, x)
+
+
+def test_a_gradient_that_fails_is_tensorflows_and_calls_without_a_tape_are_dyns() -> None:
+    f = dtf.jit(lambda x: doubled(x) + 1)
+    with pytest.warns(dtf.FallbackWarning, match="gradient"):
+        assert gradient_of(f, tf.ones(3)).numpy().tolist() == [3, 3, 3]
+    assert gradient_of(f, tf.ones(2)).numpy().tolist() == [2, 2]
+    assert f(tf.ones(3)).numpy().tolist() == [3, 3, 3]
+    assert f.cache_info().compiles == 1
+    in_graph = tf.function(lambda x: gradient_of(f, x))
+    assert in_graph(tf.ones(3)).numpy().tolist() == [3, 3, 3]
+
+
+def test_a_gradient_that_fails_by_one_variable_leaves_the_others() -> None:
+    factor = tf.Variable(2.0, trainable=False)
+    f = dtf.jit(lambda x: x * 2 + doubled(tf.fill([tf.shape(x)[0]], 1.0) * factor))
+    assert gradient_of(f, tf.ones(3)).numpy().tolist() == [2, 2, 2]
+    with tf.GradientTape() as tape:
+        tape.watch(factor)
+        with pytest.warns(dtf.FallbackWarning, match="gradient"):
+            made = f(tf.ones(3))
+    assert float(tape.gradient(made, factor)) == 9

@@ -1,0 +1,154 @@
+"""``len(x)`` of arrays whose first size is a symbol: it is ``x.shape[0]``, for whoever traces and for nobody else."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import threading
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+from dyn.errors import UndecidedDimError
+from dyn.trace import lengths
+
+HERE = sys.modules[__name__]
+
+
+def made(source: str, name: str) -> Any:
+    """A module of its own, whose functions nobody has traced."""
+    module = types.ModuleType(name)
+    sys.modules[name] = module
+    exec(source, vars(module))
+    return module
+
+
+def test_a_length_is_a_size_at_every_size() -> None:
+    f = dyn.jit(lambda x: (x + len(x), len(x), len(x) // 2, len([1, 2])))
+    for n in (3, 0, 1, 7):
+        summed, length, half, two = f(np.ones((n, 2)))
+        np.testing.assert_array_equal(summed, np.ones((n, 2)) + n)
+        assert (length, half, two) == (n, n // 2, 2)
+    assert (f.cache_info().compiles, f.cache_info().traces) == (1, 1)
+    assert not hasattr(HERE, "len")
+
+
+def test_functions_of_other_modules_ask_and_are_traced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = made("def mean(x):\n    calls.append(1)\n    return x.sum() / len(x)\ncalls = []", "tests_of_lengths")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    first, second = dyn.jit(lambda x: module.mean(x) + 0), dyn.jit(lambda x: module.mean(x) * 2)
+    for n in (3, 1, 5):
+        assert first(np.arange(float(n))) == np.arange(float(n)).mean()
+    assert (first.cache_info().compiles, len(module.calls)) == (1, 2)
+    assert second(np.ones(4)) == 2
+    assert len(module.calls) == 3  # the module is known
+    assert not hasattr(module, "len")
+
+
+def test_names_of_the_users_stay_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = made("def f(x):\n    return x * len(x)\ndef len(x):\n    return 10", "tests_of_own_len")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert dyn.jit(module.f)(np.ones(2)).tolist() == [10, 10]
+    assert module.len(None) == 10
+    with pytest.raises(UndecidedDimError, match=r"len\(\) needs one value"):
+        dyn.jit(lambda x: x * builtins.len(x))(np.ones(2))
+
+
+def test_numbers_are_demanded_where_python_demands_them() -> None:
+    with pytest.raises(UndecidedDimError, match="range"):
+        dyn.jit(lambda x: sum(x[i] for i in range(len(x))))(np.ones(3))
+    with pytest.raises(TypeError, match="unsized"):
+        dyn.jit(len)(np.float64(1))
+    fixed = dyn.jit(lambda x: sum(x[i] for i in range(len(x))), shapes="3")
+    assert fixed(np.ones(3)) == 3
+
+
+def test_other_threads_and_lists_have_pythons() -> None:
+    inside, seen = threading.Event(), threading.Event()
+
+    def traced(x: Any) -> Any:
+        inside.set()
+        assert seen.wait(20)
+        return x * len(x)
+
+    found: list[Any] = []
+
+    def other() -> None:
+        assert inside.wait(20)
+        found.extend([len([1, 2, 3]), len(np.ones((4, 2))), len("ab"), vars(HERE)["len"] is lengths.length])
+        seen.set()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    np.testing.assert_array_equal(dyn.jit(traced)(np.ones(2)), [2, 2])
+    thread.join()
+    assert found == [3, 4, 2, True]
+    assert not hasattr(HERE, "len")
+
+
+def test_in_bodies_inner_functions_and_under_transformations() -> None:
+    inner = dyn.jit(lambda x: x / len(x))
+
+    def outer(x: Any) -> Any:
+        def body(i: Any, total: Any) -> Any:
+            return total + inner(x).sum() * len(x)
+
+        return dyn.lax.fori_loop(0, 3, body, dnp.zeros((), x.dtype))
+
+    f, slope = dyn.jit(outer), dyn.jit(dyn.grad(lambda x: (x * len(x)).sum()))
+    for n in (2, 5):
+        assert f(np.ones(n)) == 3 * n
+        assert slope(np.ones(n)).tolist() == [n] * n
+    assert f.cache_info().compiles == slope.cache_info().compiles == 1
+    batched = dyn.jit(dyn.vmap(lambda x: x.sum() / len(x)))
+    assert batched(np.ones((2, 3))).tolist() == batched(np.ones((2, 5))).tolist() == [1, 1]
+
+
+def test_an_error_leaves_nothing_behind() -> None:
+    def fails(x: Any) -> Any:
+        assert len(x) is not None
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        dyn.jit(fails)(np.ones(2))
+    assert not hasattr(HERE, "len")
+
+
+def test_jax() -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    f = dyn.interop.jax.jit(lambda x: (x.sum() / len(x), jnp.ones(len(x)) * len(x)))
+    for n in (3, 1, 8):
+        mean, ones = f(jnp.arange(float(n)))
+        assert float(mean) == np.arange(float(n)).mean()
+        np.testing.assert_array_equal(ones, np.full(n, float(n)))
+    assert (f.cache_info().compiles, f.cache_info().traces) == (1, 1)
+    loop = dyn.interop.jax.jit(lambda x: sum(x[i] for i in range(len(x))))
+    assert [float(loop(jnp.ones(n))) for n in (2, 3)] == [2, 3]
+
+
+def test_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    f = dyn.interop.torch.jit(lambda x: (x.sum() / len(x), x.new_ones(len(x)) * len(x)), strict=True)
+    for n in (3, 1, 0, 8):
+        x = torch.arange(float(n))
+        mean, ones = f(x)
+        assert torch.equal(mean, x.sum() / n if n else x.sum() / torch.tensor(0.0)) or mean.isnan()
+        assert torch.equal(ones, torch.full((n,), float(n)))
+    assert f.cache_info().compiles == 1
+    loop = dyn.interop.torch.jit(lambda x: sum(x[i] for i in range(len(x))), strict=True)
+    assert [float(loop(torch.ones(n))) for n in (2, 3)] == [2, 3]
+
+    class Mean(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.sum(0) / len(x)
+
+    module = dyn.interop.torch.jit(Mean(), strict=True)
+    for n in (2, 5):
+        x = torch.ones(n, 3, requires_grad=True)
+        module(x).sum().backward()
+        assert torch.allclose(x.grad, torch.full((n, 3), 1 / n))
+    assert module.cache_info().compiles == 1
