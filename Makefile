@@ -14,7 +14,7 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train jax torch tensorflow test test-slow test-gpu gpu-check gpu-wheels tensorflow-operations tensorflow-applications test-gpu-grid docs docs-links wheel random harnesses test-jax test-opinfo test-torch-mlir bench golden clean
+.PHONY: help demo train jax torch tensorflow test test-slow test-gpu gpu-check gpu-wheels tensorflow-operations tensorflow-applications test-gpu-grid docs docs-links wheel random harnesses test-jax test-opinfo test-torch-mlir test-versions bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
@@ -36,6 +36,7 @@ help:
 	@echo 'make test-torch-mlir TORCH_MLIR=PATH  run the end-to-end cases of a checkout of torch-mlir, and write docs/torch.md'
 	@echo 'make tensorflow-operations  each operation of TensorFlow that has a converter, in a program of its own'
 	@echo 'make tensorflow-applications  four applications of Keras, whole, by inference and by fit, beside TensorFlow'
+	@echo 'make test-versions  the tests of the front ends against other versions of JAX, PyTorch and TensorFlow, each in an environment of its own'
 	@echo 'make bench    check and time dyn against PyTorch, JAX and ONNX Runtime on a stream of shapes'
 	@echo 'make golden   run the tests and rewrite the golden files; review the diff'
 	@echo 'make clean    remove .venv and everything generated'
@@ -43,6 +44,7 @@ help:
 	@echo 'Each installs what it needs into .venv on its first run. Options:'
 	@echo '  PYTHON=/path/to/python3.11     make .venv from this Python'
 	@echo '  ARGS="..."                     arguments for the demo, the training, pytest or the benchmark'
+	@echo '  VERSIONS="jax==0.9.2 torch==2.14.1" PYTHONS="python3.11 python3.13" ALL=1   what make test-versions runs'
 	@echo '  DYN_REQUIRE_TOOLCHAINS=0       skip the tests whose compiler is missing, rather than fail'
 
 demo:
@@ -141,6 +143,11 @@ test-torch-mlir:
 	$(SETUP) test
 	$(BIN)/python -m tests.interop.torch.torch_mlir --checkout "$(TORCH_MLIR)" --write $(ARGS)
 
+# The environments stay in .versions. Without VERSIONS: those that scripts/versions.py knows; with ALL=1 all their tests.
+test-versions:
+	@python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" scripts/versions.py \
+		$(addprefix --python=,$(PYTHONS)) $(if $(ALL),--all) $(VERSIONS)
+
 bench:
 	$(SETUP) bench
 	$(BIN)/python -m pytest -q -m bench tests/benchmarks
@@ -151,5 +158,5 @@ golden:
 	$(BIN)/python -m pytest --update-golden $(ARGS)
 
 clean:
-	rm -rf .venv .whl .pytest_cache .ruff_cache .hypothesis build dist out
+	rm -rf .venv .versions .whl .pytest_cache .ruff_cache .hypothesis build dist out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

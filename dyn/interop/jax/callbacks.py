@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dyn.errors import ExternalError
-from dyn.interop.jax.internals import found
+from dyn.interop.jax.internals import found, ir_type
 from dyn.interop.stablehlo.custom_calls import EXTERNAL, Imported
 from dyn.ir.external import ExternalResult
 from dyn.source import Loc
@@ -52,7 +52,7 @@ class Callbacks:
             label = name if name == "debug.print" else f"{name} of {getattr(called, '__name__', type(called).__name__)}"
             imported = Imported(label, partial(_FlatCallback, self.jax, label, function), effects)
             self.kept.append(imported)
-            types = [mlir.aval_to_ir_type(ctx.module_context, aval) for aval in ctx.avals_out]
+            types = [ir_type(ctx, aval) for aval in ctx.avals_out]
             dynamic = any(not isinstance(size, int) for aval in ctx.avals_out for size in aval.shape)
             shapes = [mlir.eval_dynamic_shape_as_tensor(ctx, aval.shape) for aval in ctx.avals_out] if dynamic else None
             call = mlir.custom_call(

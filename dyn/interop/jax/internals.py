@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dyn.errors import BackendUnavailableError
+from dyn.interop.internal_names import absent, find_module, lacks
 from dyn.requirements import install_extra
+
+#: The versions that the tests have passed with.
+KNOWN = ("0.9", "0.10")
 
 
 def import_jax() -> Any:
@@ -25,6 +29,28 @@ def import_jax() -> Any:
     return jax
 
 
+#: The names without a public one, by the module that has them, that are used only once a size was asked something.
+#: Functions that are written anew there are asked for one by one (``functions_of_sizes.FUNCTIONS``).
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "jax._src.core": ("InconclusiveDimensionOperation", "is_constant_dim", "is_symbolic_dim", "max_dim", "min_dim"),
+    "jax._src.dtypes": ("dtype",),
+    "jax._src.interpreters.mlir": ("aval_to_ir_type", "lower_fun"),
+    "jax._src.lax.convolution": ("conv_general_dilated_p",),
+    "jax._src.lax.lax": (
+        "_convert_element_type", "_sort_le_comparator", "_sort_lt_comparator", "canonicalize_precision",
+    ),
+    "jax._src.numpy.util": ("promote_dtypes", "promote_dtypes_inexact"),
+    "jax._src.random.core": ("_random_bits", "_split"),
+}  # fmt: skip
+
+
+def check_names(names: Mapping[str, tuple[str, ...]] = _NAMES) -> None:
+    """Raise BackendUnavailableError where modules of JAX's have not all of some names."""
+    lacking = [one for module, own in names.items() for one in absent(_home(module), own)]
+    if lacking:
+        raise _lacks(lacking)
+
+
 def found(module: str, name: str) -> Any:
     """A name in a module of JAX's; None where this JAX has it not."""
     try:
@@ -33,18 +59,50 @@ def found(module: str, name: str) -> Any:
         return None
 
 
+#: Modules that had another name in versions that are still read: the name of today, and that one (JAX 0.9).
+_FORMER = {"jax._src.random.core": "jax._src.random"}
+#: Functions that a version which is still read has not, and needs not: nothing there calls them (JAX 0.9).
+_ADDED = frozenset([("jax._src.lax.lax", "stack")])
+
+
 def required(module: str, name: str | None = None) -> Any:
     """A module of JAX's, or a name in it; BackendUnavailableError, which says what is missing, where this JAX has it
     not."""
-    own = importlib.import_module(module) if importlib.util.find_spec(module) is not None else None
+    own = find_module(_home(module))
     found = own if name is None else getattr(own, name, None)
     if found is None:
-        version = getattr(importlib.import_module("jax"), "__version__", "unknown")
-        raise BackendUnavailableError(
-            f"this JAX, {version}, has no {module}{f'.{name}' if name else ''}, which dyn asks.",
-            remedy=f"install another one with: {install_extra('jax')}",
-        )
+        raise _lacks([f"{module}.{name}" if name else module])
     return found
+
+
+def _home(module: str) -> str:
+    """The name of a module in this JAX."""
+    return _FORMER[module] if module in _FORMER and find_module(module) is None else module
+
+
+def _lacks(names: list[str]) -> BackendUnavailableError:
+    version = str(getattr(importlib.import_module("jax"), "__version__", "unknown"))
+    return lacks("JAX", version, names, KNOWN, f"install another one with: {install_extra('jax')}")
+
+
+def added_later(module: str, name: str) -> bool:
+    """Return True if a function is one that this JAX has not, and has no need of."""
+    return (module, name) in _ADDED and found(module, name) is None
+
+
+def ir_type(ctx: Any, aval: Any) -> Any:
+    """The type of MLIR's of an abstract value, in a rule that lowers to ``ctx``."""
+    convert = required("jax._src.interpreters.mlir", "aval_to_ir_type")
+    takes_context = len(inspect.signature(convert).parameters) == 2  # not in JAX 0.9
+    return convert(ctx.module_context, aval) if takes_context else convert(aval)
+
+
+def is_weakly_typed_scalar(value: Any) -> bool:
+    """Return True if a value is a number whose type gives way to those of others."""
+    own = found("jax._src.dtypes", "is_weakly_typed_scalar")
+    if own is None:
+        own = required("jax._src.dtypes", "is_python_scalar")  # its name in JAX 0.9
+    return own(value)
 
 
 #: The settings that decide what JAX traces, where it has no list of its own.

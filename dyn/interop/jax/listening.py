@@ -27,7 +27,7 @@ from dyn.fork_safety import lock
 from dyn.interop.jax import functions_of_sizes, transforms_of_sizes
 from dyn.interop.jax.answers import Answers
 from dyn.interop.jax.askers import acts, asker
-from dyn.interop.jax.internals import required
+from dyn.interop.jax.internals import added_later, check_names, required
 from dyn.trace import lengths
 
 
@@ -163,9 +163,13 @@ def _install_once(dimension: Any) -> None:
         ("jax._src.export.shape_poly", "_geq_decision", _order_by),
         ("jax._src.export.shape_poly", "_bounds_decision", _bounds_by),
         ("jax._src.core", "divide_shape_sizes", _division_by), ("jax._src.core", "concrete_or_error", _number_by),
-        *[(module, name, _in_trace(written)) for table in _WRITTEN for module, name, written in table.FUNCTIONS],
+        *[
+            (module, name, _in_trace(written))
+            for table in _WRITTEN for module, name, written in table.FUNCTIONS if not added_later(module, name)
+        ],
     ]  # fmt: skip
     # Nothing is changed before all of it was found: an error leaves JAX as it is.
+    check_names()
     found = [_found(module, name) for module, name, _ in wrapped]
     length_of_tracer = required("jax._src.core", "Tracer").__len__
     modules = ("jax._src.source_info_util", "jax._src.traceback_util")

@@ -26,8 +26,6 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.aot_compile_types import SerializableCallable
-from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.precompile_context import BackendCacheArtifact, PrecompileContext
 from torch._functorch.autograd_function import autograd_function_apply
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -37,10 +35,16 @@ from dyn.interop.torch.devices import KINDS
 from dyn.interop.torch.dynamic_shapes import Axis, DeclaredShapes
 from dyn.interop.torch.dynamo import pass_by_own
 from dyn.interop.torch.graphs import ArgumentKind, LoweredGraph, Match, carrier, lowered, match
+from dyn.interop.torch.installed import BACKEND_NAMES, check_names
 from dyn.interop.torch.jit import TorchJitted
 from dyn.interop.torch.options import DEFAULT, TorchOptions
 from dyn.interop.torch.report import GRAPHS, Label, lines_of
 from dyn.source import Loc, is_user_frame, map_generated, unmap
+
+check_names(BACKEND_NAMES)
+
+from torch._dynamo.backends.common import aot_autograd  # noqa: E402
+from torch._dynamo.precompile_context import BackendCacheArtifact, PrecompileContext  # noqa: E402
 
 #: The modes of ``torch.compile``: dyn has one way to compile, whichever is asked for.
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")

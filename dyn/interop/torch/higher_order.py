@@ -223,7 +223,15 @@ def _scan_of_trees(run: Function, combine_fn: Function, init: Sequence[Any], xs:
 
 
 @higher_order(map_impl)
-def map_over(tracing: TorchTracing, function: Function, xs: Any, pos_args: Sequence[Any]) -> Any:
+def map_over(
+    tracing: TorchTracing, function: Function, xs: Any, pos_args: Sequence[Any], mutated_arg_indices: str = ""
+) -> Any:  # fmt: skip
+    if mutated_arg_indices:
+        raise NotYetError(
+            "a map over slices whose function writes to its arguments has no converter.",
+            loc=user_loc(),
+            remedy="return the new values.",
+        )
     trees: list[TreeSpec] = []
 
     def combine(*given: Any) -> list[Any]:

@@ -54,6 +54,16 @@ def _is_iterator(value: Any) -> bool:
     return not isinstance(type(value).__next__, FunctionType)
 
 
+def _is_kept(frame: FrameType, function: Any) -> bool:
+    """Return True if the state of random numbers is read or set by PyTorch, which keeps it where Dynamo compiles."""
+    caller = frame.f_back  # of the function in Python's ``random``
+    return (
+        function.__name__ in ("getstate", "setstate")
+        and caller is not None
+        and not is_user_frame(caller.f_code.co_filename)
+    )
+
+
 @dataclass(slots=True)
 class _Frame:
     """A call of the user's code, and the variables of closures and globals that it may set, as they were."""
@@ -101,7 +111,7 @@ class _Watch:
             self.note_effect("prints or writes to a file", frame)
             if not name.endswith(_LOGGING):  # whose handlers keep errors to themselves
                 raise self.refusal()
-        elif isinstance(owner, random.Random):
+        elif isinstance(owner, random.Random) and not _is_kept(frame, function):
             self.note_effect("draws random numbers of Python's", frame)
             raise self.refusal()
 

@@ -174,6 +174,10 @@ class SymNode:
     def expr(self) -> SymNode:
         return self
 
+    #: As an expression of SymPy's it is one that has no parts, and no symbol: PyTorch 2.14 looks for unbacked ones.
+    args = ()
+    is_Symbol = False
+
     @property
     def constant(self) -> int | bool | float | None:
         """The number that it is for every size."""

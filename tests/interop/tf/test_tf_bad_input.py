@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,8 @@ def test_without_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BackendUnavailableError) as caught:
         installed.check()
     assert str(caught.value) == (
-        "TensorFlow cannot be imported (No module named 'tensorflow'), and dyn.interop.tf needs tensorflow==2.21.*.\n"
+        "TensorFlow cannot be imported (No module named 'tensorflow'), and dyn.interop.tf needs one of "
+        "tensorflow==2.20.*, tensorflow==2.21.*.\n"
         "  help: install it with: pip install tensorflow-cpu==2.21.0"
     )
 
@@ -36,9 +39,39 @@ def test_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BackendUnavailableError) as caught:
         installed.check()
     assert str(caught.value) == (
-        "TensorFlow 2.18.1 is installed, and dyn.interop.tf needs tensorflow==2.21.*.\n"
+        "TensorFlow 2.18.1 is installed, and dyn.interop.tf needs one of tensorflow==2.20.*, tensorflow==2.21.*.\n"
         "  help: install it with: pip install tensorflow-cpu==2.21.0"
     )
+
+
+def test_what_tensorflow_lacks_is_named() -> None:
+    version = tf.__version__
+    with pytest.raises(BackendUnavailableError) as caught:
+        installed.asked("tensorflow.python.eager.context", "eager_mode", "lazy_mode", "idle_mode")
+    assert str(caught.value) == (
+        f"TensorFlow {version} has no tensorflow.python.eager.context.lazy_mode, no "
+        "tensorflow.python.eager.context.idle_mode, which dyn asks for by name; known to work: TensorFlow 2.20, 2.21.\n"
+        "  help: install it with: pip install tensorflow-cpu==2.21.0"
+    )
+    with pytest.raises(BackendUnavailableError) as caught:
+        installed.asked("tensorflow.python.eager.laziness", "mode")
+    assert str(caught.value).startswith(f"TensorFlow {version} has no tensorflow.python.eager.laziness, which dyn asks")
+
+
+def test_all_internals_that_are_used_are_asked_for() -> None:
+    """Each name of a module without a public name is among those that ``internals`` has found there."""
+    folder = Path(installed.__file__).parent
+    asked = dict[str, set[str]]()
+    for node in ast.parse((folder / "internals.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call) and isinstance(node.target, ast.Name):
+            asked[node.target.id] = {ast.literal_eval(name) for name in node.value.args[1:]}
+    used = set[tuple[str, str]]()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in asked:
+                used.add((node.value.id, node.attr))
+    assert len(used) > 30
+    assert sorted(f"{module}.{name}" for module, name in used if module != "tf" and name not in asked[module]) == []
 
 
 def test_dyn_alone_imports_no_tensorflow() -> None:

@@ -329,25 +329,36 @@ class _MlirReader:
 
     def loc(self, loc: Any) -> Loc:
         """The innermost line of a file that it names; else the innermost name."""
-        ir, name = self.ir, ""
+        name = ""
         for _ in range(64):
-            match loc:
-                case ir.FileLineColLoc():
+            match _kind_of_location(loc):
+                case "file":
                     file = _name(loc, "filename")
                     return Loc(self.file if file == "-" else file, loc.start_line, name)  # MLIR's name of a text
-                case ir.NameLoc():
+                case "name":
                     name = name or _name(loc, "name_str")
                     loc = loc.child_loc
-                case ir.CallSiteLoc():
+                case "callsite":
                     loc = loc.callee
-                case ir.FusedLoc() if loc.locations:
+                case "fused" if loc.locations:
                     loc = loc.locations[0]
                 case _:
                     break
         return Loc(name) if name else UNKNOWN
 
     def name_of(self, loc: Any) -> str:
-        return _name(loc, "name_str") if isinstance(loc, self.ir.NameLoc) else ""
+        return _name(loc, "name_str") if _kind_of_location(loc) == "name" else ""
+
+
+_LOCATIONS = {"FileLineColLoc": "file", "NameLoc": "name", "CallSiteLoc": "callsite", "FusedLoc": "fused"}
+
+
+def _kind_of_location(loc: Any) -> str:
+    """What a location is: by its class, or by what it says of itself, where it has no class of its own (jaxlib 0.9)."""
+    kind = _LOCATIONS.get(type(loc).__name__, "")
+    if not kind and hasattr(loc, "is_a_file"):
+        return next((kind for kind in _LOCATIONS.values() if getattr(loc, f"is_a_{kind}")()), "")
+    return kind
 
 
 def _text(attr: Any) -> str:

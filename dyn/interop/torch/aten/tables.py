@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 import dyn.numpy as dnp
 from dyn.interop.torch.converters import CONVERTERS, IN_PLACE, VIEWS, WRITTEN, Converter, View
+from dyn.interop.torch.installed import missing
 from dyn.interop.torch.iteration import iteration_order
 from dyn.interop.torch.layouts import Order
 from dyn.interop.torch.tensors import known_dtype, record_of
@@ -26,16 +27,24 @@ Function = Callable[..., Any]
 Promotion = ELEMENTWISE_TYPE_PROMOTION_KIND
 
 
+#: Operations that some of the versions that dyn works with have not: PyTorch 2.14 writes it by others.
+_GONE = frozenset(["cholesky.default"])
+
+
 def operation(name: str) -> Any:
     """``aten.add.Tensor`` of its name without the first part; other namespaces are written out, ``prims::…``.
 
-    A name without an overload is that of a library that may not be imported yet: it stays a name.
+    A name without an overload is that of a library that may not be imported yet: it stays a name, as does that of an
+    operation that this version has not and need not have. BackendUnavailableError says which other one is missing.
     """
     namespace, _, rest = name.rpartition("::")
     packet, _, overload = rest.partition(".")
     if not overload:
         return name
-    return getattr(getattr(getattr(torch.ops, namespace or "aten"), packet), overload)
+    found = getattr(getattr(getattr(torch.ops, namespace or "aten"), packet, None), overload, None)
+    if found is None and name not in _GONE:
+        raise missing(f"torch.ops.{namespace or 'aten'}.{rest}")
+    return name if found is None else found
 
 
 def axis_of(axis: int, rank: int) -> int:
