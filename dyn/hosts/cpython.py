@@ -144,9 +144,9 @@ def _misread() -> str | None:
         return "tuples, lists and dicts keep their lengths elsewhere"
     if [_word(x, PyObjects.TYPE) for x in (items, listed)] != [id(tuple), id(list)]:
         return "objects keep their types elsewhere"
-    if [_word(items, PyObjects.ITEMS + 8 * i) for i in range(3)] != [id(x) for x in items]:
+    if [_word(items, PyObjects.TUPLE_ITEMS + 8 * i) for i in range(3)] != [id(x) for x in items]:
         return "tuples keep their items elsewhere"
-    if ctypes.c_int64.from_address(_word(listed, PyObjects.ITEMS) + 8).value != id(listed[1]):
+    if ctypes.c_int64.from_address(_word(listed, PyObjects.LIST_ITEMS) + 8).value != id(listed[1]):
         return "lists keep their items elsewhere"
     if ctypes.string_at(id(b"12345678") + PyObjects.BYTES, 8) != b"12345678":
         return "bytes keep their bytes elsewhere"

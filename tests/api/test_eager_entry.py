@@ -241,7 +241,8 @@ def test_results_of_the_entry_are_arrays_like_others() -> None:
     assert gc.is_tracked(b) == gc.is_tracked(a)
     seen = weakref.ref(b)
     data = np.asarray(b)
-    assert sys.getrefcount(b) == 2
+    plain = object()
+    assert sys.getrefcount(b) == sys.getrefcount(plain)  # Python 3.14 counts no reference for the call
     del b
     assert seen() is None
     assert data.tolist() == [[0, 2, 4], [6, 8, 10]]

@@ -12,7 +12,7 @@ from dyn.interop.internal_names import absent, lacks
 from dyn.requirements import install_extra
 
 #: The versions that the tests have passed with.
-KNOWN = ("2.13", "2.14")
+KNOWN = ("2.13", "2.14", "2.15")
 _NEEDS = f"dyn.interop.torch needs one of {', '.join(f'torch=={version}.*' for version in KNOWN)}."
 _REMEDY = f"install it with: {install_extra('torch')}"
 

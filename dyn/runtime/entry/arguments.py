@@ -357,10 +357,9 @@ class _ArgumentWalk:
         self.position.set("0")
         is_dict = f.icmp("eq", kind, str(int(PlanNode.DICT)))
         self.dict.set(f.select(is_dict, object, "null", "ptr"))
-        inside = f.at(object, PyObjects.ITEMS)
-        self.items.set(inside)
+        self.items.set(f.at(object, PyObjects.TUPLE_ITEMS))
         with f.if_(f.icmp("eq", kind, str(int(PlanNode.LIST)))):
-            self.items.set(f.load("ptr", inside))
+            self.items.set(f.load("ptr", object, PyObjects.LIST_ITEMS))
 
     def _leave(self) -> None:
         f = self.f

@@ -84,7 +84,7 @@ def _define_list(module: Module) -> None:
     list, entries = f.load("ptr", "%record", ListRecord.LIST), f.load("ptr", "%record", ListRecord.ENTRIES)
     count = f.load("i64", "%record", ListRecord.COUNT)
     f.ret_if(f.icmp("ne", f.load("i64", list, PyObjects.SIZE), count), "i1", "false")
-    items = f.load("ptr", list, PyObjects.ITEMS)
+    items = f.load("ptr", list, PyObjects.LIST_ITEMS)
     with f.count(count) as number:
         item, wanted = (f.load("ptr", f.at(at, number, "ptr")) for at in (items, entries))
         f.ret_if(f.icmp("ne", item, wanted, "ptr"), "i1", "false")

@@ -111,7 +111,7 @@ def _define_device_array(module: Module) -> None:
     f.ret_if(f.icmp("ne", f.load("i64", shape, PyObjects.SIZE), rank), "i1", "false")
     room = room_of(f, "%record")
     with f.count(rank) as axis:
-        size = f.load("ptr", f.at(f.at(shape, PyObjects.ITEMS), axis, "ptr"))
+        size = f.load("ptr", f.at(f.at(shape, PyObjects.TUPLE_ITEMS), axis, "ptr"))
         f.store("i64", _number(f, size), f.at(room, axis, "i64"))
     sized = f.call("i1", "@sized", [("ptr", "%record"), ("ptr", room), ("i64", rank)])
     f.ret_if(f.icmp("eq", sized, "false", "i1"), "i1", "false")

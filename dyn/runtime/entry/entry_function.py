@@ -68,7 +68,7 @@ def entry_text(runtime_words: int) -> str:
 def _define_entry(module: Module) -> None:
     params = [("ptr", "self"), ("ptr", "args"), ("i64", "nargs"), ("ptr", "kwnames")]
     f = module.function("dyn_entry", "ptr", params)
-    table = f.load("ptr", f.load("ptr", "%self", PyObjects.ITEMS), PyObjects.BYTES)
+    table = f.load("ptr", f.load("ptr", "%self", PyObjects.TUPLE_ITEMS), PyObjects.BYTES)
     keywords = f.var("i64", "0")
     with f.if_(f.icmp("ne", "%kwnames", "null", "ptr")):
         keywords.set(f.load("i64", "%kwnames", PyObjects.SIZE))
@@ -128,7 +128,7 @@ def _define_attempt(module: Module, runtime_words: int) -> None:
     f.ret_if(f.icmp("eq", same, "false", "i1"), "ptr", _NOT_MINE)
     names = f.load("ptr", "%plan", EntryPlan.KEYWORD_NAMES)
     with f.count("%keywords") as number:
-        given = f.load("ptr", f.at(f.at("%kwnames", PyObjects.ITEMS), number, "ptr"))
+        given = f.load("ptr", f.at(f.at("%kwnames", PyObjects.TUPLE_ITEMS), number, "ptr"))
         wanted = f.load("ptr", f.at(names, number, "ptr"))
         f.ret_if(f.icmp("ne", given, wanted, "ptr"), "ptr", _NOT_MINE)
     with f.if_(f.icmp("ne", "%state", "null", "ptr")):

@@ -35,8 +35,10 @@ class PyObjects:
     REFERENCES, TYPE = 0, 8
     #: The number of items of a tuple, a list or a dict.
     SIZE = 16
-    #: A tuple's items lie here; of a list this is a pointer to them.
-    ITEMS = 24
+    #: A tuple's items lie here: after its hash, since CPython 3.14.
+    TUPLE_ITEMS = tuple.__basicsize__
+    #: Of a list, a pointer to its items.
+    LIST_ITEMS = 24
     #: Of a dict where ``dyn.hosts.cpython.has_dict_tags``: a number that no dict has had before its last change.
     DICT_TAG = 24
     BYTES = 32

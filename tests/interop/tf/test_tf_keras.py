@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import subprocess
 import sys
 from typing import Any
@@ -72,6 +72,7 @@ def test_training_by_keras(backend: str) -> None:
     assert f"the same on {backend}" in made.stdout
 
 
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is missing")
 def test_training_by_keras_on_torch() -> None:
     made = subprocess.run(
         [sys.executable, "-m", "tests.interop.tf.keras_on_torch"], capture_output=True, text=True, check=False

@@ -61,7 +61,7 @@ def test_what_pytorch_lacks_is_named() -> None:
         installed.check_names({"torch._C": ("DispatchKey.Autograd", "DispatchKey.Nowhere"), "torch._far": ("away",)})
     assert str(caught.value) == (
         f"PyTorch {torch.__version__} has no torch._C.DispatchKey.Nowhere, no torch._far, which dyn asks for by "
-        "name; known to work: PyTorch 2.13, 2.14.\n"
+        "name; known to work: PyTorch 2.13, 2.14, 2.15.\n"
         "  help: install it with: pip install torch==2.13.0"
     )
 

@@ -149,7 +149,8 @@ def test_another_pytorch_is_refused_with_the_version_that_is_needed(tmp_path: Pa
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import dyn; import dyn.interop.torch"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.stderr.strip().splitlines()[-2:] == [
-        f"dyn.errors.BackendUnavailableError: {problem} dyn.interop.torch needs one of torch==2.13.*, torch==2.14.*.",
+        f"dyn.errors.BackendUnavailableError: {problem} dyn.interop.torch needs one of torch==2.13.*, torch==2.14.*, "
+        "torch==2.15.*.",
         "  help: install it with: pip install torch==2.13.0",
     ]
 
