@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ def asked(node: ast.AST) -> list[str]:
     """``[module]`` or ``[module, name]`` of ``required(…)``; empty for others."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id != "required":
         return []
-    return [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+    return [str(argument.value) for argument in node.args if isinstance(argument, ast.Constant)]
 
 
 def assigned(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
@@ -30,8 +30,9 @@ def assigned(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
     for node in ast.walk(function):
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
-            pairs = zip(target.elts, node.value.elts, strict=True) if several else [(target, node.value)]
+            pairs: Iterable[tuple[ast.expr, ast.expr]] = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = zip(target.elts, node.value.elts, strict=True)
             yield from (
                 (one.id, asked(value)[0])
                 for one, value in pairs
