@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-from dyn.interop.jax.internals import required
+from dyn.interop.jax.internals import is_weakly_typed_scalar, required
 
 #: A function of JAX's, and one that does as it does for symbolic sizes: of that function, and then of its arguments.
 Written = Callable[..., Any]
@@ -220,7 +220,7 @@ def constant(own: Written, example: Any, val: Any) -> Any:
     if not is_symbolic(val):
         return own(example, val)
     dtypes, lax = required("jax._src.dtypes"), required("jax._src.lax.lax")
-    is_weak = dtypes.is_weakly_typed_scalar(example)
+    is_weak = is_weakly_typed_scalar(example)
     return lax._convert_element_type(val, dtypes.dtype(example), weak_type=is_weak)
 
 

@@ -32,9 +32,13 @@ def import_jax() -> Any:
 #: The names without a public one, by the module that has them, that are used only once a size was asked something.
 #: Functions that are written anew there are asked for one by one (``functions_of_sizes.FUNCTIONS``).
 _NAMES: Mapping[str, tuple[str, ...]] = {
-    "jax._src.core": ("InconclusiveDimensionOperation", "is_constant_dim", "is_symbolic_dim", "max_dim", "min_dim"),
-    "jax._src.dtypes": ("dtype",),
-    "jax._src.interpreters.mlir": ("aval_to_ir_type", "lower_fun"),
+    "jax._src.core": (
+        "InconclusiveDimensionOperation", "Tracer", "concrete_or_error", "is_constant_dim", "is_symbolic_dim",
+        "max_dim", "min_dim",
+    ),
+    "jax._src.dtypes": ("default_float_dtype", "dtype"),
+    "jax._src.interpreters.mlir": ("aval_to_ir_type", "custom_call", "eval_dynamic_shape_as_tensor", "lower_fun"),
+    "jax._src.lib.mlir": ("ir",),
     "jax._src.lax.convolution": ("conv_general_dilated_p",),
     "jax._src.lax.lax": (
         "_convert_element_type", "_sort_le_comparator", "_sort_lt_comparator", "canonicalize_precision",

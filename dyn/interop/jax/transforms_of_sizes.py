@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dyn.interop.jax.functions_of_sizes import RenamedModule, Written, is_symbolic, jax_modules, with_names
-from dyn.interop.jax.internals import required
+from dyn.interop.jax.internals import ir_type, required
 from dyn.interop.stablehlo.codecs.linalg import FFT
 
 _SIGNAL, _HELPER = "jax._src.scipy.signal", "jax._src.third_party.scipy.signal_helper"
@@ -32,7 +32,7 @@ def fft_lowering(own: Written, ctx: Any, x: Any, *, fft_type: Any, fft_lengths: 
     (result,) = ctx.avals_out
     lengths = mlir.eval_dynamic_shape_as_tensor(ctx, tuple(fft_lengths))
     made = mlir.custom_call(
-        FFT, result_types=[mlir.aval_to_ir_type(ctx.module_context, result)], operands=[x, lengths],
+        FFT, result_types=[ir_type(ctx, result)], operands=[x, lengths],
         backend_config={"fft_type": ir.StringAttr.get(fft_type.name)},
     )  # fmt: skip
     return made.results

@@ -15,6 +15,7 @@ torch: Any = pytest.importorskip("torch")
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
 from dyn.errors import DomainError  # noqa: E402
+from dyn.interop.sizes.ratios import Ratio  # noqa: E402
 from dyn.interop.torch.float_sizes import _small_ratio  # noqa: E402  # pyright: ignore[reportPrivateUsage]
 
 F = torch.nn.functional
@@ -70,13 +71,15 @@ FACTORS = (0.7, 1.7, 0.1, 1 / 3, 1 / 49, 0.3, 0.55, 1.1, 2 / 3, 0.999, 0.07, 100
 def test_ratios_have_the_floors_of_the_floats_that_they_stand_for(rounds_up: bool) -> None:
     draw, rounded = random.Random(0), math.ceil if rounds_up else math.floor
     found = {factor: _small_ratio(factor, rounds_up) for factor in FACTORS}
-    assert found[0.7] == ((7, 10) if rounds_up else None)  # 170 * 0.7 < 119
-    assert found[1.7] == (17, 10)
+    assert found[0.7] == (Ratio(7, 10) if rounds_up else None)  # 170 * 0.7 < 119
+    assert found[1.7] == Ratio(17, 10)
     assert found[0.123456789] is None
     for factor, ratio in found.items():
         if ratio is None:
             continue
-        p, q = ratio
+        p, q = ratio.dividend, ratio.divisor
+        assert isinstance(p, int)
+        assert isinstance(q, int)
         most = (1 << 51) // p
         sizes = [*range(1000), *[draw.randrange(most) for _ in range(300)]]
         sizes += [q * draw.randrange(most // q) for _ in range(300)] + [q << k for k in range(25)]
