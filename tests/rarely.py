@@ -88,6 +88,7 @@ GRIDS: dict[str, dict[str, int]] = {
         "test_each_place_to_ask": 3,
     },
     "interop/test_jax_runs_dyn.py": {"test_samples_run_in_jax": 5},
+    "interop/test_jax_transforms.py": {"test_numbers_of_64_bits": 2, "test_one_program_of_one_trace": 4},
     "interop/test_jax_xla.py": {"test_jax_functions_compute_what_xla_does": 4, "test_xla_computes_what_dyn_does": 3},
     "interop/test_round_trips.py": {"test_samples_come_back": 4},
     "interop/test_spec.py": {"test_both_forms_are_one_program": 4, "test_what_the_specification_says": 3},

@@ -136,13 +136,17 @@ def _install_once(dimension: Any) -> None:
     def heard_index(self: Any) -> int:
         ear, frame = _LISTENER.ear, sys._getframe(1)
         if ear is not None and frame.f_code.co_name not in _PROBING:
-            lengths.ask(frame)
             with _unheard():
                 found = ear.number(self, frame)
                 if found is not None:
                     return found
                 ear.need(self)
         raise TypeError(f"{type(self).__name__!r} object cannot be interpreted as an integer")
+
+    def heard_len(self: Any) -> int:
+        if _LISTENER.ear is not None and self.ndim and not isinstance(self.shape[0], int):
+            lengths.ask(sys._getframe(1))
+        return length(self)
 
     def numeric(name: str) -> Callable[[Any], Any]:
         def computed(self: Any) -> Any:
@@ -171,13 +175,15 @@ def _install_once(dimension: Any) -> None:
     # Nothing is changed before all of it was found: an error leaves JAX as it is.
     check_names()
     found = [_found(module, name) for module, name, _ in wrapped]
-    length_of_tracer = required("jax._src.core", "Tracer").__len__
+    tracer: Any = required("jax._src.core", "Tracer")
+    length = tracer.__len__
     modules = ("jax._src.source_info_util", "jax._src.traceback_util")
     exclude = [required(module, "register_exclusion") for module in modules]
     for file in (__file__, *[str(table.__file__) for table in _WRITTEN]):  # JAX's lines of users' are not these
         for register in exclude:
             register(file)
-    lengths.METHODS.add(length_of_tracer)
+    tracer.__len__ = heard_len
+    lengths.METHODS.add(heard_len)
     for module in _ASK_FOR_LENGTHS:
         lengths.know(importlib.import_module(module))
     for name in _NUMERIC:
