@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
 
@@ -19,8 +19,10 @@ T = TypeVar("T")
 
 #: The methods that ``len`` calls of the arrays that may have symbols for sizes.
 METHODS: set[Any] = set()
-#: The modules that have asked, by the identities of their namespaces.
-_MODULES: dict[int, Replacement[bool]] = {}
+#: What modules have in the place of ``len``, by the identities of their namespaces.
+_REPLACED: dict[int, Replacement[bool]] = {}
+#: The modules that have asked while somebody else's function was traced. All traces answer them.
+_ASKED: dict[int, Replacement[bool]] = {}
 
 
 class _LengthAsked(BaseException):
@@ -41,31 +43,30 @@ def ask(frame: FrameType | None) -> None:
     module = _module_of(frame.f_globals)
     if module is None:
         return
-    found = _MODULES.setdefault(id(frame.f_globals), Replacement(module, "len", length))
+    found = _replaced(module)
     if found.current is None:
+        _ASKED[id(frame.f_globals)] = found
         raise _LengthAsked
 
 
-def know(module: ModuleType) -> None:
-    """Have the code of a module be answered from the start."""
-    if _module_of(vars(module)) is not None:
-        _MODULES.setdefault(id(vars(module)), Replacement(module, "len", length))
-
-
-def answered(trace: Callable[[], T], function: Any = None) -> T:
-    """What ``trace`` gives, made again for each module that asks for a length. ``function``, where it is given, is the
-    one that is traced, whose module is answered from the start."""
+def answered(trace: Callable[[], T], function: Any = None, modules: Iterable[ModuleType] = ()) -> T:
+    """What ``trace`` gives, made again for each module that asks for a length. Answered from the start are ``modules``,
+    and that of ``function``, where it is given: the one that is traced."""
+    known = [_replaced(module) for module in modules]
     own = function.__func__ if isinstance(function, MethodType) else function
     if isinstance(own, FunctionType) and any("len" in code.co_names for code in _codes(own.__code__)):
         module = _module_of(own.__globals__)
-        if module is not None:
-            know(module)
+        known += [] if module is None else [_replaced(module)]
     while True:
-        with all_active(list(_MODULES.values())):
+        with all_active(dict.fromkeys([*known, *_ASKED.values()])):
             try:
                 return trace()
             except _LengthAsked:
                 continue
+
+
+def _replaced(module: ModuleType) -> Replacement[bool]:
+    return _REPLACED.setdefault(id(vars(module)), Replacement(module, "len", length))
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

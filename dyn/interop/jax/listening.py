@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import builtins
 import functools
-import importlib
 import inspect
 import operator
 import sys
@@ -74,7 +73,7 @@ def _install(dimension: Any) -> None:
 #: Functions that try whether a size is a number.
 _PROBING = frozenset({"is_constant_dim", "_convertible_to_int", "convert_to_index"})
 #: Modules of JAX's whose code asks for lengths.
-_ASK_FOR_LENGTHS = ("jax._src.numpy.lax_numpy", "jax._src.numpy.polynomial", "jax._src.scipy.signal")
+ASK_FOR_LENGTHS = ("jax._src.numpy.lax_numpy", "jax._src.numpy.polynomial", "jax._src.scipy.signal")
 #: The tables of functions that are others in traces.
 _WRITTEN = (functions_of_sizes, transforms_of_sizes)
 #: NumPy's functions that ask an object for a method of their name.
@@ -184,8 +183,6 @@ def _install_once(dimension: Any) -> None:
             register(file)
     tracer.__len__ = heard_len
     lengths.METHODS.add(heard_len)
-    for module in _ASK_FOR_LENGTHS:
-        lengths.know(importlib.import_module(module))
     for name in _NUMERIC:
         setattr(dimension, name, numeric(name))
     heard_eq._dyn_listens = True  # pyright: ignore[reportFunctionMemberAccess]  # functions take attributes

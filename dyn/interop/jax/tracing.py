@@ -13,8 +13,8 @@ from dyn import dtypes
 from dyn.errors import DynError, NotYetError
 from dyn.interop.jax.answers import Answers
 from dyn.interop.jax.callbacks import Callbacks
-from dyn.interop.jax.internals import Internals
-from dyn.interop.jax.listening import answered
+from dyn.interop.jax.internals import Internals, required
+from dyn.interop.jax.listening import ASK_FOR_LENGTHS, answered
 from dyn.interop.jax.size_assumptions import FailedTrace, next_sizes
 from dyn.interop.jax.sizes import TraceSizes
 from dyn.interop.stablehlo.codecs.linalg import FFT
@@ -157,7 +157,8 @@ class JaxTracing:
         self._static_works = True
 
     def _attempt(self, sizes: TraceSizes) -> _Attempt:
-        return lengths.answered(lambda: self._attempt_once(sizes), self.user_function)
+        modules = [required(module) for module in ASK_FOR_LENGTHS]
+        return lengths.answered(lambda: self._attempt_once(sizes), self.user_function, modules)
 
     def _attempt_once(self, sizes: TraceSizes) -> _Attempt:
         jax = self.parts.jax
