@@ -1,7 +1,4 @@
-"""``dyn.interop.jax.jit``: JAX functions that are traced by JAX and compiled by dyn, once for every shape.
-
-This file is longer than most: a third of it says what each function takes and gives, and the rest is one class.
-"""
+"""``dyn.interop.jax.jit``: JAX functions that are traced by JAX and compiled by dyn, once for every shape."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""``dyn.interop.torch.jit``: functions and modules of PyTorch, traced once for every shape and compiled by dyn.
-
-This file is longer than most: a seventh of it says what ``jit`` takes and gives, and the rest is one class.
-"""
+"""``dyn.interop.torch.jit``: functions and modules of PyTorch, traced once for every shape and compiled by dyn."""
 
 from __future__ import annotations
 
