@@ -165,7 +165,7 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
         raise NotImplementedError
 
     def _run_program(self, program: P, call: C) -> Any:
-        """What the function returns for a call, computed by a program.
+        """The function's result for a call, computed by a program.
 
         Raises Retrace where the function, or what programs it has, is to be changed first.
         """
@@ -188,9 +188,6 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
     def _while_making(self) -> AbstractContextManager[object]:
         """A lock that is held while a program is made, where threads may not make several at once."""
         return contextlib.nullcontext()
-
-    def _check_new_shape(self, call: C) -> None:
-        """Raise the error of ``on_new_shape="error"``, where a call needs a program for other sizes."""
 
     def _failure_for(self, program: P, call: C) -> FallbackReason | None:
         """Why the library makes a call; None as long as dyn does."""
@@ -232,8 +229,16 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
         if isinstance(found, Excuse):
             return found
         call, program = found
+        result = self._attempted(program, call, lambda: self._run_program(program, call))
+        if not isinstance(result, Excuse):
+            self._accept_call(args, kwargs, call, program)
+        return result
+
+    def _attempted(self, program: P, call: C, act: Callable[[], T]) -> T | Excuse:
+        """The result of ``act``, which runs or prepares a program for a call, once what there is to say of it is said;
+        an excuse where the library is to make the call."""
         try:
-            result = self._run_program(program, call)
+            result = act()
         except OF_CALLERS:
             raise
         except Exception as error:
@@ -243,7 +248,6 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
             return excuse
         self.fallbacks.report(self._name, self._pieces_of(program))
         self._note_program()
-        self._accept_call(args, kwargs, call, program)
         return result
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> tuple[C, P] | Excuse:
@@ -289,7 +293,6 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
 
     def _new_program(self, call: C) -> P:
         """A new program, beside those that there are."""
-        self._check_new_shape(call)
         return self._make_program(call)
 
     def _made_for(self, program: P) -> MadeFor | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from dyn.errors import ArgumentError, NotYetError
 from dyn.frontend import compiled_function
 from dyn.frontend.compiled_function import CacheInfo, CompiledFunction
-from dyn.frontend.fallback import OF_CALLERS, Excuse, FallbackReason, Piece
+from dyn.frontend.fallback import Excuse, FallbackReason, Piece
 from dyn.late_imports import import_whole
 from dyn.source import UNKNOWN, Loc, user_loc
 from dyn.stages import Traced
@@ -75,7 +75,7 @@ class LibraryProgram(Generic[C]):
         self.failure = failure
 
     def __call__(self, call: C) -> Any:
-        """What the library's function returns for a call."""
+        """The result of the library's function for a call."""
         raise NotImplementedError
 
     def trace(self, call: C) -> Traced:
@@ -109,8 +109,9 @@ class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
         return program.fits(call)
 
     def _new_program(self, call: C) -> P:
+        if self._on_new_shape == "error" and (known := self._programs_but_for_sizes(call)):
+            raise self._second_program(known[-1].conditions(), loc=user_loc())
         made_for = call.made_for()
-        self._check_new_shape(call)
         because = self._why(made_for)
         program = self._make_program(call)
         program.introduce(made_for, because)
@@ -120,15 +121,11 @@ class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
         """The programs for calls that differ from one by sizes alone."""
         return self._programs.of(call.key)
 
-    def _check_new_shape(self, call: C) -> None:
-        if self._on_new_shape == "error" and (known := self._programs_but_for_sizes(call)):
-            raise self._second_program(known[-1].conditions(), loc=user_loc())
-
     def _run_program(self, program: P, call: C) -> Any:
         return self._use_program(program, call, lambda one: one(call))
 
     def _use_program(self, program: P, call: C, use: Callable[[P], T]) -> T:
-        """What ``use`` gives for the program of a call; Retrace where another one turns out to be needed."""
+        """The result of ``use`` for the program of a call; Retrace where another one turns out to be needed."""
         return use(program)
 
     def _failure_for(self, program: P, call: C) -> FallbackReason | None:
@@ -163,18 +160,7 @@ class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
         if isinstance(found, Excuse):
             return found
         call, program = found
-        try:
-            self._use_program(program, call, lambda one: one.prepare(call))
-        except OF_CALLERS:
-            raise
-        except Exception as error:
-            excuse = self._excuse_for(program, call, error)
-            if excuse is None:
-                raise
-            return excuse
-        self.fallbacks.report(self._name, self._pieces_of(program))
-        self._note_program()
-        return None
+        return self._attempted(program, call, lambda: self._use_program(program, call, lambda one: one.prepare(call)))
 
     # What there is
 

@@ -109,7 +109,7 @@ class CallArguments:
         return BoundCall(bound, viewed, host, leaves, arrays, placement, settings, key)
 
     def run(self, version: Version, call: BoundCall) -> Any:
-        """What a version gives for a call, as arrays of its host's."""
+        """The results of a version for a call, as arrays of its host's."""
         if version.program.placement.on_device:
             return from_device(call.host, version.call(call.arrays))
         beside = () if call.viewed is call.bound else self.originals(call.bound)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
@@ -25,6 +26,15 @@ _REPLACED: dict[int, Replacement[bool]] = {}
 _ASKED: dict[int, Replacement[bool]] = {}
 
 
+class _Answering(threading.local):
+    """How many traces that can be made again this thread is in."""
+
+    depth = 0
+
+
+_ANSWERING = _Answering()
+
+
 class _LengthAsked(BaseException):
     """Ends a trace that is to be made again. No code of the user's is to catch it."""
 
@@ -38,7 +48,9 @@ def length(array: Any, /) -> Any:
 
 def ask(frame: FrameType | None) -> None:
     """End the trace, where code that calls ``len`` can be answered when it is traced again; nothing else is done."""
-    if frame is None or "len" not in frame.f_code.co_names or frame.f_builtins is not builtins.__dict__:
+    if not _ANSWERING.depth or frame is None:  # as of an array that its trace has left behind
+        return
+    if "len" not in frame.f_code.co_names or frame.f_builtins is not builtins.__dict__:
         return
     module = _module_of(frame.f_globals)
     if module is None:
@@ -50,8 +62,8 @@ def ask(frame: FrameType | None) -> None:
 
 
 def answered(trace: Callable[[], T], function: Any = None, modules: Iterable[ModuleType] = ()) -> T:
-    """What ``trace`` gives, made again for each module that asks for a length. Answered from the start are ``modules``,
-    and that of ``function``, where it is given: the one that is traced."""
+    """The result of ``trace``, which is made again for each module that asks for a length. Answered from the start are
+    ``modules``, and that of ``function``, where it is given: the one that is traced."""
     known = [_replaced(module) for module in modules]
     own = function.__func__ if isinstance(function, MethodType) else function
     if isinstance(own, FunctionType) and any("len" in code.co_names for code in _codes(own.__code__)):
@@ -59,10 +71,13 @@ def answered(trace: Callable[[], T], function: Any = None, modules: Iterable[Mod
         known += [] if module is None else [_replaced(module)]
     while True:
         with all_active(dict.fromkeys([*known, *_ASKED.values()])):
+            _ANSWERING.depth += 1
             try:
                 return trace()
             except _LengthAsked:
                 continue
+            finally:
+                _ANSWERING.depth -= 1
 
 
 def _replaced(module: ModuleType) -> Replacement[bool]:

@@ -13,7 +13,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn.errors import UndecidedDimError
+from dyn.errors import LeakedTracerError, UndecidedDimError
 from dyn.trace import lengths
 
 HERE = sys.modules[__name__]
@@ -116,6 +116,14 @@ def test_an_error_leaves_nothing_behind() -> None:
     with pytest.raises(ZeroDivisionError):
         dyn.jit(fails)(np.ones(2))
     assert not hasattr(HERE, "len")
+
+
+def test_arrays_that_their_traces_have_left_behind() -> None:
+    kept: list[Any] = []
+    dyn.jit(lambda x: kept.append(x * 2) or x)(np.ones(3))
+    with pytest.raises(LeakedTracerError):
+        len(kept[0])
+    assert dyn.jit(lambda *xs: xs[0] + sum(map(len, xs)))(np.ones(2), np.ones(5)).tolist() == [8, 8]
 
 
 def test_jax() -> None:

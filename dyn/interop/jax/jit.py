@@ -303,8 +303,11 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
                 self._traces += tracing.count
 
     def _use_program(self, program: JaxProgram, call: JaxCall, use: Callable[[JaxProgram], T]) -> T:
-        """What JAX can export and dyn cannot compile for symbolic sizes is compiled for the call's alone; and so is a
-        call with sizes that a program turns out not to be for, of which JAX says what is wrong, if anything is."""
+        """The result of ``use`` for a program, unless another has to be made, for the sizes of the call alone.
+
+        That is where dyn cannot compile what JAX has exported for symbolic sizes, and where a program turns out not to
+        be for these: JAX says then what is wrong with them, if anything is.
+        """
         try:
             return use(program)
         except (TraceError, ShapeError, NotYetError) as error:

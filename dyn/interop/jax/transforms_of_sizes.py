@@ -39,7 +39,7 @@ def fft_lowering(own: Written, ctx: Any, x: Any, *, fft_type: Any, fft_lengths: 
 
 
 def _weights(t: Any, length: Any, size: Any, dtype: Any) -> Any:
-    """How many numbers of a transform of ``length`` real ones each of the first half stands for, along a last axis."""
+    """The number of elements, 1 or 2, of a transform of ``length`` reals that each of its first half stands for."""
     jnp, lax = jax_modules()
     place = jnp.arange(size)
     once = (place == 0) | (2 * place == length)

@@ -55,5 +55,5 @@ class Ratio:
         return -floordiv(-self.dividend, self.divisor)
 
     def rest(self) -> Dim:
-        """What is left of the dividend by the quotient that is rounded down."""
+        """The rest of the division, by the quotient that is rounded down."""
         return mod(self.dividend, self.divisor)

@@ -83,7 +83,7 @@ class TorchCall:
         return made_for_leaves(arguments, labels, static, self._settings(names))
 
     def _settings(self, names: Sequence[str]) -> Iterator[tuple[str, object]]:
-        """What programs differ by beside the kinds of arguments, in words, and what it is."""
+        """Names, in words, and values of all that programs differ by beside the kinds of arguments."""
         typed = list(zip(names, self.types, strict=True))
         dtype, autocasts, has_gradients = self.settings
         yield "what requires a gradient", ", ".join([name for name, type in typed if type.has_gradient]) or "nothing"

@@ -354,7 +354,7 @@ _LOCATIONS = {"FileLineColLoc": "file", "NameLoc": "name", "CallSiteLoc": "calls
 
 
 def _kind_of_location(loc: Any) -> str:
-    """What a location is: by its class, or by what it says of itself, where it has no class of its own (jaxlib 0.9)."""
+    """The kind of a location, by its class or, where it has none of its own (jaxlib 0.9), by what it says of itself."""
     kind = _LOCATIONS.get(type(loc).__name__, "")
     if not kind and hasattr(loc, "is_a_file"):
         return next((kind for kind in _LOCATIONS.values() if getattr(loc, f"is_a_{kind}")()), "")

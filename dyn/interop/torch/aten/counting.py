@@ -168,7 +168,7 @@ def tensor_split(a: Any, at: Any, dim: int = 0) -> Any:
 
 @composite("tensor_split.sections")
 def tensor_split_evenly(a: Any, sections: int, dim: int = 0) -> Any:
-    """So many parts of an axis, of which the first are one longer: by sizes alone, whatever is left over."""
+    """The parts of an axis that is cut into ``sections``: the first are one longer where these do not divide it."""
     if sections <= 0:
         raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
     count = a.shape[dim]
