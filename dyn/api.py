@@ -161,7 +161,7 @@ class Jitted(CompiledFunction[BoundCall, Version]):
         call = self._arguments.read(bound, viewed, host, placement)
         program, made = self._program_for(call)
         self._hits += not made
-        result = self._run_program(program, call)
+        result = self._arguments.run(program, call)
         self._accept_call(args, kwargs, call, program)
         return result
 
@@ -170,9 +170,6 @@ class Jitted(CompiledFunction[BoundCall, Version]):
         bound = replace(bound, leaves=[_stand_in(leaf) for leaf in bound.leaves]) if stands else bound
         viewed, host = self._arguments.viewed(bound)
         return self._arguments.read(bound, viewed, host, self._arguments.placement(viewed))
-
-    def _run_program(self, program: Version, call: BoundCall) -> Any:
-        return self._arguments.run(program, call)
 
     def _accept_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: BoundCall, program: Version) -> None:
         """Leave calls like this one, under its settings, to the native entry, if it can make them."""
@@ -258,9 +255,6 @@ class Jitted(CompiledFunction[BoundCall, Version]):
             anywhere = self._arguments.key(call.viewed, call.leaves)
             self._traced.forget(anywhere, lambda traced: traced.is_gone())
             self._forget_calls()
-        return self._make_program(call)
-
-    def _make_program(self, call: BoundCall) -> Version:
         changed = [version for version in self._programs.of(call.key) if not version.traced.is_current()]
         known = [version for version in self._programs.of(call.key) if version not in changed]
         if known and self._on_new_shape == "error":

@@ -1,7 +1,6 @@
 """Functions that are compiled by key: how calls find their programs, the counts of them, and what is said of them.
 
-A front end derives one class from :class:`CompiledFunction`, and says in four methods what only its library knows;
-everything else is here. :mod:`dyn.frontend.library` has what functions of other libraries have in common.
+:mod:`dyn.frontend.library` has what functions of other libraries have in common.
 """
 
 from __future__ import annotations
@@ -11,14 +10,12 @@ import functools
 import inspect
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
-from dyn.errors import ShapeError, UnsupportedOpError
-from dyn.frontend.fallback import OF_CALLERS, Excuse, FallbackReason, Fallbacks, Piece, failure_of
-from dyn.frontend.retrace import Retrace
+from dyn.errors import ShapeError
 from dyn.late_imports import import_whole
 from dyn.native_callable import NativeCallable
 from dyn.source import UNKNOWN, Loc, user_loc
@@ -95,27 +92,15 @@ class _SignatureOfFunction:
 
 
 class CompiledFunction(NativeCallable, Generic[C, P]):
-    """A function with programs for each key of its calls, of which guards on sizes tell whose one is for a call.
-
-    What only a front end knows of its library are four methods, in the order in which a call comes through them:
-
-    - ``_bind_call`` reads a call: what is to be known of it to find its program, or that it is none for programs;
-    - ``_make_program`` makes a program for a call that none of those there are is for;
-    - ``_run_program`` runs a program for a call, and gives the result as the library's values;
-    - ``_run_eagerly`` makes the call as the library does, in dyn's place.
-
-    Attributes:
-        fallbacks: what the function's own ``library`` does in dyn's place; ``remedy`` is how that is an error instead.
-    """
+    """A function with programs for each key of its calls, of which guards on sizes tell whose one is for a call."""
 
     __signature__ = _SignatureOfFunction()
     #: What programs differ by where nothing that is known of them says it, and what to do about it.
     _unnamed: ClassVar[tuple[str, str]] = ("calls differ by sizes", "compute with the size, or declare it as static.")
 
     def __init__(
-        self, function: Callable[..., Any], name: str, *, wraps: bool = True, library: str = "", remedy: str = "",
-        strict: bool = True, on_new_shape: OnNewShape = "compile",
-    ) -> None:  # fmt: skip
+        self, function: Callable[..., Any], name: str, *, wraps: bool = True, on_new_shape: OnNewShape = "compile"
+    ) -> None:
         self._function = function
         if wraps:  # first, for the attributes of the function become this one's, but for those that this one needs
             functools.update_wrapper(self, function, updated=())
@@ -123,10 +108,7 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
                 vars(self).update({k: v for k, v in vars(function).items() if not hasattr(type(self), k)})
         super().__init__()
         self._function, self._name = function, name
-        #: Whether what dyn has no program for is an error, and not the library's.
-        self._strict = strict
         self._on_new_shape: OnNewShape = on_new_shape
-        self.fallbacks = Fallbacks(library, remedy)
         #: Whether many programs are worth a word, which is said once.
         self.warns_of_many = True
         #: How many programs there were when they were last looked through for that.
@@ -150,136 +132,19 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
         """Pickled by its name in its module, as a function is; without one it cannot be pickled."""
         return getattr(self, "__qualname__", self._name)
 
-    # What a front end says of its library
-
-    def _bind_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> C | None:
-        """A call, read once; None for one that no program makes, as those in another library's trace.
-
-        With ``stands`` nothing is run, and :class:`ShapeDtypeStruct` may stand for arrays. Raises UnsupportedOpError
-        for arguments that programs do not take.
-        """
-        raise NotImplementedError
-
-    def _make_program(self, call: C) -> P:
-        """A program for a call that no other is for. It may be traced and compiled when it is run first."""
-        raise NotImplementedError
-
-    def _run_program(self, program: P, call: C) -> Any:
-        """The function's result for a call, computed by a program.
-
-        Raises Retrace where the function, or what programs it has, is to be changed first.
-        """
-        raise NotImplementedError
-
-    def _run_eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call as the library makes it."""
-        return self._function(*args, **kwargs)
-
-    # What a front end may say besides
+    # Programs
 
     def _program_fits(self, program: P, call: C) -> bool:
         """Whether a program of the call's key is for its sizes, and whatever else it relies on."""
         raise NotImplementedError
 
     def _find_program(self, call: C) -> P | None:
-        """The program for a call, of those that there are; Retrace where the function is to be changed first."""
+        """The program for a call, of those that there are."""
         return self._programs.find(call.key, lambda program: self._program_fits(program, call))
 
     def _while_making(self) -> AbstractContextManager[object]:
         """A lock that is held while a program is made, where threads may not make several at once."""
         return contextlib.nullcontext()
-
-    def _failure_for(self, program: P, call: C) -> FallbackReason | None:
-        """Why the library makes a call; None as long as dyn does."""
-        return None
-
-    def _excuse_for(self, program: P, call: C, error: Exception) -> Excuse | None:
-        """Why the library makes a call that a program has failed to make; None where the error is the user's own."""
-        return None
-
-    def _pieces_of(self, program: P) -> Iterable[Sequence[Piece]]:
-        """The operations that the library runs in the midst of a program, for each way through it."""
-        return ()
-
-    def _accept_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: C, program: P) -> None:
-        """The rest, once a call went well: the native entry is shown it, and donated arrays are used up."""
-
-    # Calling
-
-    def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
-        made = self._rereading(lambda: self._try_call(args, kwargs))
-        return self._leave_call(made, args, kwargs) if isinstance(made, Excuse) else made
-
-    def _rereading(self, read: Callable[[], T]) -> T:
-        """The result of ``read``, called again after each change of the function that its trace asks for."""
-        while True:
-            try:
-                return read()
-            except Retrace as lacking:  # before anything is computed
-                if not lacking.rereads:
-                    raise
-                lacking.change(self)
-
-    def _try_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call by a program; an excuse where the library is to make it.
-
-        The library does so outside of this, for its code may ask another function's trace to be made again.
-        """
-        found = self._bound(args, kwargs)
-        if isinstance(found, Excuse):
-            return found
-        call, program = found
-        result = self._attempted(program, call, lambda: self._run_program(program, call))
-        if not isinstance(result, Excuse):
-            self._accept_call(args, kwargs, call, program)
-        return result
-
-    def _attempted(self, program: P, call: C, act: Callable[[], T]) -> T | Excuse:
-        """The result of ``act``, which runs or prepares a program for a call, once what there is to say of it is said;
-        an excuse where the library is to make the call."""
-        try:
-            result = act()
-        except OF_CALLERS:
-            raise
-        except Exception as error:
-            excuse = self._excuse_for(program, call, error)
-            if excuse is None:
-                raise
-            return excuse
-        self.fallbacks.report(self._name, self._pieces_of(program))
-        self._note_program()
-        return result
-
-    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> tuple[C, P] | Excuse:
-        """A call and its program; an excuse where it has none, or the library makes what the program is for."""
-        try:
-            call = self._bind_call(args, kwargs, stands=stands)
-            if call is None:
-                return Excuse(None)
-            program, _ = self._program_for(call)
-        except UnsupportedOpError as error:
-            if self._strict:
-                raise
-            return Excuse(self._reason_of(error))
-        failure = self._failure_for(program, call)
-        return (call, program) if failure is None else Excuse(failure)
-
-    def _leave_call(self, excuse: Excuse, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call that is left to the library. Where that raises, nothing is said, or remembered.
-
-        The excuse is remembered before it is said, for a warning may be an error.
-        """
-        result = self._run_eagerly(args, kwargs)
-        excuse.remember()
-        if excuse.reason is not None:
-            self.fallbacks.say(self._name, excuse.reason)
-        return result
-
-    def _reason_of(self, error: BaseException) -> FallbackReason:
-        """The failure that an error tells of."""
-        return failure_of(error)
-
-    # Programs
 
     def _program_for(self, call: C) -> tuple[P, bool]:
         """The program for a call, found or made now; and whether it was made."""
@@ -292,8 +157,8 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
             )
 
     def _new_program(self, call: C) -> P:
-        """A new program, beside those that there are."""
-        return self._make_program(call)
+        """A new program for a call, beside those that there are. It may be compiled when it is run first."""
+        raise NotImplementedError
 
     def _made_for(self, program: P) -> MadeFor | None:
         """The key of a program in words, without sizes; None where it was not compiled."""
@@ -440,6 +305,10 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
         """Lines of ``explain`` that are about all programs."""
         return ()
 
+    def _left_texts(self) -> Iterable[str]:
+        """Why calls are made in dyn's place, a text for each reason."""
+        return ()
+
     def _forget(self, programs: Iterable[P]) -> None:
         """Keep the counts of programs that are no longer there; guards count where they are checked."""
         gone = functools.reduce(CacheInfo.__add__, map(self._info, programs), CacheInfo())
@@ -475,9 +344,8 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
 
         ways = tuple([self._way(program) for program in self._programs.in_order])
         parts = tuple([part.explain() for part in self._made_of()])
-        failures = tuple(self.fallbacks.failure_texts())
         counts = self._counted(self.cache_info())
-        return Explanation(self._name, ways, counts, tuple(self._notes()), failures, parts)
+        return Explanation(self._name, ways, counts, tuple(self._notes()), tuple(self._left_texts()), parts)
 
     def _counted(self, info: CacheInfo) -> Mapping[str, int]:
         """The counts that an explanation begins with."""

@@ -6,12 +6,14 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from dyn.errors import ArgumentError, NotYetError
+from dyn.errors import ArgumentError, NotYetError, UnsupportedOpError
 from dyn.frontend import compiled_function
 from dyn.frontend.compiled_function import CacheInfo, CompiledFunction
-from dyn.frontend.fallback import Excuse, FallbackReason, Piece
+from dyn.frontend.fallback import OF_CALLERS, Excuse, FallbackReason, Fallbacks, Piece, failure_of
+from dyn.frontend.retrace import Retrace
 from dyn.late_imports import import_whole
 from dyn.source import UNKNOWN, Loc, user_loc
+from dyn.specialize.call_arguments import OnNewShape
 from dyn.stages import Traced
 
 if TYPE_CHECKING:
@@ -103,7 +105,139 @@ P = TypeVar("P", bound=LibraryProgram[Any])
 
 
 class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
-    """A function of another library's that dyn compiles."""
+    """A function of another library's that dyn compiles.
+
+    A front end derives one class from it. What only a front end knows of its library are four methods, in the order in
+    which a call comes through them:
+
+    - ``_bind_call`` reads a call: what is to be known of it to find its program, or that it is none for programs;
+    - ``_make_program`` makes a program for a call that none of those there are is for;
+    - ``_run_program`` runs a program for a call, and gives the result as the library's values;
+    - ``_run_eagerly`` makes the call as the library does, in dyn's place.
+
+    Attributes:
+        fallbacks: what the function's own ``library`` does in dyn's place; ``remedy`` is how that is an error instead.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], name: str, *, wraps: bool = True, library: str = "", remedy: str = "",
+        strict: bool = True, on_new_shape: OnNewShape = "compile",
+    ) -> None:  # fmt: skip
+        super().__init__(function, name, wraps=wraps, on_new_shape=on_new_shape)
+        #: Whether what dyn has no program for is an error, and not the library's.
+        self._strict = strict
+        self.fallbacks = Fallbacks(library, remedy)
+
+    # What a front end says of its library
+
+    def _bind_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> C | None:
+        """A call, read once; None for one that no program makes, as those in another library's trace.
+
+        With ``stands`` nothing is run, and :class:`ShapeDtypeStruct` may stand for arrays. Raises UnsupportedOpError
+        for arguments that programs do not take.
+        """
+        raise NotImplementedError
+
+    def _make_program(self, call: C) -> P:
+        """A program for a call that no other is for. It may be traced and compiled when it is run first."""
+        raise NotImplementedError
+
+    def _run_program(self, program: P, call: C) -> Any:
+        """The function's result for a call, computed by a program.
+
+        Raises Retrace where the function, or what programs it has, is to be changed first.
+        """
+        return self._use_program(program, call, lambda one: one(call))
+
+    def _run_eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call as the library makes it."""
+        return self._function(*args, **kwargs)
+
+    # What a front end may say besides
+
+    def _excuse_for(self, program: P, call: C, error: Exception) -> Excuse | None:
+        """Why the library makes a call that a program has failed to make; None where the error is the user's own."""
+        return None
+
+    def _accept_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: C, program: P) -> None:
+        """The rest, once a call went well: the native entry is shown it, and donated arrays are used up."""
+
+    # Calling
+
+    def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
+        made = self._rereading(lambda: self._try_call(args, kwargs))
+        return self._leave_call(made, args, kwargs) if isinstance(made, Excuse) else made
+
+    def _rereading(self, read: Callable[[], T]) -> T:
+        """The result of ``read``, called again after each change of the function that its trace asks for."""
+        while True:
+            try:
+                return read()
+            except Retrace as lacking:  # before anything is computed
+                if not lacking.rereads:
+                    raise
+                lacking.change(self)
+
+    def _try_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call by a program; an excuse where the library is to make it.
+
+        The library does so outside of this, for its code may ask another function's trace to be made again.
+        """
+        found = self._bound(args, kwargs)
+        if isinstance(found, Excuse):
+            return found
+        call, program = found
+        result = self._attempted(program, call, lambda: self._run_program(program, call))
+        if not isinstance(result, Excuse):
+            self._accept_call(args, kwargs, call, program)
+        return result
+
+    def _attempted(self, program: P, call: C, act: Callable[[], T]) -> T | Excuse:
+        """The result of ``act``, which runs or prepares a program for a call, once what there is to say of it is said;
+        an excuse where the library is to make the call."""
+        try:
+            result = act()
+        except OF_CALLERS:
+            raise
+        except Exception as error:
+            excuse = self._excuse_for(program, call, error)
+            if excuse is None:
+                raise
+            return excuse
+        self.fallbacks.report(self._name, program.pieces)
+        self._note_program()
+        return result
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> tuple[C, P] | Excuse:
+        """A call and its program; an excuse where it has none, or the library makes what the program is for."""
+        try:
+            call = self._bind_call(args, kwargs, stands=stands)
+            if call is None:
+                return Excuse(None)
+            program, _ = self._program_for(call)
+        except UnsupportedOpError as error:
+            if self._strict:
+                raise
+            return Excuse(self._reason_of(error))
+        failure = program.failure_for(call)
+        return (call, program) if failure is None else Excuse(failure)
+
+    def _leave_call(self, excuse: Excuse, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call that is left to the library. Where that raises, nothing is said, or remembered.
+
+        The excuse is remembered before it is said, for a warning may be an error.
+        """
+        result = self._run_eagerly(args, kwargs)
+        excuse.remember()
+        if excuse.reason is not None:
+            self.fallbacks.say(self._name, excuse.reason)
+        return result
+
+    def _reason_of(self, error: BaseException) -> FallbackReason:
+        """The failure that an error tells of."""
+        return failure_of(error)
+
+    # Programs
 
     def _program_fits(self, program: P, call: C) -> bool:
         return program.fits(call)
@@ -121,18 +255,9 @@ class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
         """The programs for calls that differ from one by sizes alone."""
         return self._programs.of(call.key)
 
-    def _run_program(self, program: P, call: C) -> Any:
-        return self._use_program(program, call, lambda one: one(call))
-
     def _use_program(self, program: P, call: C, use: Callable[[P], T]) -> T:
         """The result of ``use`` for the program of a call; Retrace where another one turns out to be needed."""
         return use(program)
-
-    def _failure_for(self, program: P, call: C) -> FallbackReason | None:
-        return program.failure_for(call)
-
-    def _pieces_of(self, program: P) -> Iterable[Sequence[Piece]]:
-        return program.pieces
 
     # Stages
 
@@ -164,6 +289,9 @@ class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
 
     # What there is
 
+    def _left_texts(self) -> Iterable[str]:
+        return self.fallbacks.failure_texts()
+
     def _info(self, program: P) -> CacheInfo:
         return functools.reduce(CacheInfo.__add__, [one.cache_info() for one in program.functions], CacheInfo())
 
@@ -178,5 +306,5 @@ class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
         from dyn.explain.explanation import WayToCall
 
         reports = [report for one in program.functions for report in one.explain().versions]
-        pieces = [self.fallbacks.pieces_text(own) for own in self._pieces_of(program) if own]
+        pieces = [self.fallbacks.pieces_text(own) for own in program.pieces if own]
         return WayToCall(tuple(reports), tuple(program.notes()) if reports else (), tuple(pieces))
