@@ -19,14 +19,14 @@ REQUIRED = (
 )  # fmt: skip
 #: What parts of dyn need, by the name of the extra.
 EXTRAS: Mapping[str, tuple[str, ...]] = {
-    "jax": ("jax>=0.10.2,<0.11",),
+    "jax": ("jax>=0.9.2,<0.11",),
     "cuda": (
         "cuda-python==13.4.4", "nvidia-cuda-crt==13.0.88", "nvidia-cuda-nvrtc==13.0.88", "nvidia-cuda-runtime==13.0.96",
     ),
-    "torch": ("torch==2.13.0",),
-    "transformers": ("torch==2.13.0", "transformers==5.23.0"),
+    "torch": ("torch>=2.13,<2.16",),
+    "transformers": ("torch>=2.13,<2.16", "transformers>=5.23,<6"),
     "onnx": ("onnx>=1.17",),
-    "tensorflow": ("tensorflow-cpu==2.21.0",),
+    "tensorflow": ("tensorflow-cpu>=2.20,<2.22",),
     "notebook": ("ipykernel>=6.29", "matplotlib>=3.9", "nbclient>=0.10"),
     "demo": ("matplotlib>=3.9", "rich>=13", "safetensors>=0.4"),
 }  # fmt: skip

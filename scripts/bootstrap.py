@@ -22,6 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+#: One version of each package of which the extras take several.
+CONSTRAINTS = ROOT / "scripts" / "constraints.txt"
 STAMP = VENV / ".dyn-installed"
 #: The name that this distribution had: an editable installation of it would lie beside that of today's.
 FORMER = "dyn"
@@ -160,7 +162,8 @@ def fingerprint() -> str:
     """A hash of what decides, for given extras, what ``pip install`` would do."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     python = (VENV / "pyvenv.cfg").read_text(encoding="utf-8")
-    parts = [pyproject["build-system"], pyproject["project"], python, str(ROOT)]
+    constraints = CONSTRAINTS.read_text(encoding="utf-8")
+    parts = [pyproject["build-system"], pyproject["project"], constraints, python, str(ROOT)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -195,7 +198,8 @@ def install(job: Job) -> None:
     remove_former()
     # -qq: errors only. The warnings are about the machine's pip settings, not about dyn.
     command = [PYTHON, "-m", "pip", "install", "-qq", "--no-input", "--disable-pip-version-check"]
-    result = subprocess.run([*command, "-e", f".[{','.join(job.extras)}]"], cwd=ROOT, check=False)
+    command += ["-c", str(CONSTRAINTS), "-e", f".[{','.join(job.extras)}]"]
+    result = subprocess.run(command, cwd=ROOT, check=False)
     if result.returncode != 0:
         raise Failure(
             "pip could not install what is needed; its own message is above.\n"

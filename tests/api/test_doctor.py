@@ -91,7 +91,7 @@ def test_a_package_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     found = findings(diagnosis)
     assert found["scipy"] == Finding("scipy", Severity.FAILED, "not installed", "pip install 'scipy>=1.13'")
     assert found["jax"] == Finding(
-        "jax", Severity.MISSING, "not installed: programs written in JAX", "pip install 'jax>=0.10.2,<0.11'"
+        "jax", Severity.MISSING, "not installed: programs written in JAX", "pip install 'jax>=0.9.2,<0.11'"
     )
     assert not diagnosis.works
     assert diagnosis.text().endswith("\n\ndyn does not work here; see what failed.")

@@ -104,7 +104,7 @@ def test_without_jaxlib(monkeypatch: pytest.MonkeyPatch) -> None:
     mlir.bindings.cache_clear()
     with pytest.raises(BackendUnavailableError) as error:
         dump(layer.trace(X, W))
-    assert str(error.value).endswith("help: install them with: pip install 'jax>=0.10.2,<0.11'")
+    assert str(error.value).endswith("help: install them with: pip install 'jax>=0.9.2,<0.11'")
     assert "StableHLO is read and written with the MLIR bindings of jaxlib" in str(error.value)
     mlir.bindings.cache_clear()
 

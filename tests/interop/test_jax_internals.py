@@ -15,7 +15,7 @@ from dyn.interop.jax import internals  # noqa: E402
 
 #: What is used under another name where a version has it not.
 REPLACED = {("jax._src.dtypes", "is_weakly_typed_scalar"), ("jax._src.dtypes", "is_python_scalar")}
-HELP = "  help: install another one with: pip install 'jax>=0.10.2,<0.11'"
+HELP = "  help: install another one with: pip install 'jax>=0.9.2,<0.11'"
 
 
 def asked(node: ast.AST) -> list[str]:

@@ -30,7 +30,7 @@ def test_without_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(caught.value) == (
         "TensorFlow cannot be imported (No module named 'tensorflow'), and dyn.interop.tf needs one of "
         "tensorflow==2.20.*, tensorflow==2.21.*.\n"
-        "  help: install it with: pip install tensorflow-cpu==2.21.0"
+        "  help: install it with: pip install 'tensorflow-cpu>=2.20,<2.22'"
     )
 
 
@@ -40,7 +40,7 @@ def test_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
         installed.check()
     assert str(caught.value) == (
         "TensorFlow 2.18.1 is installed, and dyn.interop.tf needs one of tensorflow==2.20.*, tensorflow==2.21.*.\n"
-        "  help: install it with: pip install tensorflow-cpu==2.21.0"
+        "  help: install it with: pip install 'tensorflow-cpu>=2.20,<2.22'"
     )
 
 
@@ -51,7 +51,7 @@ def test_what_tensorflow_lacks_is_named() -> None:
     assert str(caught.value) == (
         f"TensorFlow {version} has no tensorflow.python.eager.context.lazy_mode, no "
         "tensorflow.python.eager.context.idle_mode, which dyn asks for by name; known to work: TensorFlow 2.20, 2.21.\n"
-        "  help: install it with: pip install tensorflow-cpu==2.21.0"
+        "  help: install it with: pip install 'tensorflow-cpu>=2.20,<2.22'"
     )
     with pytest.raises(BackendUnavailableError) as caught:
         installed.asked("tensorflow.python.eager.laziness", "mode")

@@ -62,7 +62,7 @@ def test_what_pytorch_lacks_is_named() -> None:
     assert str(caught.value) == (
         f"PyTorch {torch.__version__} has no torch._C.DispatchKey.Nowhere, no torch._far, which dyn asks for by "
         "name; known to work: PyTorch 2.13, 2.14, 2.15.\n"
-        "  help: install it with: pip install torch==2.13.0"
+        "  help: install it with: pip install 'torch>=2.13,<2.16'"
     )
 
 

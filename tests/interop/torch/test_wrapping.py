@@ -151,7 +151,7 @@ def test_another_pytorch_is_refused_with_the_version_that_is_needed(tmp_path: Pa
     assert ended.stderr.strip().splitlines()[-2:] == [
         f"dyn.errors.BackendUnavailableError: {problem} dyn.interop.torch needs one of torch==2.13.*, torch==2.14.*, "
         "torch==2.15.*.",
-        "  help: install it with: pip install torch==2.13.0",
+        "  help: install it with: pip install 'torch>=2.13,<2.16'",
     ]
 
 
