@@ -174,6 +174,9 @@ class Jitted(CompiledFunction[BoundCall, Version]):
     def _accept_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: BoundCall, program: Version) -> None:
         """Leave calls like this one, under its settings, to the native entry, if it can make them."""
         bound, version = call.bound, program
+        if version.is_renewed:  # what the entry knows is for other memory
+            version.is_renewed = False
+            self._forget_calls()
         table = self._call_table() if version.loaded.native else None
         if table is not None:
             import_whole("dyn.call")

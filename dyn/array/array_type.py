@@ -6,35 +6,38 @@ import operator
 import sys
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
+from dyn.array.changes import change
 from dyn.array.exports import export_unchanging, unchanging_view
 from dyn.array.operators import binary, in_place, reflected, unary
 from dyn.errors import ArgumentError, DonatedError, InvalidValueError, UnsupportedOpError
-from dyn.hosts import NumpyArray
+from dyn.hosts import NumpyArray, host_of
 from dyn.hosts.dlpack import CPU
 from dyn.runtime.device_memory import DeviceArray, parse_device, put
 from dyn.runtime.driver import Context, context_of
 from dyn.source import user_loc
 from dyn.trace.context import current_trace, installed_namespace
-from dyn.trace.methods import has_methods, never_changes
+from dyn.trace.methods import changes_in_place, has_methods
 from dyn.trace.tracer import active_trace
 
 
-@never_changes
+@changes_in_place
 @has_methods
 class Array:
-    """An immutable array, in this machine's memory or in that of a GPU.
+    """An array in this machine's memory or in that of a GPU.
 
     A jitted function returns it where its arguments are of several kinds (NumPy and PyTorch, say), of a kind that dyn
     does not know, or are ``dyn.Array`` themselves; :func:`asarray` makes one. It has NumPy's attributes and operators
     and the functions of ``dyn.numpy`` as methods, which are compiled when they are first used and return ``dyn.Array``.
-    It never changes: ``x += y`` makes a new array of the name ``x``, and ``x.at[i].set(v)`` is ``x`` with ``x[i] = v``.
-    Other libraries read its memory without a copy where they do not write to it: ``np.asarray(x)`` and
-    ``np.from_dlpack(x)`` give read-only views, ``jax.dlpack.from_dlpack(x)`` an array of JAX, which does not change
-    either. ``torch.from_dlpack(x)`` is a copy: PyTorch writes to memory that is marked as read-only.
+    ``x[i] = v``, ``x += y`` and ``x.sort()`` change it as they change NumPy's arrays, and compiled functions that close
+    over it compute with its new elements. Its memory does not change while anybody else holds it: parts of it (``y =
+    x[1:]``) and what other libraries were given keep the elements that they had. These read the memory without a copy
+    where they do not write to it: ``np.asarray(x)`` and ``np.from_dlpack(x)`` give read-only views,
+    ``jax.dlpack.from_dlpack(x)`` an array of JAX, which does not change either. ``torch.from_dlpack(x)`` is a copy:
+    PyTorch writes to memory that is marked as read-only.
 
     One on a GPU (:func:`device_put`, or a result of a function that runs there) may be there before its elements are:
     whoever reads them waits. ``x.to_numpy()``, ``np.asarray(x)`` and ``x.item()`` copy them to this machine's memory.
@@ -192,10 +195,10 @@ class Array:
         return (_unpickled, (self._host,))
 
     def __copy__(self) -> Array:
-        return self
+        return made(self._data)
 
     def __deepcopy__(self, memo: object) -> Array:
-        return self
+        return made(self._data)
 
     def tolist(self) -> Any:
         """Elements as nested lists of Python numbers.
@@ -313,22 +316,24 @@ class Array:
         """
         if not isinstance(self._data, np.ndarray) and current_trace() is None:
             return _part(self._data, index)
-        kind = type(index)
-        simple = kind in _PLAIN_INDICES or (kind is tuple and _PLAIN_INDICES.issuperset(map(type, index)))
-        if not simple or current_trace() is not None:
-            parts = index if isinstance(index, tuple) else (index,)
-            if active_trace(*parts) is not None:
-                return installed_namespace().asarray(self)[index]
-            plain = tuple([part._host if isinstance(part, Array) else part for part in parts])
-            index = plain if isinstance(index, tuple) else plain[0]
-        return made(np.asarray(self._host[index]))
+        parts = index if isinstance(index, tuple) else (index,)
+        if current_trace() is not None and active_trace(*parts) is not None:
+            return installed_namespace().asarray(self)[index]
+        return made(np.asarray(self._host[_plain_index(index)]))
 
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        raise UnsupportedOpError(
-            "x[i] = v: a dyn.Array does not change.",
-            loc=user_loc(),
-            remedy="write x = x.at[i].set(v); or use np.array(x), which is a copy that does.",
-        )
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """NumPy's assignment: the value is broadcast, and becomes elements of the array's dtype."""
+        parts = index if isinstance(index, tuple) else (index,)
+        _refuse_in_trace("x[i] = v", *parts, value)
+        plain, given = _plain_index(index), _plain_value(value)
+        change(self, lambda elements: elements.__setitem__(plain, given))
+
+    def _change(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Change the array as NumPy's method ``name`` does."""
+        _refuse_in_trace(f"x.{name}()", *args, *kwargs.values())
+        given = [_plain_value(value) for value in args]
+        named = {key: _plain_value(value) for key, value in kwargs.items()}
+        change(self, lambda elements: getattr(elements, name)(*given, **named))
 
     def __getattr__(self, name: str) -> Any:
         if name == "_data":
@@ -350,6 +355,33 @@ class Array:
 _PLAIN_INDICES = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
+def _plain_index(index: Any) -> Any:
+    """An index as NumPy takes it."""
+    kind = type(index)
+    if kind in _PLAIN_INDICES or (kind is tuple and _PLAIN_INDICES.issuperset(map(type, index))):
+        return index
+    if not isinstance(index, tuple):
+        return index._host if isinstance(index, Array) else index
+    return tuple([part._host if isinstance(part, Array) else part for part in index])
+
+
+def _plain_value(value: Any) -> Any:
+    """A value as NumPy takes it. Python's numbers stay: NumPy says which ones do not fit."""
+    host = None if isinstance(value, Array) else host_of(value)
+    return value._host if isinstance(value, Array) else value if host is None else host.view(value)
+
+
+def _refuse_in_trace(what: str, *values: Any) -> None:
+    """Raise UnsupportedOpError while a function is being traced: the program would not make the change again."""
+    if current_trace() is None and active_trace(*values) is None:
+        return
+    raise UnsupportedOpError(
+        f"{what}: an array that was made outside of the function that is being traced cannot be changed in it.",
+        loc=user_loc(),
+        remedy="change a copy, as by y = dyn.numpy.array(x), or write y = x.at[i].set(v).",
+    )
+
+
 def use_up(array: Array, label: str) -> None:
     """End a donated array, as the native entry does: whoever uses it again gets a DonatedError with the label."""
     if hasattr(array, "_label"):
@@ -363,14 +395,12 @@ def _part(data: DeviceArray, index: Any) -> Array:
 
     Inside of a jitted function parts are taken on the device.
     """
-    parts = index if isinstance(index, tuple) else (index,)
-    plain = tuple([part._host if isinstance(part, Array) else part for part in parts])
-    part = np.asarray(data.to_numpy()[plain if isinstance(index, tuple) else plain[0]])
+    part = np.asarray(data.to_numpy()[_plain_index(index)])
     return made(put(data.context, part, data.stream))
 
 
 def made(data: NumpyArray | DeviceArray) -> Array:
-    """An array over memory that nobody writes to."""
+    """An array over memory that nobody else writes to."""
     array = object.__new__(Array)
     array._data = data
     return array

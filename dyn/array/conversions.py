@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from dyn import config, dtypes
-from dyn.array.array_type import Array, contents, made, needs_copy, on
+from dyn.array.array_type import Array, made, needs_copy, on
 from dyn.array.own_host import adapter_of
 from dyn.errors import ArgumentError, UnsupportedOpError
 from dyn.hosts import NUMPY, NumpyArray, host_of
 from dyn.runtime.device_memory import DeviceArray, copied, parse_device, put
 from dyn.runtime.driver import Context, context_of
 from dyn.source import user_loc
+from dyn.trace.held import HeldBuffer
 from dyn.trace.lift import as_numpy, check_integers
 
 #: Dtypes of which a copy is all that is to be done.
@@ -139,9 +140,11 @@ def device_put(x: Any, device: str | None = None) -> Array:
     return on(made(held) if isinstance(held, DeviceArray) else asarray(x), context)
 
 
-def captured_on(context: Context | None, array: Any, function: str) -> NumpyArray | DeviceArray:
-    """A captured array for programs on a device, or None for the processor; ArgumentError for one on another device."""
-    held = contents(array) if isinstance(array, Array) else array
+def captured_on(context: Context | None, held: Any, function: str) -> NumpyArray | DeviceArray:
+    """A captured array, or the :class:`~dyn.trace.held.HeldBuffer` of one of dyn's, for programs on a device, or
+    with None on the processor; ArgumentError for one on another device."""
+    stays = isinstance(held, HeldBuffer | np.generic)  # what never changes is put there once
+    held = held.data if isinstance(held, HeldBuffer) else held
     data = held if isinstance(held, DeviceArray) else as_numpy(held)
     if isinstance(data, DeviceArray):
         if data.context is not context:
@@ -149,8 +152,7 @@ def captured_on(context: Context | None, array: Any, function: str) -> NumpyArra
             raise _captured_elsewhere(function, data.device, where)
         data.share()
         return data
-    # What never changes is put there once.
-    return put(context, data) if context is not None and isinstance(array, Array | np.generic) else data
+    return put(context, data) if context is not None and stays else data
 
 
 def _captured_elsewhere(function: str, place: str, wanted: str) -> ArgumentError:

@@ -1,4 +1,4 @@
-"""DLPack capsules for an array that does not change, whose consumers may write to what they are given."""
+"""DLPack capsules for memory that others hold too, whose consumers may write to what they are given."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def export_unchanging(
     if copy or not (is_marked or (library in _NEVER_WRITE and array.flags.writeable)):
         if copy is False:
             raise BufferError(
-                "a dyn.Array does not change, and who asks for its memory may write to it. Leave out copy=False, which "
+                "nobody else writes to the memory of a dyn.Array, and who asks for it may. Leave out copy=False, which "
                 "gives a copy, or use np.asarray(x), which is read-only."
             )
         array, copy = _aligned_copy(array), None

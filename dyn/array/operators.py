@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dyn.array.changes import become
 from dyn.errors import ArgumentError
 from dyn.source import user_loc
 from dyn.trace.context import installed_namespace
@@ -35,15 +36,19 @@ def reflected(name: str) -> Callable[[Any, Any], Any]:
 
 
 def in_place(name: str, sign: str) -> Callable[[Any, Any], Any]:
-    """``x += y``, after which the name x stands for another array: of the same shape and dtype, as in the standard."""
+    """``x += y``, which changes the array x: its shape and dtype stay, as NumPy's do. In a trace, which changes nothing
+    outside, the name x stands for the result."""
 
     def method(self: Any, other: Any) -> Any:
         if not _is_operand(self, other):
             return NotImplemented
         result = getattr(installed_namespace(), name)(self, other)
-        if (result.dtype, len(result.shape)) == (self.dtype, self.ndim):
-            if isinstance(result, Tracer) or result.shape == self.shape:
+        if isinstance(result, Tracer):
+            if (result.dtype, result.ndim) == (self.dtype, self.ndim):
                 return result
+        elif result.shape == self.shape and np.can_cast(result.dtype, self.dtype, "same_kind"):
+            become(self, result if result.dtype == self.dtype else result.astype(self.dtype))
+            return self
         raise ArgumentError(
             f"x {sign}= y: the result is {result.dtype.name}{list(result.shape)}, and x stays "
             f"{self.dtype.name}{list(self.shape)}.",

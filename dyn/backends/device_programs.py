@@ -34,6 +34,7 @@ from dyn.runtime.staging import staging_failure
 
 if TYPE_CHECKING:
     from dyn.schedule.donate import Reuse
+    from dyn.trace.held import HeldBuffer
 
 Array = np.ndarray[Any, Any]
 
@@ -66,6 +67,9 @@ class DeviceProgram:
     addresses of kernels' records. Captured arrays on the device are read where they lie; those in this machine's memory
     are copied at each call, for they may have changed.
     """
+
+    #: The memory of those of the captured arrays that are dyn's own: another program is for other memory.
+    buffers: tuple[HeldBuffer, ...] = ()
 
     def __init__(
         self,

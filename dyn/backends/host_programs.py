@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dyn.backends.python_runtime import PythonRuntime
     from dyn.lower.host import HostProgram
     from dyn.schedule.donate import Reuse
+    from dyn.trace.held import HeldBuffer
 
 Array = np.ndarray[Any, Any]
 
@@ -99,6 +100,9 @@ class LoadedProgram:
     the functions outside that it calls. ``idle`` are frames that programs of the same code share where they capture
     nothing. ``deferred`` are kernels that the program may do without, and ``maker`` is who makes them.
     """
+
+    #: The memory of those of the captured arrays that are dyn's own: another program is for other memory.
+    buffers: tuple[HeldBuffer, ...] = ()
 
     def __init__(
         self,

@@ -11,8 +11,16 @@ from dyn.call.form import NoPlanError, host_record, native_of
 from dyn.call.records import ObjectAddress, Row, Words, records
 from dyn.dtypes import DType
 from dyn.hosts.cpython import has_dict_tags
-from dyn.runtime.entry.layout import ArrayReader, DictRecord, EntryRecord, EntryVersion, HeldTensorRecord, ListRecord
-from dyn.trace.held import ABSENT, HeldDict, HeldList
+from dyn.runtime.entry.layout import (
+    ArrayReader,
+    DictRecord,
+    EntryRecord,
+    EntryVersion,
+    HeldTensorRecord,
+    ListRecord,
+    NameRecord,
+)
+from dyn.trace.held import ABSENT, HeldBuffer, HeldDict, HeldList
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +47,11 @@ class Surroundings:
 NO_SURROUNDINGS = Surroundings()
 
 
-def put_surroundings(version: Words, given: Surroundings) -> None:
-    """Write a version's records of what its program relies on. NoPlanError for tensors that the entry cannot read."""
+def put_surroundings(version: Words, given: Surroundings, buffers: Sequence[HeldBuffer]) -> None:
+    """Write a version's records of what its program relies on, the arrays of dyn's that it captures among it.
+
+    NoPlanError for arrays that the entry cannot read.
+    """
     tagged = int(has_dict_tags())
     dicts: list[Row] = []
     for one in given.dicts:
@@ -71,6 +82,15 @@ def put_surroundings(version: Words, given: Surroundings) -> None:
     ]
     version.memory(EntryVersion.LISTS, records(lists, ListRecord.BYTES))
     version.put(EntryVersion.LIST_COUNT, len(lists))
+    names: list[Row] = []
+    for one in buffers:
+        own = native_of(type(one.array), one.array)
+        if own is None:
+            raise NoPlanError
+        name: Row = {NameRecord.OBJECT: ObjectAddress(one.array), NameRecord.WHERE: own.where}
+        names.append(name | {NameRecord.VALUE: ObjectAddress(one.data)})
+    version.memory(EntryVersion.NAMES, records(names, NameRecord.BYTES))
+    version.put(EntryVersion.NAME_COUNT, len(names))
     tensors: list[Row] = []
     for held in given.tensors:
         native = native_of(type(held.tensor), held.tensor)

@@ -85,7 +85,7 @@ def version_record(
     if epilogue is not None:
         version.object(EntryVersion.EPILOGUE, epilogue)
     version.kept.append(program)
-    put_surroundings(version, around)
+    put_surroundings(version, around, program.buffers)
     ranks = sum(len(value.shape) for value in function.results)
     spans = _put_donations(version, program, results.host, form, donated)
     room = {

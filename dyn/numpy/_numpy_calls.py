@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from dyn.array import Array as OwnArray
 from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.numpy._indexing.at import At
 from dyn.numpy._operands import shape_of
 from dyn.numpy._public import Array
-from dyn.shapes import format_shape
+from dyn.shapes import Dim, format_shape
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
@@ -108,7 +109,7 @@ def _changes_nothing(option: str, value: Any, is_known: bool) -> bool:
 
 
 def written(name: str, out: Any, result: Any) -> Any:
-    """``out``, an array that is being traced, after a result was written into it, as by ``out[...] = result``.
+    """``out``, an array of dyn's, after a result was written into it, as by ``out[...] = result``.
 
     Raises UnsupportedOpError where ``out`` is no such array, or has a dtype that the result's does not go into without
     loss of kind; ShapeError where it has fewer axes.
@@ -123,7 +124,7 @@ def written(name: str, out: Any, result: Any) -> Any:
         return tuple([given if into is None else written(name, into, given) for into, given in pairs])
     if out is None:
         return result
-    if not isinstance(out, Tracer):
+    if not isinstance(out, Tracer | OwnArray):
         raise UnsupportedOpError(
             f"np.{name} cannot write into out=, a {type(out).__name__}, while a function is being traced.",
             loc=user_loc(),
@@ -131,19 +132,23 @@ def written(name: str, out: Any, result: Any) -> Any:
         )
     if not np.can_cast(result.dtype, out.dtype, "same_kind"):
         raise UnsupportedOpError(
-            f"np.{name} cannot write a result of {result.element_type.name} into out=, of {out.element_type.name}.",
+            f"np.{name} cannot write a result of {result.dtype.name} into out=, of {out.dtype.name}.",
             loc=user_loc(),
             remedy="make out= in the dtype of the result, or convert the result with .astype.",
         )
     if result.ndim > out.ndim:
         raise ShapeError(
-            f"np.{name} cannot write a result of shape {format_shape(shape_of(result))} into out=, of shape "
-            f"{format_shape(shape_of(out))}.",
+            f"np.{name} cannot write a result of shape {format_shape(_dims(result))} into out=, of shape "
+            f"{format_shape(_dims(out))}.",
             loc=user_loc(),
             remedy="make out= in the shape of the result.",
         )
     out[...] = result
     return out
+
+
+def _dims(x: Tracer | OwnArray) -> tuple[Dim, ...]:
+    return shape_of(x) if isinstance(x, Tracer) else x.shape
 
 
 # ---- functions that change their first argument --------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dyn.array import Array as OwnArray
 from dyn.array import captured_on
 from dyn.errors import BackendUnavailableError, NotYetError
 from dyn.late_imports import import_whole
@@ -19,6 +20,7 @@ from dyn.runtime.driver import context_of
 from dyn.runtime.loading import load_modules
 from dyn.source import user_loc
 from dyn.trace.function import TracedFunction
+from dyn.trace.held import HeldBuffer
 from dyn.trace.pytree import unflatten
 
 if TYPE_CHECKING:
@@ -49,7 +51,9 @@ class Version:
         #: The version whose program this is, for calls that it was not traced for (``dyn.specialize.widening``).
         self.code_of = code_of
         self.traced = program.traced
-        self.loaded = loaded
+        self._loaded = loaded
+        #: Whether captured arrays have changed since the native entry was last told of the program.
+        self.is_renewed = False
         self.record = program.record
         self.guards = self.traced.guards
 
@@ -59,17 +63,25 @@ class Version:
         return self.program.optimized
 
     @property
+    def loaded(self) -> LoadedProgram | DeviceProgram:
+        """The program with the arrays that it captures, as they are now."""
+        if not all(one.is_current() for one in self._loaded.buffers):
+            self._loaded, self.is_renewed = _loaded(self.program), True
+        return self._loaded
+
+    @property
     def on_host(self) -> LoadedProgram:
         """The program in memory, of a function whose arrays are this machine's processor's."""
         import_whole("dyn.backends.host_programs")
         from dyn.backends.host_programs import LoadedProgram
 
-        if not isinstance(self.loaded, LoadedProgram):
+        loaded = self.loaded
+        if not isinstance(loaded, LoadedProgram):
             raise NotYetError(
                 f"{self.traced.function.name} was compiled for a device, which takes no arrays of this library yet.",
                 remedy="leave device= out.",
             )
-        return self.loaded
+        return loaded
 
     def prepare(self, arrays: Sequence[Array | DeviceArray]) -> None:
         """Make the variants for a call with these arrays."""
@@ -142,21 +154,24 @@ def build_beside(
 
 def load(program: Program, code_of: Version | None = None, shapes: Sequence[tuple[int, ...]] | None = None) -> Version:
     """A program with its machine code in memory."""
-    version = Version(program, program.load(_captured(program), shapes), code_of)
+    version = Version(program, _loaded(program, shapes), code_of)
     _warn_of_useless(program)
     return version
 
 
-def _captured(program: Program) -> list[Array | DeviceArray]:
-    """The arrays that a program captures: for a device those of ``dyn.Array``, which never change, are put there once.
-
-    ArgumentError for one on another device.
-    """
+def _loaded(
+    program: Program, shapes: Sequence[tuple[int, ...]] | None = None
+) -> LoadedProgram | DeviceProgram:  # fmt: skip
+    """A program with its machine code and the arrays that it captures; for a device the memory of ``dyn.Array``, which
+    does not change, is put there once. ArgumentError for an array on another device."""
     placement = program.placement
     where = None
     if placement.on_device:
         where = context_of(placement.target.family, placement.ordinal)
-    return [captured_on(where, array, program.traced.function.name) for array in program.traced.captured]
+    held = [HeldBuffer(one) if isinstance(one, OwnArray) else one for one in program.traced.captured]
+    loaded = program.load([captured_on(where, one, program.traced.function.name) for one in held], shapes)
+    loaded.buffers = tuple([one for one in held if isinstance(one, HeldBuffer)])
+    return loaded
 
 
 def _warn_of_useless(program: Program) -> None:

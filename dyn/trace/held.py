@@ -1,4 +1,4 @@
-"""Conditions of a program beside a call's arguments: dicts and lists that have to hold what they held."""
+"""Conditions of a program beside a call's arguments: dicts, lists and arrays that have to hold what they held."""
 
 from __future__ import annotations
 
@@ -91,6 +91,19 @@ class HeldList:
 
 
 Held = HeldDict | HeldList
+
+
+class HeldBuffer:
+    """A ``dyn.Array`` that a program captures, and the memory that it stood for then."""
+
+    __slots__ = ("array", "data")
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.data = array, array._data
+
+    def is_current(self) -> bool:
+        """Return True as long as the array stands for that memory. One that was donated stands for nothing else."""
+        return getattr(self.array, "_label", None) is not None or self.array._data is self.data
 
 
 def _is_alike(now: Any, then: Any, values: tuple[type, ...] = VALUES) -> bool:

@@ -88,12 +88,10 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     )
 }  # fmt: skip
 METHODS = _FUNCTIONS | {"reshape": reshape, "transpose": transpose}
-#: NumPy's methods that change their array and return None, and how to write what they do as a new array.
-IN_PLACE = {
-    "sort": "write x = dyn.numpy.sort(x)",
-    "partition": "write x = dyn.numpy.partition(x, kth)",
-    "fill": "write x = dyn.numpy.full_like(x, value)",
-    "put": "write x = dyn.numpy.put(x, indices, values, inplace=False)",
+#: NumPy's methods that change their array and return None.
+_CHANGES = ("sort", "partition", "fill", "put")
+#: Those that change its shape, or what arrays of dyn have not; and what to write.
+_REFUSED = {
     "resize": "write x = dyn.numpy.resize(x, shape), which repeats elements where NumPy's method fills with zeros",
     "itemset": "write x = x.at[index].set(value)",
     "byteswap": "leave it to a NumPy array: arrays of dyn have the machine's order of bytes",
@@ -130,7 +128,7 @@ def has_methods(kind: K) -> K:
 
 def _in_place(name: str) -> Callable[..., None]:
     def method(self: Any, /, *args: Any, **kwargs: Any) -> None:
-        self._become(installed_namespace().changed(name, self, args, kwargs))
+        self._change(name, args, kwargs)
 
     return method
 
@@ -156,26 +154,12 @@ def _with_method(kind: type, name: str, method: Callable[..., Any], summary: str
     setattr(kind, name, method)
 
 
-#: What of :data:`IN_PLACE` an array in a trace has: the others change its shape, or what it has not.
-_CHANGED_IN_A_TRACE = ("sort", "partition", "fill", "put")
-
-
 def changes_in_place(kind: K) -> K:
-    """A class decorator: the methods of NumPy that change an array give the object other elements."""
-    for name, remedy in IN_PLACE.items():
-        if name in _CHANGED_IN_A_TRACE:
-            _with_method(kind, name, _in_place(name), f"Change the array as NumPy's ``ndarray.{name}`` does.")
-        else:
-            problem = "an array that is being traced does not change so"
-            doc = f"Raise UnsupportedOpError: {problem}; {remedy}."
-            _with_method(kind, name, _refused(name, problem, remedy), doc)
-    return kind
-
-
-def never_changes(kind: K) -> K:
-    """A class decorator: the methods of NumPy that change an array are errors that say what to write instead."""
-    for name, remedy in IN_PLACE.items():
-        problem = "a dyn.Array does not change"
-        own = remedy if remedy.startswith("leave") else f"{remedy}; or use np.array(x), which is a copy that does"
-        _with_method(kind, name, _refused(name, problem, own), f"Raise UnsupportedOpError: {problem}.")
+    """A class decorator: NumPy's methods that change an array are there, by its ``_change``; others are refused."""
+    for name in _CHANGES:
+        _with_method(kind, name, _in_place(name), f"Change the array as NumPy's ``ndarray.{name}`` does.")
+    problem = "an array of dyn does not change so"
+    for name, remedy in _REFUSED.items():
+        doc = f"Raise UnsupportedOpError: {problem}; {remedy}."
+        _with_method(kind, name, _refused(name, problem, remedy), doc)
     return kind

@@ -326,6 +326,10 @@ class Tracer:
     def __setitem__(self, index: Any, value: Any) -> None:
         self._become(self._trace.namespace.assigned(self, index, value))
 
+    def _change(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Change the array as NumPy's method ``name`` does."""
+        self._become(self._trace.namespace.changed(name, self, args, kwargs))
+
     def _become(self, new: Tracer) -> None:
         """Have the elements of another array of this trace from now on."""
         trace = current_trace()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import operator
 import pickle
-import re
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -32,7 +31,7 @@ def test_what_it_is() -> None:
     assert x.block_until_ready() is x
     assert x.to_device("cpu") is x
     assert x.__array_namespace__() is dnp
-    assert copy.deepcopy(x) is x
+    assert copy.deepcopy(x) is not x
 
 
 @pytest.mark.parametrize(
@@ -110,13 +109,6 @@ def test_indexing() -> None:
     assert np.shares_memory(np.asarray(x[1]), np.asarray(x))
     with pytest.raises(IndexError):
         x[3]
-    with pytest.raises(dyn.errors.UnsupportedOpError) as caught:
-        x[0] = 1
-    assert re.sub(r":\d+", ":N", str(caught.value)) == (
-        "x[i] = v: a dyn.Array does not change.\n"
-        "  at test_array.py:N  x[0] = 1\n"
-        "  help: write x = x.at[i].set(v); or use np.array(x), which is a copy that does."
-    )
     taken = dyn.jit(lambda i: x[i])(np.array([2, 0]))
     assert taken.tolist() == [[8, 9, 10, 11], [0, 1, 2, 3]]
 

@@ -99,10 +99,9 @@ def test_operators(change: Callable[[Any, Any], Any]) -> None:
         for found in ours(x, y):
             np.testing.assert_allclose(found, wanted)
         mine = dyn.asarray(x)
-        result = change(mine, dyn.asarray(y))
-        np.testing.assert_allclose(np.asarray(result), wanted)
-        assert mine.tolist() == x.tolist()
-        assert (type(result), result.dtype) == (dyn.Array, mine.dtype)
+        assert change(mine, dyn.asarray(y)) is mine
+        np.testing.assert_allclose(np.asarray(mine), wanted)
+        assert mine.dtype == x.dtype
     assert ours.cache_info().compiles == 1
 
 

@@ -54,7 +54,11 @@ def test_put_and_read(device: Device) -> None:
         repr(dyn.device_put(np.zeros(2, "f4"), device.name))
         == f"dyn.Array([0., 0.], dtype=float32, device={device.name})"
     )
-    assert copy.deepcopy(there) is there
+    other = copy.deepcopy(there)
+    other[0] = 7.0
+    other += 1
+    other.sort()
+    assert (other.device, other[0].tolist(), there[0].tolist()) == (device.name, [8, 8, 8, 8], [0, 1, 2, 3])
     assert pickle.loads(pickle.dumps(there)).device == "cpu"
     assert there.block_until_ready() is there
 

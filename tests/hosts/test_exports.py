@@ -65,7 +65,7 @@ def test_pytorch_gets_a_copy(array: Array, require_module: Callable[[str], Modul
     with pytest.raises(BufferError) as caught:
         torch.from_dlpack(array, copy=False)
     assert str(caught.value) == (
-        "a dyn.Array does not change, and who asks for its memory may write to it. Leave out copy=False, which gives a "
+        "nobody else writes to the memory of a dyn.Array, and who asks for it may. Leave out copy=False, which gives a "
         "copy, or use np.asarray(x), which is read-only."
     )
     narrow = dnp.ones(3, bfloat16)

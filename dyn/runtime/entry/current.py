@@ -1,4 +1,4 @@
-"""Tests of a version's conditions beside a call's arguments: dicts, such as a module's, lists, and tensors.
+"""Tests of a version's conditions beside a call's arguments: dicts, lists, tensors, arrays.
 
 ``i1 is_current(version)`` answers whether they are what they were when the version was made. Keys are strings, which
 are looked up without Python code, and tensors are read by PyTorch's own function. What was found to be so once need not
@@ -18,6 +18,7 @@ from dyn.runtime.entry.layout import (
     HeldTensorRecord,
     HostRecord,
     ListRecord,
+    NameRecord,
     PyObjects,
 )
 
@@ -45,6 +46,11 @@ def define_is_current(module: Module) -> None:
     with f.count(f.load("i64", "%version", EntryVersion.LIST_COUNT)) as number:
         record = f.at(lists, f.mul(number, str(ListRecord.BYTES)))
         f.ret_if(f.icmp("eq", f.call("i1", "@same_list", [("ptr", record)]), "false", "i1"), "i1", "false")
+    names = f.load("ptr", "%version", EntryVersion.NAMES)
+    with f.count(f.load("i64", "%version", EntryVersion.NAME_COUNT)) as number:
+        record = f.at(names, f.mul(number, str(NameRecord.BYTES)))
+        slot = f.at(f.load("ptr", record, NameRecord.OBJECT), f.load("i64", record, NameRecord.WHERE))
+        f.ret_if(f.icmp("ne", f.load("ptr", slot), f.load("ptr", record, NameRecord.VALUE), "ptr"), "i1", "false")
     with f.if_(f.icmp("ne", f.load("i64", "%version", EntryVersion.TENSOR_COUNT), "0")):
         good.set(f.call("i1", "@same_tensors", [("ptr", "%version")]))
         with f.if_(f.icmp("eq", good.get(), "false", "i1")):

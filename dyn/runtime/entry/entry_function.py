@@ -347,7 +347,8 @@ def _choose(f: FunctionBuilder, versions: str, inputs: str) -> str:
             held = f.icmp("ne", f.call("i32", guards, [("ptr", inputs)]), "0", "i32")
             fits.set(f.and_(fits.get(), held, "i1"))
         relies = f.or_(f.load("i64", now, EntryVersion.DICT_COUNT), f.load("i64", now, EntryVersion.TENSOR_COUNT))
-        relies = f.or_(relies, f.load("i64", now, EntryVersion.LIST_COUNT))
+        for count in (EntryVersion.LIST_COUNT, EntryVersion.NAME_COUNT):
+            relies = f.or_(relies, f.load("i64", now, count))
         with f.if_(f.and_(fits.get(), f.icmp("ne", relies, "0"), "i1")):
             fits.set(f.call("i1", "@is_current", [("ptr", now)]))
         with f.if_(f.and_(fits.get(), has_device(f, now), "i1")):

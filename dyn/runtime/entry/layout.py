@@ -191,7 +191,7 @@ class EntryVersion:
     #: A callable of two addresses: of a frame from its SITE on, and of the inputs. It raises what the failure of a call
     #: is that may have written to arguments, or that a device's driver told, or returns None where it has not.
     FAILED = 168
-    #: What the program relies on beside its arguments: dicts, tensors, and lists, which are last.
+    #: What the program relies on beside its arguments: dicts, tensors, and lists, below.
     DICTS, DICT_COUNT, TENSORS, TENSOR_COUNT = 176, 184, 192, 200
     #: The rank of the arrays whose axes may be permuted, all arguments' and results' alike, or 0.
     SYMMETRIC = 208
@@ -200,7 +200,9 @@ class EntryVersion:
     #: Of a program on a device: the arguments that are in this machine's memory.
     STAGED, STAGED_COUNT = 232, 240
     LISTS, LIST_COUNT = 248, 256
-    BYTES = 264
+    #: The memory that arrays of dyn's which it captures stood for.
+    NAMES, NAME_COUNT = 264, 272
+    BYTES = 280
 
 
 class StagedRecord:
@@ -228,6 +230,12 @@ class ListRecord:
     """The list ``LIST`` has ``COUNT`` items, which are the objects at ``ENTRIES``."""
 
     LIST, ENTRIES, COUNT, BYTES = 0, 8, 16, 24
+
+
+class NameRecord:
+    """The object ``OBJECT`` has the object ``VALUE`` in the slot at ``WHERE``."""
+
+    OBJECT, WHERE, VALUE, BYTES = 0, 8, 16, 24
 
 
 class HeldTensorRecord:

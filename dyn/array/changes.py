@@ -1,0 +1,101 @@
+"""Changes of a ``dyn.Array``, which is a name for memory that does not change as long as anybody else holds it.
+
+Who changes an array writes to its memory where nobody else holds that, and otherwise to a copy, for which the array
+stands from then on. Others are: arrays and views of the same memory, exports, programs that captured the array, and
+calls that run. All of them keep a reference to the NumPy array, or to the one that owns its memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from sys import getrefcount
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dyn.fork_safety import lock
+from dyn.hosts import NumpyArray
+from dyn.runtime.device_memory import DeviceArray, put
+from dyn.runtime.limits import BLOCK_NAME
+
+if TYPE_CHECKING:
+    from dyn.array.array_type import Array
+
+#: Changes of an array by several threads come one after another: none of them is lost with a copy.
+_LOCK = lock()
+
+
+class _Holder:
+    """An object that holds an array as ``dyn.Array`` does."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self) -> None:
+        self._data = np.empty(0)
+
+
+_HOLDER = _Holder()
+#: The references to what one slot alone holds, while they are counted.
+_ALONE = getrefcount(_HOLDER._data)
+
+
+def change(array: Array, act: Callable[[NumpyArray], object]) -> None:
+    """Have an array hold what ``act`` makes of its elements. Where it raises, before it writes, they stay."""
+    with _LOCK:
+        data = array._data
+        if isinstance(data, DeviceArray):
+            elements = data.to_numpy().copy()
+            act(elements)
+            array._data = put(data.context, elements, data.stream)
+            return
+        del data
+        if _is_held_once(array):
+            act(_memory(array))
+        else:
+            elements = np.array(_memory(array), copy=True, order="K", subok=False)
+            act(elements)
+            array._data = elements
+
+
+def become(array: Array, other: Array) -> None:
+    """Have an array stand for the memory of another one, of its shape and dtype."""
+    with _LOCK:
+        array._data  # noqa: B018  # that of one that was donated is gone
+        array._data = other._data
+
+
+def _is_held_once(array: Array) -> bool:
+    """Whether an array alone holds its memory, to which it may be written then."""
+    held: Any = array  # no name of ours for the memory, which would be another reference
+    if getrefcount(held._data) > _ALONE:
+        return False
+    if held._data.base is not None and getrefcount(held._data.base) > _ALONE:
+        return False
+    return _is_writable(held._data)
+
+
+def _memory(array: Array) -> NumpyArray:
+    data = array._data
+    assert isinstance(data, np.ndarray)
+    return data
+
+
+def _is_writable(data: NumpyArray) -> bool:
+    """Whether an array's memory is NumPy's, or that of a result of dyn's, and not what another library lent."""
+    base = data.base
+    if isinstance(base, np.ndarray):
+        is_ours = base.base is None and base.flags.owndata
+    else:
+        is_ours = data.flags.owndata if base is None else _is_result(base)
+    return is_ours and data.flags.writeable
+
+
+def _is_result(owner: object) -> bool:
+    """Whether what owns an array's memory is the capsule of a block of the runtime's pool."""
+    return _IS_CAPSULE(owner, BLOCK_NAME.encode()) == 1
+
+
+_IS_CAPSULE: Any = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", ctypes.pythonapi)
+)
