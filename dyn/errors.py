@@ -84,8 +84,8 @@ class TraceError(DynError):
 class UndecidedDimError(TraceError):
     """Question about a dimension that has no one answer for every shape.
 
-    ``int(n)``, ``range(n)`` and ``hash(n)`` of a symbolic dimension always raise it; ``n > 128`` does where there is no
-    call whose sizes could answer, as in a trace of :class:`dyn.ShapeDtypeStruct`. Loops over a dimension are
+    ``int(n)`` and ``range(n)`` of a symbolic dimension always raise it; ``n > 128`` and ``hash(n)`` do where there is
+    no call whose sizes could answer, as in a trace of :class:`dyn.ShapeDtypeStruct`. Loops over a dimension are
     ``lax.fori_loop`` and ``lax.scan``.
     """
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 import sys
+import weakref
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -21,12 +22,19 @@ from dyn.runtime.driver import Context, context_of
 from dyn.source import user_loc
 from dyn.trace.context import current_trace, installed_namespace
 from dyn.trace.methods import changes_in_place, has_methods
-from dyn.trace.tracer import active_trace
+from dyn.trace.tracer import Tracer, active_trace
+
+
+class _ArrayMeta(type):
+    """The class of ``dyn.Array``, of which arrays that are being traced are instances too."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return type(instance) is Array or isinstance(instance, Tracer)
 
 
 @changes_in_place
 @has_methods
-class Array:
+class Array(metaclass=_ArrayMeta):
     """An array in this machine's memory or in that of a GPU.
 
     A jitted function returns it where its arguments are of several kinds (NumPy and PyTorch, say), of a kind that dyn
@@ -41,16 +49,20 @@ class Array:
 
     One on a GPU (:func:`device_put`, or a result of a function that runs there) may be there before its elements are:
     whoever reads them waits. ``x.to_numpy()``, ``np.asarray(x)`` and ``x.item()`` copy them to this machine's memory.
+
+    While a function is traced, its arrays are instances too.
     """
 
     __module__ = "dyn.array"  # where users and pickles find it
-    __slots__ = ("__weakref__", "_data", "_label")
+    __slots__ = ("__weakref__", "_data", "_label", "_whole")
     __array_priority__ = 1000  # NumPy's operators leave it to ours
     __hash__ = None  # pyright: ignore[reportAssignmentType]  # == is elementwise, as in NumPy
 
     #: Taken out where the array is donated; then the label says to which argument of which function.
     _data: NumpyArray | DeviceArray
     _label: str
+    #: Of one that was taken from another: that one, as long as it is there.
+    _whole: weakref.ref[Array]
 
     def __init__(self) -> None:
         raise ArgumentError("dyn.Array is not made by calling the class.", remedy="use dyn.asarray(value).")
@@ -96,14 +108,14 @@ class Array:
     def T(self) -> Array:
         """The axes the other way round; in this machine's memory, the same memory."""
         if isinstance(self._data, np.ndarray):
-            return made(self._data.T)
+            return _taken(self, self._data.T)
         return installed_namespace().permute_dims(self, tuple(reversed(range(self.ndim))))
 
     @property
     def mT(self) -> Array:
         """The last two axes exchanged; in this machine's memory, the same memory."""
         if isinstance(self._data, np.ndarray):
-            return made(np.matrix_transpose(self._data))
+            return _taken(self, np.matrix_transpose(self._data))
         return installed_namespace().matrix_transpose(self)
 
     def to_device(self, device: str, /, *, stream: object = None) -> Array:
@@ -315,11 +327,11 @@ class Array:
         Of an array on a GPU they are copies there.
         """
         if not isinstance(self._data, np.ndarray) and current_trace() is None:
-            return _part(self._data, index)
+            return _taken(self, _part(self._data, index))
         parts = index if isinstance(index, tuple) else (index,)
         if current_trace() is not None and active_trace(*parts) is not None:
             return installed_namespace().asarray(self)[index]
-        return made(np.asarray(self._host[_plain_index(index)]))
+        return _taken(self, np.asarray(self._host[_plain_index(index)]))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """NumPy's assignment: the value is broadcast, and becomes elements of the array's dtype."""
@@ -361,14 +373,14 @@ def _plain_index(index: Any) -> Any:
     if kind in _PLAIN_INDICES or (kind is tuple and _PLAIN_INDICES.issuperset(map(type, index))):
         return index
     if not isinstance(index, tuple):
-        return index._host if isinstance(index, Array) else index
-    return tuple([part._host if isinstance(part, Array) else part for part in index])
+        return index._host if is_own(index) else index
+    return tuple([part._host if is_own(part) else part for part in index])
 
 
 def _plain_value(value: Any) -> Any:
     """A value as NumPy takes it. Python's numbers stay: NumPy says which ones do not fit."""
-    host = None if isinstance(value, Array) else host_of(value)
-    return value._host if isinstance(value, Array) else value if host is None else host.view(value)
+    host = None if is_own(value) else host_of(value)
+    return value._host if is_own(value) else value if host is None else host.view(value)
 
 
 def _refuse_in_trace(what: str, *values: Any) -> None:
@@ -382,6 +394,11 @@ def _refuse_in_trace(what: str, *values: Any) -> None:
     )
 
 
+def is_own(value: object) -> TypeGuard[Array]:
+    """Whether a value is a :class:`Array` with elements, and none that is being traced."""
+    return type(value) is Array
+
+
 def use_up(array: Array, label: str) -> None:
     """End a donated array, as the native entry does: whoever uses it again gets a DonatedError with the label."""
     if hasattr(array, "_label"):
@@ -390,13 +407,24 @@ def use_up(array: Array, label: str) -> None:
     del array._data
 
 
-def _part(data: DeviceArray, index: Any) -> Array:
+def _taken(whole: Array, data: NumpyArray | DeviceArray) -> Array:
+    """An array that was taken from another one, of which NumPy's would be a view."""
+    part = made(data)
+    if isinstance(data, np.ndarray) and data.base is None:  # of an index array
+        return part
+    around = whole._data
+    is_whole = isinstance(around, np.ndarray) and not isinstance(around.base, np.ndarray)
+    part._whole = (None if is_whole else getattr(whole, "_whole", None)) or weakref.ref(whole)
+    return part
+
+
+def _part(data: DeviceArray, index: Any) -> DeviceArray:
     """A part of an array on a device: copied to this machine's memory and back.
 
     Inside of a jitted function parts are taken on the device.
     """
     part = np.asarray(data.to_numpy()[_plain_index(index)])
-    return made(put(data.context, part, data.stream))
+    return put(data.context, part, data.stream)
 
 
 def made(data: NumpyArray | DeviceArray) -> Array:

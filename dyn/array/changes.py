@@ -8,8 +8,10 @@ calls that run. All of them keep a reference to the NumPy array, or to the one t
 from __future__ import annotations
 
 import ctypes
+import warnings
 from collections.abc import Callable
 from sys import getrefcount
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +20,18 @@ from dyn.fork_safety import lock
 from dyn.hosts import NumpyArray
 from dyn.runtime.device_memory import DeviceArray, put
 from dyn.runtime.limits import BLOCK_NAME
+from dyn.source import user_loc
+from dyn.trace.bytecode import is_stored_back
 
 if TYPE_CHECKING:
     from dyn.array.array_type import Array
 
 #: Changes of an array by several threads come one after another: none of them is lost with a copy.
 _LOCK = lock()
+
+
+class NotAViewWarning(UserWarning):
+    """A part of a ``dyn.Array`` is changed, and the array that it was taken from is not, as NumPy's would be."""
 
 
 class _Holder:
@@ -42,6 +50,7 @@ _ALONE = getrefcount(_HOLDER._data)
 
 def change(array: Array, act: Callable[[NumpyArray], object]) -> None:
     """Have an array hold what ``act`` makes of its elements. Where it raises, before it writes, they stay."""
+    _warn_of_whole(array)
     with _LOCK:
         data = array._data
         if isinstance(data, DeviceArray):
@@ -58,11 +67,29 @@ def change(array: Array, act: Callable[[NumpyArray], object]) -> None:
             array._data = elements
 
 
-def become(array: Array, other: Array) -> None:
-    """Have an array stand for the memory of another one, of its shape and dtype."""
+def become(array: Array, other: Array, frame: FrameType) -> None:
+    """Have an array stand for the memory of another one, of its shape and dtype, as code in a frame wants it."""
+    _warn_of_whole(array, frame)
     with _LOCK:
         array._data  # noqa: B018  # that of one that was donated is gone
         array._data = other._data
+
+
+def _warn_of_whole(part: Array, frame: FrameType | None = None) -> None:
+    """Warn where an array that is changed was taken from one that is still there, and the code in the frame is not
+    about to store it there: ``x[0] += y``."""
+    data = part._data
+    if isinstance(data, np.ndarray) and not isinstance(data.base, np.ndarray):
+        return  # all of its memory
+    whole = getattr(part, "_whole", None)
+    if whole is None or whole() is None or (frame is not None and is_stored_back(frame)):
+        return
+    loc = user_loc()
+    warnings.warn_explicit(
+        "a part of an array is changed, and the array that it was taken from stays as it is: parts of a dyn.Array are "
+        "no views.\n  help: assign to the array itself (x[0, 1] = v for x[0][1] = v), or change a copy of the part.",
+        NotAViewWarning, loc.file or "<unknown>", loc.line,
+    )  # fmt: skip
 
 
 def _is_held_once(array: Array) -> bool:

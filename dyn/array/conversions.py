@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dyn import config, dtypes
-from dyn.array.array_type import Array, made, needs_copy, on
+from dyn.array.array_type import Array, is_own, made, needs_copy, on
 from dyn.array.own_host import adapter_of
 from dyn.errors import ArgumentError, UnsupportedOpError
 from dyn.hosts import NUMPY, NumpyArray, host_of
@@ -49,8 +49,8 @@ def asarray(value: Any, /, dtype: Any = None, *, copy: bool | None = None) -> Ar
     if isinstance(held, DeviceArray):
         return _converted_there(value, held, dtype, copy)
     if copy is False:
-        return value if isinstance(value, Array) and _is_of(value, dtype) else made(_taken_over(value, dtype))
-    if isinstance(value, Array) and copy is not True:
+        return value if is_own(value) and _is_of(value, dtype) else made(_taken_over(value, dtype))
+    if is_own(value) and copy is not True:
         return value if _is_of(value, dtype) else value.astype(dtype)
     if type(value) is np.ndarray and dtype is None and value.dtype in _COPIED:
         return made(value.copy(order="K"))
@@ -85,7 +85,7 @@ def read_lists(value: Any) -> np.ndarray[Any, Any]:
 
 def _converted_there(value: Any, held: DeviceArray, dtype: Any, copy: bool | None) -> Array:
     """An array on a GPU as a :class:`Array` there: a copy, unless it is one already or ``copy`` is False."""
-    own = value if isinstance(value, Array) else made(held if copy is False else copied(held))
+    own = value if is_own(value) else made(held if copy is False else copied(held))
     if _is_of(own, dtype):
         return own
     if copy is False:
@@ -136,7 +136,7 @@ def device_put(x: Any, device: str | None = None) -> Array:
     parsed = None if device is None else parse_device(device)
     context = None if parsed is None else context_of(*parsed)
     host = adapter_of(x)
-    held = None if host is None or isinstance(x, Array) else host.borrow(x)
+    held = None if host is None or is_own(x) else host.borrow(x)
     return on(made(held) if isinstance(held, DeviceArray) else asarray(x), context)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -47,7 +48,8 @@ def in_place(name: str, sign: str) -> Callable[[Any, Any], Any]:
             if (result.dtype, result.ndim) == (self.dtype, self.ndim):
                 return result
         elif result.shape == self.shape and np.can_cast(result.dtype, self.dtype, "same_kind"):
-            become(self, result if result.dtype == self.dtype else result.astype(self.dtype))
+            own = result if result.dtype == self.dtype else result.astype(self.dtype)
+            become(self, own, sys._getframe(1))
             return self
         raise ArgumentError(
             f"x {sign}= y: the result is {result.dtype.name}{list(result.shape)}, and x stays "

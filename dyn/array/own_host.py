@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dyn.array.array_type import Array, contents, host_contents, made
+from dyn.array.array_type import contents, host_contents, is_own, made
 from dyn.hosts import FOREIGN, NUMPY, Host, NumpyArray, host_of
 from dyn.runtime.device_memory import DeviceArray
 from dyn.runtime.driver import Context
@@ -21,10 +21,10 @@ class OwnHost:
     name = "dyn"
 
     def view(self, value: Any) -> NumpyArray:
-        return host_contents(value) if isinstance(value, Array) else FOREIGN.view(value)
+        return host_contents(value) if is_own(value) else FOREIGN.view(value)
 
     def borrow(self, value: Any) -> NumpyArray | DeviceArray:
-        return contents(value) if isinstance(value, Array) else FOREIGN.borrow(value)
+        return contents(value) if is_own(value) else FOREIGN.borrow(value)
 
     def has_device(self, context: Context) -> bool:
         return True
@@ -38,7 +38,7 @@ OWN = OwnHost()
 
 def adapter_of(value: object) -> Host | None:
     """The host of an array leaf, ``dyn.Array`` among them; None for what is no array."""
-    if isinstance(value, Array):
+    if is_own(value):
         return OWN
     found = host_of(value)
     return OWN if found is FOREIGN else found
@@ -55,7 +55,7 @@ def view(value: Any) -> NumpyArray:
 
 def describe(value: Any) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     """The dtype and the shape of a :class:`Array` on a device; None for anything else."""
-    data = contents(value) if isinstance(value, Array) else None
+    data = contents(value) if is_own(value) else None
     return (data.dtype, data.shape) if isinstance(data, DeviceArray) else None
 
 

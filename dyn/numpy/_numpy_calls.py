@@ -124,7 +124,7 @@ def written(name: str, out: Any, result: Any) -> Any:
         return tuple([given if into is None else written(name, into, given) for into, given in pairs])
     if out is None:
         return result
-    if not isinstance(out, Tracer | OwnArray):
+    if not isinstance(out, OwnArray):  # with elements, or traced
         raise UnsupportedOpError(
             f"np.{name} cannot write into out=, a {type(out).__name__}, while a function is being traced.",
             loc=user_loc(),

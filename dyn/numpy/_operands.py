@@ -6,8 +6,10 @@ They become constants of that dtype at once, so that no conversion stands in the
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from dyn.errors import UnsupportedOpError
 from dyn.numpy._public import trace_of
 from dyn.shapes import Dim, RelKind
 from dyn.source import user_loc
-from dyn.trace.context import Trace
+from dyn.trace.context import Trace, installed_namespace
 from dyn.trace.data_dependent import dim_from_value
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.lift import WEAK_DTYPES, default_float, demand_fits, does_not_fit, fitting, is_liftable, lift
@@ -66,11 +68,32 @@ def shape_of(x: Tracer) -> tuple[Dim, ...]:
     return x._value.shape
 
 
+class _Lists(threading.local):
+    """How many calls of NumPy's functions this thread is in, which take lists for arrays."""
+
+    depth = 0
+
+
+_LISTS = _Lists()
+
+
+@contextlib.contextmanager
+def taking_lists() -> Iterator[None]:
+    """Have operations take lists of numbers and of arrays for arrays, as NumPy's functions do."""
+    _LISTS.depth += 1
+    try:
+        yield
+    finally:
+        _LISTS.depth -= 1
+
+
 def tracer(trace: Trace, value: Any, what: str) -> Tracer:
     """An operand as a tracer of ``trace``, in its own dtype."""
     if isinstance(value, Tracer):
         own = value.value_in(trace)
         return value if value._trace is trace else Tracer(trace, own)  # of a trace around this one
+    if _LISTS.depth and isinstance(value, list | tuple):
+        return tracer(trace, installed_namespace().asarray(value), what)
     if not is_liftable(value):
         kind = type(value).__name__
         remedy = "make it an array with dyn.numpy.asarray." if isinstance(value, list | tuple) else "pass an array."

@@ -8,13 +8,17 @@ from difflib import get_close_matches
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from dyn.errors import UnsupportedOpError
 from dyn.ir.core import Value
 from dyn.numpy import _numpy_calls as numpy_calls
+from dyn.numpy import _ufunc_methods as ufunc_methods
 from dyn.numpy._in_place import in_place
 from dyn.numpy._indexing.at import At
 from dyn.numpy._indexing.getitem import getitem
 from dyn.numpy._indexing.update import assigned
+from dyn.numpy._operands import taking_lists
 from dyn.numpy._standard import check_device, check_version
 from dyn.source import user_loc
 from dyn.trace.context import Trace
@@ -26,6 +30,13 @@ from dyn.trace.tracer import Tracer
 _ATTRIBUTES = {"real": "real", "imag": "imag"}
 #: The modules of NumPy whose functions dyn has.
 _MODULES = ("linalg", "fft")
+#: What dyn has of SciPy's special functions.
+_SPECIAL = {
+    "expit": "nn.sigmoid", "log_expit": "nn.log_sigmoid", "erf": "lax.erf", "erfc": "lax.erfc", "erfinv": "lax.erf_inv",
+    "gammaln": "lax.lgamma", "psi": "lax.digamma", "digamma": "lax.digamma", "gammainc": "lax.igamma",
+    "gammaincc": "lax.igammac", "betainc": "lax.betainc", "zeta": "lax.zeta", "i0e": "lax.bessel_i0e",
+    "i1e": "lax.bessel_i1e",
+}  # fmt: skip
 
 
 class NumpyNamespace:
@@ -105,13 +116,14 @@ class NumpyNamespace:
         name = ufunc.__name__
         if method == "at":
             return numpy_calls.at(ufunc, *inputs)
-        if method != "__call__":
-            raise UnsupportedOpError(
-                f"np.{name}.{method} is not there for arrays that are being traced.",
-                loc=user_loc(),
-                remedy="use a function such as dyn.numpy.sum, prod, max, min, any or all.",
-            )
         out = kwargs.pop("out", None)
+        if getattr(np, name, None) is not ufunc:
+            self._refuse_scipy(name, ufunc)
+        if method != "__call__":
+            own = self._known(name)
+            with taking_lists():
+                result = ufunc_methods.called(name, method, own, inputs, kwargs)
+            return numpy_calls.written(name, out, result)
         if kwargs:
             self._refuse_options(name, kwargs)
         return numpy_calls.written(name, out, self._call(name, inputs, {}))
@@ -154,6 +166,19 @@ class NumpyNamespace:
         home = self.module() if not module else getattr(self.module(), module, None) if module in _MODULES else None
         return getattr(home, last) if home is not None and last in home.__all__ else None
 
+    def _refuse_scipy(self, name: str, ufunc: Any) -> None:
+        """Raise UnsupportedOpError for a ufunc of SciPy's, which works for traced arrays by the array API alone."""
+        special = sys.modules.get("scipy.special")
+        if getattr(special, name, None) is not ufunc:
+            return
+        own = _SPECIAL.get(name)
+        raise UnsupportedOpError(
+            f"scipy.special.{name} takes arrays that are being traced only where SciPy's array API is switched on.",
+            loc=user_loc(),
+            remedy="set SCIPY_ARRAY_API=1 in the environment before SciPy is imported"
+            + (f", or use dyn.{own}." if own else "."),
+        )
+
     def _known(self, name: str) -> Callable[..., Any]:
         function = self._function(name)
         if function is None:
@@ -169,7 +194,8 @@ class NumpyNamespace:
     def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         function = self._known(name)
         try:
-            return function(*args, **kwargs)
+            with taking_lists():
+                return function(*args, **kwargs)
         except TypeError as error:
             if isinstance(error, UnsupportedOpError) or "argument" not in str(error):
                 raise

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from dyn import config
-from dyn.array import Array as OwnArray
-from dyn.array import from_device, from_numpy, to_numpy, use_up
+from dyn.array import from_device, from_numpy, is_own, to_numpy, use_up
 from dyn.config import Config
 from dyn.errors import ArgumentError, TraceError
 from dyn.frozen import record
@@ -129,7 +128,7 @@ class CallArguments:
     def donated_arrays(self, bound: BoundArguments, version: Version) -> dict[int, str]:
         """The leaves that are dyn.Array whose memory a program's results may take, with what they are labelled with."""
         reuses = version.loaded.interface.reuses if self.signature.donated_names else ()
-        found = [reuse.input for reuse in reuses if isinstance(bound.leaves[reuse.input], OwnArray)]
+        found = [reuse.input for reuse in reuses if is_own(bound.leaves[reuse.input])]
         if not found:
             return {}
         names = self.signature.leaf_names(bound)

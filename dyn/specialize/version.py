@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dyn.array import Array as OwnArray
-from dyn.array import captured_on
+from dyn.array import captured_on, is_own
 from dyn.errors import BackendUnavailableError, NotYetError
 from dyn.late_imports import import_whole
 from dyn.runtime.device_memory import DeviceArray
@@ -168,7 +167,7 @@ def _loaded(
     where = None
     if placement.on_device:
         where = context_of(placement.target.family, placement.ordinal)
-    held = [HeldBuffer(one) if isinstance(one, OwnArray) else one for one in program.traced.captured]
+    held = [HeldBuffer(one) if is_own(one) else one for one in program.traced.captured]
     loaded = program.load([captured_on(where, one, program.traced.function.name) for one in held], shapes)
     loaded.buffers = tuple([one for one in held if isinstance(one, HeldBuffer)])
     return loaded

@@ -8,7 +8,8 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Sequence
-from types import FrameType, ModuleType
+from functools import lru_cache
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from dyn.frozen import record
@@ -61,6 +62,19 @@ def callee(frame: FrameType) -> Any:
     for name in rest:
         function = UNKNOWN_CALLEE if function is UNKNOWN_CALLEE else _attribute(function, name)
     return function if callable(function) else UNKNOWN_CALLEE
+
+
+def is_stored_back(frame: FrameType) -> bool:
+    """Whether what the present instruction of a frame computes becomes an item of something: ``x[1:] += y``."""
+    return _is_stored_back(frame.f_code, frame.f_lasti)
+
+
+@lru_cache(maxsize=1024)
+def _is_stored_back(code: CodeType, at: int) -> bool:
+    later = (
+        one.opname for one in dis.get_instructions(code) if one.offset > at and one.opname not in ("CACHE", "SWAP")
+    )
+    return next(later, "") in ("STORE_SUBSCR", "STORE_SLICE")
 
 
 def _instructions(frame: FrameType) -> list[dis.Instruction]:

@@ -26,6 +26,7 @@ from dyn.shapes import (
     RelKind,
     Symbol,
     as_dim,
+    evaluate,
     format_dim,
     free_symbols,
     linear_in,
@@ -79,6 +80,8 @@ class Trace:
     guards: list[Relation] = field(default_factory=list[Relation])
     hidden: list[tuple[Value, ParamInfo, Any]] = field(default_factory=list[tuple[Value, ParamInfo, Any]])
     alive: bool = True
+    #: Whether a size has been asked for its hash.
+    has_hashed: bool = False
     #: The trace around this one, where this is that of a region or of a function that is called there.
     outer: Trace | None = None
     #: Of a function that is called in another trace: what its dims are there. None of any other trace.
@@ -386,6 +389,16 @@ class Trace:
             reason = Reason.about("the branch on {} == {}", (dim, found), user_loc())
             self.take(Relation(RelKind.EQ, dim, found, reason))
         return found
+
+    def size_of_call(self, dim: Dim) -> int | None:
+        """The number that a dim is in the call that is traced; None where there is none, or it depends on data."""
+        value = self.builder.facts.simplify(dim)
+        if isinstance(value, int):
+            return value
+        program = self.program
+        if program.outer is not None and program.caller_dims is not None:
+            return program.outer.size_of_call(substitute(value, program.caller_dims))
+        return evaluate(value, program.sizes) if value.symbols <= program.sizes.keys() else None
 
     def _check_asker(self, question: str) -> None:
         """Only user code makes guards; dyn's own asks the facts, where unknown is an answer. Checked in tests."""

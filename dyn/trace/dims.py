@@ -6,7 +6,10 @@ guard) where they do not, and not at all where there is no size to go by.
 
 from __future__ import annotations
 
+import math
 import operator
+import sys
+import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -15,6 +18,7 @@ import numpy as np
 from dyn.errors import ArgumentError, LeakedTracerError, UndecidedDimError
 from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, dim_max, dim_min, floordiv, format_dim, mod, product
 from dyn.source import user_loc
+from dyn.trace.bytecode import callee
 from dyn.trace.concretization_site import asking, refuse_torch
 from dyn.trace.context import Trace, current_trace, installed_namespace
 from dyn.trace.foreign import refuse_jax
@@ -49,8 +53,8 @@ class SymbolicDim:
     It adds, subtracts and multiplies with sizes, divides with ``//`` and ``%``, and compares. In arithmetic with
     arrays and floats it is a weakly typed scalar. Nobody makes one: they come from shapes.
 
-    A comparison is proved, or answered by the call that is traced, with a guard; ``int(n)``, ``range(n)`` and
-    ``hash(n)``, which need one number, are an UndecidedDimError.
+    A comparison is proved, or answered by the call that is traced, with a guard; ``int(n)`` and
+    ``range(n)``, which need one number, are an UndecidedDimError; ``hash(n)`` is that of the call, with a guard.
 
     Args:
         trace: trace that it belongs to.
@@ -306,14 +310,32 @@ class SymbolicDim:
         )
 
     def __float__(self) -> float:
+        asks = callee(sys._getframe(1))
+        if any(asks is one for one in (math.isnan, math.isinf, math.isfinite)):
+            return 0.0  # each size is finite
         return float(
             self.known("float()", "write x / dim, dim ** -0.5 or dim * 1.0: they give a scalar, computed at each call.")
         )
 
     def __hash__(self) -> int:
-        return hash(
-            self.known("hash()", "use a key that is no dimension, such as its name, or make it static with shapes=.")
-        )
+        """The hash of the size of this call, with a guard: a set or a dict has room for one value alone."""
+        own, here = self.known_here(), self.trace.here
+        size = here.size_of_call(own)
+        if size is None:
+            remedy = "use a key that is no dimension, such as its name, or make it static with shapes=."
+            return hash(self.known("hash()", remedy))
+        if here.only_value(own) is None:
+            here.decide(*branch("==", own, size))
+            program = self.trace.program
+            if not program.has_hashed:
+                program.has_hashed, loc = True, user_loc()
+                warnings.warn_explicit(
+                    f"{program.name}: a set or a dict takes the value of the dimension {self!r}, "
+                    f"so that this program is for {size} alone.\n"
+                    "  help: compare shapes with ==, or use a key that is no dimension.",
+                    UserWarning, loc.file or "<unknown>", loc.line,
+                )  # fmt: skip
+        return hash(size)
 
     def __format__(self, spec: str) -> str:
         if spec and spec[-1].isalpha() and not spec.endswith("s"):

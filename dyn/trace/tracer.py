@@ -298,8 +298,13 @@ class Tracer:
     def __iter__(self) -> Iterator[Any]:
         if not self._value.shape:
             raise TypeError("iteration over a 0-d array")
+        return self._rows()
+
+    def _rows(self) -> Iterator[Any]:
+        """The rows; how many there are is asked when the first is."""
         remedy = "compute with whole arrays, or make the axis static with shapes=, which unrolls the loop."
-        return (self[i] for i in range(self._length("a Python loop over the rows", remedy)))
+        for row in range(self._length("a Python loop over the rows", remedy)):
+            yield self[row]
 
     def _length(self, what: str, remedy: str) -> int:
         size = wrap_dim(self._trace, self._value.shape[0])

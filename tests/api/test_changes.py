@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import re
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
+from dyn.array.changes import NotAViewWarning
 from dyn.errors import ArgumentError, DonatedError, UnsupportedOpError
 
 
@@ -328,3 +331,37 @@ def test_pickles_have_the_elements_of_now() -> None:
     other[0] = 3
     assert x.tolist() == [0, 8]
     assert other.tolist() == [3, 8]
+
+
+# ---- parts are no views ----------------------------------------------------------------------------------------------
+
+PART = (
+    "a part of an array is changed, and the array that it was taken from stays as it is: parts of a dyn.Array are no "
+    "views.\n  help: assign to the array itself (x[0, 1] = v for x[0][1] = v), or change a copy of the part."
+)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["x[0][1] = 5", "p = x[1:]; p += 1", "x.T[0] = 1", "x.mT.fill(2)", "p = x[1:][:, 0]; p.sort()", "x[...][0] = 1"],
+)
+def test_who_changes_a_part_is_told_that_the_whole_stays(change: str) -> None:
+    """NumPy's array would change: nothing differs in silence."""
+    x = dyn.asarray(np.arange(6.0).reshape(3, 2))
+    with pytest.warns(NotAViewWarning, match=f"^{re.escape(PART)}$") as caught:
+        exec(compile(change, __file__, "exec"), {"x": x})
+    assert caught[0].filename == __file__
+    assert x.tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "x[0, 1] = 5", "p = x[1:]; del x; p += 1", "x[[0, 1]][0] = 1", "p = x[0] + 1; p[0] = 1", "x[x > 1].fill(0)",
+        "p = copy.copy(x); p[0] = 1", "p = x[1:]; x[0] = 1", "x[1:] += 1", "x[0] += x[1]", "p = x.copy()[1:]; p[0] = 1",
+    ],
+)  # fmt: skip
+def test_other_changes_warn_of_nothing(change: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exec(change, {"x": dyn.asarray(np.arange(6.0).reshape(3, 2)), "copy": copy})

@@ -310,7 +310,6 @@ STATIC = "or make it static with shapes=."
             "float()",
             "write x / dim, dim ** -0.5 or dim * 1.0: they give a scalar, computed at each call.",
         ),
-        (lambda n, m: {n: 1}, "hash()", f"use a key that is no dimension, such as its name, {STATIC}"),
     ],
 )
 def test_what_needs_one_value(fn: DimFn, what: str, remedy: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dyn.array import OWN, Array, adapter_of
+from dyn.array import OWN, Array, adapter_of, is_own
 from dyn.hosts import JAX
 from dyn.interop.jax.internals import Internals, found
 from dyn.runtime.device_memory import DeviceArray, is_on_device, parse_device
@@ -26,7 +26,7 @@ def device_name(device: str | None) -> str | None:
 
 def own_array(value: Any) -> Array | None:
     """A ``dyn.Array``, or any library's array on a GPU as one, where it lies; None for anything else."""
-    if isinstance(value, Array):
+    if is_own(value):
         return value
     host = adapter_of(value)
     if host is None or not hasattr(value, "__dlpack_device__") or isinstance(value, np.ndarray):
@@ -45,12 +45,12 @@ def device_of(
     ``arrays`` are the ``leaves`` as they are computed with. Numbers go where the others are. ArgumentError for arrays
     in two places.
     """
-    there = [array.device for array in arrays if isinstance(array, Array) and array.device != "cpu"]
+    there = [array.device for array in arrays if is_own(array) and array.device != "cpu"]
     if there:
         values: list[Any] = []
         for leaf, array in zip(leaves, arrays, strict=True):
             is_number = array is None or isinstance(leaf, bool | int | float | complex)
-            values.append(None if is_number else OWN.borrow(array) if isinstance(array, Array) else np.asarray(array))
+            values.append(None if is_number else OWN.borrow(array) if is_own(array) else np.asarray(array))
         placement_for(values, device, function, lambda: names)
     wanted = there[0] if there and device is None else device
     return None if wanted == "cpu" else wanted
@@ -58,7 +58,7 @@ def device_of(
 
 def memory(array: Any) -> np.ndarray[Any, Any] | DeviceArray:
     """The memory of an array of a call."""
-    return OWN.borrow(array) if isinstance(array, Array) else np.asarray(array)
+    return OWN.borrow(array) if is_own(array) else np.asarray(array)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dyn.array import OWN, Array, adapter_of
+from dyn.array import OWN, adapter_of, is_own
 from dyn.call import STATIC, CallForm, LeafForm, NoPlanError, Results, Step
 from dyn.hosts import JAX, NUMPY
 from dyn.interop.jax.arguments import CallTree
@@ -83,7 +83,7 @@ def donated_in(
     """The leaves that a call deletes, numbered as ``form_of`` does; those of ``dyn.Array`` with their label."""
     number, donated = _numbered(program), dict[int, str | None]()
     for n in plan.donated:
-        if isinstance(leaves[n], Array):
+        if is_own(leaves[n]):
             donated[number[n]] = donated_label(function, plan.names[n])
         elif isinstance(leaves[n], parts.jax.Array):
             donated[number[n]] = None
@@ -170,7 +170,7 @@ def _leaf_form(leaf: Any, aval: Any, number: int, plan: CallTree) -> LeafForm:
     shape = tuple(aval.shape)
     fixed = plan.fixed_sizes(number, shape) if number in plan.fixed else (None,) * len(shape)
     sizes = tuple([size if own is not None or size == 0 else NOT_ZERO for own, size in zip(fixed, shape, strict=True)])
-    return LeafForm(sizes, None if isinstance(leaf, Array) else bool(getattr(aval, "weak_type", False)))
+    return LeafForm(sizes, None if is_own(leaf) else bool(getattr(aval, "weak_type", False)))
 
 
 def results_of(program: JaxProgram) -> Results:

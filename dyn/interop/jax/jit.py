@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from dyn import dtypes, events
-from dyn.array import Array, use_up
+from dyn.array import is_own, use_up
 from dyn.call import CallForm, NoPlanError, private, same_objects
 from dyn.errors import ArgumentError, NotYetError, ShapeError, TraceError
 from dyn.frontend.compiled_function import CacheInfo
@@ -207,7 +207,7 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
             self._show(args, kwargs, call, program)
         for number in plan.donated:  # JAX says so where they are used again
             leaf = call.given[number]
-            if isinstance(leaf, Array):
+            if is_own(leaf):
                 use_up(leaf, donated_label(self._name, plan.names[number]))
             elif isinstance(leaf, parts.jax.Array) and not leaf.is_deleted():
                 leaf.delete()

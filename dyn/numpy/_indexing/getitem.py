@@ -11,7 +11,7 @@ from typing import Any
 from dyn import dtypes
 from dyn.ir.core import Region
 from dyn.numpy._broadcast import expand
-from dyn.numpy._indexing.index import Selection, SliceRange, merged, select
+from dyn.numpy._indexing.index import Selection, SliceRange, merged, select, with_axes_for_booleans
 from dyn.numpy._manipulation import put_values, view
 from dyn.numpy._operands import cast, constant, emit, made, operand, shape_of, tracer
 from dyn.ops.indexing.gather import gather_attrs
@@ -22,7 +22,8 @@ from dyn.trace.tracer import Tracer
 
 def getitem(x: Any, index: Any) -> Tracer:
     """``x[index]``."""
-    value, index = merged(operand("x[...]", x), index)
+    value, index, _ = with_axes_for_booleans(operand("x[...]", x), index)
+    value, index = merged(value, index)
     chosen = select(value, index)
     return view(read(value, chosen), chosen.shape)
 

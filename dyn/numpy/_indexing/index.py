@@ -17,6 +17,7 @@ from dyn.frozen import record
 from dyn.numpy._axes import text_of
 from dyn.numpy._broadcast import expand, join_shapes
 from dyn.numpy._indexing.nonzero import mask_indices, merged_by_mask
+from dyn.numpy._manipulation import view
 from dyn.numpy._operands import (
     cast,
     constant,
@@ -172,10 +173,6 @@ def merged(x: Tracer, index: Any) -> tuple[Tracer, Any]:
 
 def _as_mask(x: Tracer, item: Any) -> Tracer | None:
     """An index that is an array of booleans: it stands for the places where it is true, an array for each axis."""
-    if isinstance(item, bool | np.bool_):
-        raise UnsupportedOpError(
-            f"an array cannot be indexed with {bool(item)}.", loc=user_loc(), remedy="use None for a new axis."
-        )
     if isinstance(item, list) and item and not any(isinstance(each, SymbolicDim | Tracer) for each in item):
         if isinstance(np.array(item).flat[0], np.bool_):
             item = np.array(item)
@@ -183,14 +180,54 @@ def _as_mask(x: Tracer, item: Any) -> Tracer | None:
         return None
     if not is_liftable(item) or tracer(x._trace, item, "x[...]").element_type.kind is not Kind.BOOL:
         return None
-    mask = tracer(x._trace, item, "x[...]")
-    if mask.ndim == 0:
-        raise UnsupportedOpError(
-            "an array cannot be indexed with one boolean that is computed.",
-            loc=user_loc(),
-            remedy="choose with dyn.numpy.where, or give the mask an axis.",
-        )
-    return mask
+    return tracer(x._trace, item, "x[...]")
+
+
+def with_axes_for_booleans(x: Tracer, index: Any) -> tuple[Tracer, Any, tuple[int, ...]]:
+    """An array and an index of it in which no single boolean is, and the axes that the array has in their places.
+
+    NumPy takes ``x[b]`` for an axis of one element, of which it has all or none.
+    """
+    items = index if isinstance(index, tuple) else (index,)
+    if not any(_is_boolean(x, item) for item in items):
+        return x, index, ()
+    changed: list[Any] = []
+    axes: list[int] = []
+    axis = 0
+    left = [_axes_of(x, item) for item in items]
+    for place, item in enumerate(items):
+        if item is Ellipsis:
+            axis += x.ndim - sum(left)
+        if not _is_boolean(x, item):
+            axis += left[place]
+            changed.append(item)
+            continue
+        axes.append(axis + len(axes))
+        if isinstance(item, bool | np.bool_):
+            changed.append(slice(0, 1 if item else 0))
+        else:
+            changed.append(view(tracer(x._trace, item, "x[...]"), (1,)))
+    shape = list(shape_of(x))
+    for axis in axes:
+        shape.insert(axis, 1)
+    return view(x, tuple(shape)), tuple(changed), tuple(axes)
+
+
+def _axes_of(x: Tracer, item: Any) -> int:
+    """How many axes an item of an index stands for, an Ellipsis aside."""
+    if item is None or item is Ellipsis or _is_boolean(x, item):
+        return 0
+    mask = _as_mask(x, item)
+    return 1 if mask is None else mask.ndim
+
+
+def _is_boolean(x: Tracer, item: Any) -> bool:
+    """Whether an item of an index is one boolean."""
+    if isinstance(item, bool | np.bool_):
+        return True
+    if isinstance(item, Tracer):
+        return item.ndim == 0 and item.element_type.kind is Kind.BOOL
+    return getattr(item, "ndim", None) == 0 and getattr(item, "dtype", None) == np.bool_
 
 
 # ---- slices ----------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from dyn.numpy._binary import add, clip, maximum, minimum, multiply, power, subt
 from dyn.numpy._broadcast import expand
 from dyn.numpy._creation import asarray
 from dyn.numpy._indexing.getitem import read, write
-from dyn.numpy._indexing.index import Selection, select
+from dyn.numpy._indexing.index import Selection, select, with_axes_for_booleans
 from dyn.numpy._indexing.selection import where
 from dyn.numpy._indexing.take import fill_of, size_of
 from dyn.numpy._logic import greater_equal, less, logical_and
@@ -66,7 +66,7 @@ def items_of(index: Any) -> tuple[Any, ...]:
 
 def taken(x: ArrayLike, index: Any, options: IndexOptions, fill_value: Any = None) -> Tracer:
     """``x.at[index].get(…)`` in a trace."""
-    value = operand("x.at[...]", x, *items_of(index))
+    value, index, _ = with_axes_for_booleans(operand("x.at[...]", x, *items_of(index)), index)
     chosen = select(value, _with_arrays(value, index) if options.checked else index)
     result = read(value, chosen, wrap=options.wrap)
     if options.mode not in ("drop", "fill") or not chosen.arrays:
@@ -114,7 +114,10 @@ def assigned(x: Tracer, index: Any, values: ArrayLike) -> Tracer:
 
 def updated(x: ArrayLike, index: Any, values: Any, how: str, options: IndexOptions) -> Tracer:
     """``x.at[index].<how>(values)`` in a trace; of "apply" the values are the function."""
-    value = operand("x.at[...]", x, *items_of(index))
+    whole = operand("x.at[...]", x, *items_of(index))
+    value, index, axes = with_axes_for_booleans(whole, index)
+    if axes:
+        return view(updated(value, index, values, how, options), shape_of(whole))
     mask = _mask(value, index)
     if how == "apply":
         return _masked_apply(value, mask, values) if mask is not None else _applied(value, index, values, options)
