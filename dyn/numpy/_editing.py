@@ -1,4 +1,4 @@
-"""Arrays with elements added, left out or replaced. As in JAX the functions give new arrays: ``inplace=False``.
+"""Arrays with elements added, left out or replaced. What changes its argument gives a new array with ``inplace=False``.
 
 This file is longer than most: half of it says what each function takes and gives.
 """
@@ -16,6 +16,7 @@ from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.numpy._axes import one_axis, shape_in, text_of
 from dyn.numpy._binary import clip, remainder
 from dyn.numpy._broadcast import align, expand
+from dyn.numpy._changing import changing
 from dyn.numpy._cumulative import cumsum
 from dyn.numpy._diagonal import diag
 from dyn.numpy._indexing.getitem import getitem
@@ -45,15 +46,6 @@ __all__ = [
 
 def _flat(x: Tracer) -> Tracer:
     return view(x, (product(shape_of(x)),))
-
-
-def _new_array(what: str, inplace: bool, call: str) -> None:
-    if inplace:
-        raise UnsupportedOpError(
-            f"{what} cannot change its argument.",
-            loc=user_loc(),
-            remedy=f"write y = dyn.numpy.{what}({call}, inplace=False).",
-        )
 
 
 def _cycled(values: Tracer, count: Array, places: Tracer) -> Tracer:
@@ -455,24 +447,24 @@ def rollaxis(x: ArrayLike, axis: int, start: int = 0) -> Array:
 # ---- replaced --------------------------------------------------------------------------------------------------------
 
 
+@changing
 @public
 def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True) -> Array:
     """Array with its main diagonal replaced.
 
-    Arrays of dyn do not change, so NumPy's way, which changes ``a``, is an error, and ``inplace=False`` gives the new
-    one, as in JAX.
+    As in NumPy ``a`` changes, an array of dyn's; ``inplace=False`` gives a new one, as in JAX.
 
     Args:
         a: array of any dtype, of two axes or more: of more than two all have to be equal.
         val: number or array, whose elements are gone through again and again, converted to the dtype of ``a``.
         wrap: whether in a tall matrix the diagonal begins again below, after a row without it.
-        inplace: False.
+        inplace: False for a new array.
 
     Returns:
         An array of the shape and dtype of ``a``.
 
     Raises:
-        UnsupportedOpError: if ``inplace`` is true.
+        UnsupportedOpError: for an array of another library's to change.
         ShapeError: if ``a`` has fewer than two axes, or more whose sizes differ, at the call at the latest.
 
     Example:
@@ -480,7 +472,6 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
         array([[5., 0.],
                [0., 5.]])
     """
-    _new_array("fill_diagonal", inplace, "a, val")
     value = operand("fill_diagonal", a, val)
     if value.ndim < 2:
         raise ShapeError(
@@ -511,12 +502,12 @@ def _full_rows(row: Array, columns: Array) -> Array:
     return row - (row // (columns + 1))
 
 
+@changing
 @public
 def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = True) -> Array:
     """Array with values at given numbers of its elements.
 
-    Arrays of dyn do not change, so NumPy's way, which changes ``a``, is an error, and ``inplace=False`` gives the new
-    one, as in JAX.
+    As in NumPy ``a`` changes, an array of dyn's; ``inplace=False`` gives a new one, as in JAX.
 
     Args:
         a: array of any dtype.
@@ -524,20 +515,19 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
         v: array whose elements are gone through again and again, converted to the dtype of ``a``; of several for one
             place the last one stays.
         mode: ``"clip"`` or ``"wrap"``; None: negative numbers count from the end, and those out of range are left out.
-        inplace: False.
+        inplace: False for a new array.
 
     Returns:
         An array of the shape and dtype of ``a``.
 
     Raises:
-        UnsupportedOpError: if ``inplace`` is true.
+        UnsupportedOpError: for an array of another library's to change.
         InvalidValueError: if ``mode`` is another one.
 
     Example:
         >>> dnp.put(np.zeros(3), np.array([0, 2]), np.array([1, 2]), inplace=False)
         array([1., 0., 2.])
     """
-    _new_array("put", inplace, "a, ind, v")
     value = operand("put", a, ind, v)
     flat = _flat(value)
     numbers: Array = cast(_flat(array_of("put", ind, value)), dtypes.int64)
@@ -554,31 +544,30 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     return view(put_along_axis(flat, numbers, own, 0, inplace=False), shape_of(value))
 
 
+@changing
 @public
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:
     """Array with values, one after the other, where a mask is true.
 
-    Arrays of dyn do not change, so NumPy's way, which changes ``arr``, is an error, and ``inplace=False`` gives the new
-    one, as in JAX.
+    As in NumPy ``arr`` changes, an array of dyn's; ``inplace=False`` gives a new one, as in JAX.
 
     Args:
         arr: array of any dtype.
         mask: array that broadcasts to ``arr``; other than 0 is true.
         vals: array whose elements are gone through again and again, converted to the dtype of ``arr``.
-        inplace: False.
+        inplace: False for a new array.
 
     Returns:
         An array of the shape and dtype of ``arr``.
 
     Raises:
-        UnsupportedOpError: if ``inplace`` is true.
+        UnsupportedOpError: for an array of another library's to change.
         ShapeError: if the shapes do not broadcast; at the call where sizes are undecided until then.
 
     Example:
         >>> dnp.place(np.zeros(3), np.array([True, False, True]), np.array([1, 2]), inplace=False)
         array([1., 0., 2.])
     """
-    _new_array("place", inplace, "arr, mask, vals")
     value = operand("place", arr, mask, vals)
     flags = truth(array_of("place", mask, value))
     _, flags = align("place", [value, expand(flags, shape_of(value))])

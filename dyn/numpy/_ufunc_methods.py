@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dyn.errors import ArgumentError, UnsupportedOpError
+from dyn.late_imports import import_whole
 from dyn.numpy._binary import add, maximum, minimum, multiply
 from dyn.numpy._creation import arange
 from dyn.numpy._cumulative import cumprod, cumsum
@@ -40,6 +41,7 @@ _MONOIDS: Mapping[str, Function] = {
 
 def _lax() -> Any:
     """``dyn.lax``, which few programs need."""
+    import_whole("dyn.lax")
     from dyn import lax
 
     return lax

@@ -365,3 +365,28 @@ def test_other_changes_warn_of_nothing(change: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         exec(change, {"x": dyn.asarray(np.arange(6.0).reshape(3, 2)), "copy": copy})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "xp.put(x, [0, -1], [5, 6])", "xp.place(x, x > 1, [8, 9])", "xp.fill_diagonal(x, 7)",
+        "xp.put_along_axis(x, xp.asarray([[1], [0], [1]]), values=4, axis=1)", "xp.put(a=x, ind=[1], v=[2])",
+    ],
+)  # fmt: skip
+def test_functions_that_change_their_argument(call: str) -> None:
+    """As NumPy's: dyn's arrays, eager and traced; those of others are errors, for their memory is not dyn's."""
+    theirs = np.arange(6.0).reshape(3, 2)
+    eval(call, {"xp": np, "x": theirs})
+    ours = dyn.asarray(np.arange(6.0).reshape(3, 2))
+    name = ours
+    assert eval(call, {"xp": dnp, "x": ours}) is None
+    np.testing.assert_array_equal(np.asarray(name), theirs)
+
+    def traced(x: Any) -> Any:
+        assert eval(call, {"xp": dnp, "x": x}) is None
+        return x
+
+    np.testing.assert_array_equal(dyn.jit(traced)(np.arange(6.0).reshape(3, 2)), theirs)
+    with pytest.raises(UnsupportedOpError, match="cannot change a ndarray, which is not dyn's"):
+        eval(call, {"xp": dnp, "x": np.arange(6.0).reshape(3, 2)})

@@ -275,7 +275,7 @@ def test_choices() -> None:
 @pytest.mark.parametrize(
     ("call", "kind", "text"),
     [
-        (lambda x: dnp.put(x, 0, 1), UnsupportedOpError, "put cannot change its argument."),
+        (lambda x: dnp.put([1, 2], 0, x[0]), UnsupportedOpError, "put cannot change a list, which is not dyn's."),
         (
             lambda x: dnp.delete(x, [0, -1]),
             UnsupportedOpError,

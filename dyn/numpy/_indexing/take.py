@@ -16,6 +16,7 @@ from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
 from dyn.numpy._axes import one_axis, text_of
 from dyn.numpy._binary import clip, remainder
 from dyn.numpy._broadcast import expand, join_shapes
+from dyn.numpy._changing import changing
 from dyn.numpy._logic import greater_equal, less, logical_and
 from dyn.numpy._manipulation import view
 from dyn.numpy._operands import cast, constant, emit, in_int64, made, operand, promote, shape_of
@@ -188,50 +189,44 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, /, axis: int | None = -1) 
     return emit("gather", value, places, **attrs)
 
 
+@changing
 @public
 def put_along_axis(
-    x: ArrayLike, indices: ArrayLike, values: ArrayLike, /, axis: int | None = -1, *, inplace: bool = True
+    arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None = -1, *, inplace: bool = True
 ) -> Array:
     """Array with values at places along an axis that are given for each place of the others.
 
-    Arrays of dyn do not change, so NumPy's way, which changes ``x``, is an error, and ``inplace=False`` gives the new
-    one, as in JAX.
+    As in NumPy ``arr`` changes, an array of dyn's; ``inplace=False`` gives a new one, as in JAX.
 
     Args:
-        x: array of any dtype.
-        indices: array of integers with as many axes, which broadcasts to ``x`` on the others; negative ones count from
-            the end, those out of range are left out.
-        values: array that broadcasts to the indices, converted to the dtype of ``x``; of several for one place the last
-            one stays.
+        arr: array of any dtype.
+        indices: array of integers with as many axes, which broadcasts to ``arr`` on the others; negative ones count
+            from the end, those out of range are left out.
+        values: array that broadcasts to the indices, converted to the dtype of ``arr``; of several for one place the
+            last one stays.
         axis: axis that indices are for; None: all elements, in one axis.
-        inplace: False.
+        inplace: False for a new array.
 
     Returns:
-        An array of the shape and dtype of ``x``.
+        An array of the shape and dtype of ``arr``.
 
     Raises:
-        UnsupportedOpError: if ``inplace`` is true, or the indices are not integers.
+        UnsupportedOpError: for an array of another library's to change, or indices that are no integers.
         ShapeError: if the numbers of axes differ, or sizes do not broadcast, at the call at the latest.
 
     Example:
         >>> dnp.put_along_axis(np.array([[3, 1, 2]]), np.array([[1]]), 9, inplace=False)
         array([[3, 9, 2]])
     """
-    if inplace:
-        raise UnsupportedOpError(
-            "put_along_axis cannot change its argument.",
-            loc=user_loc(),
-            remedy="write y = dyn.numpy.put_along_axis(x, indices, values, axis, inplace=False).",
-        )
-    value, places, number = _along("put_along_axis", x, indices, axis)
+    value, places, number = _along("put_along_axis", arr, indices, axis)
     shape = shape_of(value)
     others = tuple(a for a in range(value.ndim) if a != number)
     target = tuple(shape_of(places)[a] if a == number else shape[a] for a in range(value.ndim))
     places = expand(places, target)
-    new = expand(cast(operand("put_along_axis", values, x), value.element_type), target)
+    new = expand(cast(operand("put_along_axis", values, arr), value.element_type), target)
     attrs = scatter_attrs(
         "replace", update_window_dims=(), scatter_dims_to_operand_dims=(number,), index_vector_dim=value.ndim,
         inserted_window_dims=(number,), input_batching_dims=others, scatter_indices_batching_dims=others, wrap=True,
     )  # fmt: skip
     result = emit("scatter", value, places, new, **attrs)
-    return result if axis is not None else view(result, shape_of(operand("put_along_axis", x)))
+    return result if axis is not None else view(result, shape_of(operand("put_along_axis", arr)))
