@@ -14,7 +14,7 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train jax torch tensorflow test test-slow test-gpu gpu-check gpu-wheels tensorflow-operations tensorflow-applications test-gpu-grid docs docs-links wheel random harnesses test-jax test-opinfo test-torch-mlir test-versions bench golden clean
+.PHONY: help demo train jax torch tensorflow test test-slow test-gpu gpu-check gpu-wheels tensorflow-operations tensorflow-applications test-gpu-grid docs docs-links wheel random harnesses test-jax test-opinfo test-torch-mlir test-libraries test-versions bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
@@ -34,6 +34,7 @@ help:
 	@echo 'make test-jax JAX=PATH  run the own tests of a checkout of JAX by dyn.interop.jax.jit, and write docs/harnesses.md'
 	@echo 'make test-opinfo run all samples that PyTorch has of its operators, and write docs/torch.md; goes on where it was ended'
 	@echo 'make test-torch-mlir TORCH_MLIR=PATH  run the end-to-end cases of a checkout of torch-mlir, and write docs/torch.md'
+	@echo 'make test-libraries run calls of SciPy, scikit-learn, array-api-extra, einops and xarray with arrays of dyn, and write docs/libraries.md'
 	@echo 'make tensorflow-operations  each operation of TensorFlow that has a converter, in a program of its own'
 	@echo 'make tensorflow-applications  four applications of Keras, whole, by inference and by fit, beside TensorFlow'
 	@echo 'make test-versions  the tests of the front ends against other versions of JAX, PyTorch and TensorFlow, each in an environment of its own'
@@ -142,6 +143,10 @@ test-opinfo:
 test-torch-mlir:
 	$(SETUP) test
 	$(BIN)/python -m tests.interop.torch.torch_mlir --checkout "$(TORCH_MLIR)" --write $(ARGS)
+
+test-libraries:
+	$(SETUP) libraries
+	$(BIN)/python -m tests.libraries --write $(ARGS)
 
 # The environments stay in .versions. Without VERSIONS: those that scripts/versions.py knows; with ALL=1 all their tests.
 test-versions:

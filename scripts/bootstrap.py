@@ -63,6 +63,7 @@ JOBS = {
             Tool("hipcc", "hipcc", "compiling kernels for AMD GPUs"),
         ),
     ),
+    "libraries": Job("the libraries that are called with arrays of dyn (a minute, once)", ("libraries",)),
     "docs": Job(
         "what builds the documentation and what its notebooks run (three minutes, once)",
         ("docs", "test", "demo", "notebook", "cuda", "jax", "torch", "transformers", "tensorflow", "onnx"),

@@ -186,7 +186,10 @@ def test_spoilt_stamp_is_no_stamp(pip: Pip) -> None:
 
 def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert bootstrap.main(["fly"]) == 2
-    assert capsys.readouterr().err == "usage: bootstrap.py demo | train | torch | tensorflow | test | docs | bench\n"
+    assert (
+        capsys.readouterr().err
+        == "usage: bootstrap.py demo | train | torch | tensorflow | test | libraries | docs | bench\n"
+    )
 
 
 def test_find_python_finds_the_one_that_runs_this() -> None:
