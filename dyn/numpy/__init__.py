@@ -315,13 +315,13 @@ from dyn.numpy._unary import (
 )
 
 if TYPE_CHECKING:
-    from dyn.numpy import fft, linalg
+    from dyn.numpy import fft, linalg, special
 
 bool = bool_
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("fft", "linalg"):  # imported when they are first asked for
+    if name in ("fft", "linalg", "special"):  # imported when they are first asked for
         import_whole(f"dyn.numpy.{name}")
         return import_module(f"dyn.numpy.{name}")
     raise AttributeError(f"module 'dyn.numpy' has no attribute {name!r}")
@@ -364,7 +364,7 @@ __all__ = [
     "ravel_multi_index", "real", "reciprocal", "remainder", "repeat", "reshape", "resize", "result_type",
     "right_shift", "rint", "roll", "rollaxis", "rot90", "round", "s_",
     "searchsorted", "select", "setdiff1d", "setxor1d", "shape",
-    "sign", "signbit", "sin", "sinc", "sinh", "size", "sort", "sort_complex", "spacing", "split", "sqrt",
+    "sign", "signbit", "sin", "sinc", "sinh", "size", "sort", "sort_complex", "spacing", "split", "special", "sqrt",
     "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan",
     "tanh", "tensordot", "tile", "trace", "transpose", "trapezoid", "tri", "tril", "tril_indices",
     "tril_indices_from", "trim_zeros", "triu", "triu_indices", "triu_indices_from", "true_divide", "trunc", "uint16",

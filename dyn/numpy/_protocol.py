@@ -29,14 +29,13 @@ from dyn.trace.tracer import Tracer
 #: Attributes that are a function of the array.
 _ATTRIBUTES = {"real": "real", "imag": "imag"}
 #: The modules of NumPy whose functions dyn has.
-_MODULES = ("linalg", "fft")
-#: What dyn has of SciPy's special functions.
-_SPECIAL = {
-    "expit": "nn.sigmoid", "log_expit": "nn.log_sigmoid", "erf": "lax.erf", "erfc": "lax.erfc", "erfinv": "lax.erf_inv",
-    "gammaln": "lax.lgamma", "psi": "lax.digamma", "digamma": "lax.digamma", "gammainc": "lax.igamma",
-    "gammaincc": "lax.igammac", "betainc": "lax.betainc", "zeta": "lax.zeta", "i0e": "lax.bessel_i0e",
-    "i1e": "lax.bessel_i1e",
-}  # fmt: skip
+_MODULES = ("linalg", "fft", "special")
+
+
+def _is_special(name: str, ufunc: Any) -> bool:
+    """Whether a ufunc is one of ``scipy.special``."""
+    special = sys.modules.get("scipy.special._ufuncs")
+    return getattr(special, name, None) is ufunc
 
 
 class NumpyNamespace:
@@ -117,8 +116,8 @@ class NumpyNamespace:
         if method == "at":
             return numpy_calls.at(ufunc, *inputs)
         out = kwargs.pop("out", None)
-        if getattr(np, name, None) is not ufunc:
-            self._refuse_scipy(name, ufunc)
+        if getattr(np, name, None) is not ufunc and method == "__call__" and _is_special(name, ufunc):
+            name = f"special.{name}"
         if method != "__call__":
             own = self._known(name)
             with taking_lists():
@@ -164,20 +163,9 @@ class NumpyNamespace:
         """The function of dyn.numpy, or of one of its modules (``linalg.norm``); None where there is none."""
         module, _, last = name.rpartition(".")
         home = self.module() if not module else getattr(self.module(), module, None) if module in _MODULES else None
-        return getattr(home, last) if home is not None and last in home.__all__ else None
-
-    def _refuse_scipy(self, name: str, ufunc: Any) -> None:
-        """Raise UnsupportedOpError for a ufunc of SciPy's, which works for traced arrays by the array API alone."""
-        special = sys.modules.get("scipy.special")
-        if getattr(special, name, None) is not ufunc:
-            return
-        own = _SPECIAL.get(name)
-        raise UnsupportedOpError(
-            f"scipy.special.{name} takes arrays that are being traced only where SciPy's array API is switched on.",
-            loc=user_loc(),
-            remedy="set SCIPY_ARRAY_API=1 in the environment before SciPy is imported"
-            + (f", or use dyn.{own}." if own else "."),
-        )
+        if home is None or (last not in home.__all__ and module != "special"):
+            return None
+        return getattr(home, last, None)
 
     def _known(self, name: str) -> Callable[..., Any]:
         function = self._function(name)

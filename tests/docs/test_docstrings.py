@@ -16,6 +16,7 @@ NAMESPACES: dict[str, tuple[str, ...]] = {
     "dyn.numpy": (),
     "dyn.numpy.linalg": (),
     "dyn.numpy.fft": (),
+    "dyn.numpy.special": (),
     "dyn.lax": (),
     "dyn.lax.linalg": (),
     "dyn.nn": (),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -207,27 +205,6 @@ def test_sets_in_functions_that_are_called() -> None:
         assert dyn.jit(lambda x: inner(x[1:]))(np.ones(4)).tolist() == [1, 1, 1]
     with pytest.warns(UserWarning, match="this program is for 4 alone"):
         assert dyn.jit(lambda x: inner(x[1:]))(np.ones(5)).tolist() == [2, 2, 2, 2]
-
-
-# ---- SciPy without its array API -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [("expit", ", or use dyn.nn.sigmoid."), ("gammaln", ", or use dyn.lax.lgamma."), ("jv", ".")],
-)
-def test_special_functions_name_the_switch(name: str, remedy: str) -> None:
-    code = (
-        "import dyn, numpy as np, scipy.special as s\n"
-        f"try: dyn.jit(lambda x: s.{name}({'1, ' if name == 'jv' else ''}x))(np.ones(3))\n"
-        "except dyn.errors.UnsupportedOpError as error: print(error)\n"
-    )
-    text = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    lines = text.splitlines()
-    assert (lines[0], lines[-1]) == (
-        f"scipy.special.{name} takes arrays that are being traced only where SciPy's array API is switched on.",
-        f"  help: set SCIPY_ARRAY_API=1 in the environment before SciPy is imported{remedy}",
-    )
 
 
 def test_indices_out_of_range_are_errors_still() -> None:
