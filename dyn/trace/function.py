@@ -37,6 +37,7 @@ from dyn.shapes import (
 )
 from dyn.source import Loc, user_loc
 from dyn.trace.annotations import Marked, marked_relations
+from dyn.trace.answered_names import answered
 from dyn.trace.attributes import AttributeReads
 from dyn.trace.closed_numbers import with_hidden_numbers
 from dyn.trace.context import Trace, tracing
@@ -44,7 +45,6 @@ from dyn.trace.custom import Orders
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.held import Held
 from dyn.trace.joint_function import joint_of
-from dyn.trace.lengths import answered
 from dyn.trace.lift import is_liftable, lift, settled_dtype
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names
 from dyn.trace.stretched_sizes import stretched_ones

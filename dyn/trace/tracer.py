@@ -13,7 +13,7 @@ from dyn.errors import LeakedTracerError, TraceError
 from dyn.ir.core import Value
 from dyn.shapes import Dim
 from dyn.source import Loc, user_loc
-from dyn.trace import lengths
+from dyn.trace import answered_names
 from dyn.trace.concretization_site import asking
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.dims import SymbolicDim, wrap_dim
@@ -292,7 +292,7 @@ class Tracer:
         if not self._value.shape:
             raise TypeError("len() of unsized object")
         if not isinstance(self._value.shape[0], int):
-            lengths.ask(sys._getframe(1))
+            answered_names.ask(sys._getframe(1))
         return self._length("len()", "use x.shape[0] in shapes and arithmetic, or make the axis static with shapes=.")
 
     def __iter__(self) -> Iterator[Any]:
@@ -427,4 +427,4 @@ def _first_tracer(values: Iterable[Any]) -> Tracer | None:
     return None
 
 
-lengths.METHODS.add(Tracer.__len__)
+answered_names.METHODS.add(Tracer.__len__)

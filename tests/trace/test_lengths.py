@@ -14,7 +14,7 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn.errors import LeakedTracerError, UndecidedDimError
-from dyn.trace import lengths
+from dyn.trace import answered_names
 
 HERE = sys.modules[__name__]
 
@@ -79,7 +79,7 @@ def test_other_threads_and_lists_have_pythons() -> None:
 
     def other() -> None:
         assert inside.wait(20)
-        found.extend([len([1, 2, 3]), len(np.ones((4, 2))), len("ab"), vars(HERE)["len"] is lengths.length])
+        found.extend([len([1, 2, 3]), len(np.ones((4, 2))), len("ab"), vars(HERE)["len"] is answered_names.length])
         seen.set()
 
     thread = threading.Thread(target=other)

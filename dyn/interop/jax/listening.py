@@ -27,7 +27,7 @@ from dyn.interop.jax import functions_of_sizes, transforms_of_sizes
 from dyn.interop.jax.answers import Answers
 from dyn.interop.jax.askers import acts, asker
 from dyn.interop.jax.internals import added_later, check_names, required
-from dyn.trace import lengths
+from dyn.trace import answered_names
 
 
 class _Listener(threading.local):
@@ -144,7 +144,7 @@ def _install_once(dimension: Any) -> None:
 
     def heard_len(self: Any) -> int:
         if _LISTENER.ear is not None and self.ndim and not isinstance(self.shape[0], int):
-            lengths.ask(sys._getframe(1))
+            answered_names.ask(sys._getframe(1))
         return length(self)
 
     def numeric(name: str) -> Callable[[Any], Any]:
@@ -182,7 +182,7 @@ def _install_once(dimension: Any) -> None:
         for register in exclude:
             register(file)
     tracer.__len__ = heard_len
-    lengths.METHODS.add(heard_len)
+    answered_names.METHODS.add(heard_len)
     for name in _NUMERIC:
         setattr(dimension, name, numeric(name))
     heard_eq._dyn_listens = True  # pyright: ignore[reportFunctionMemberAccess]  # functions take attributes

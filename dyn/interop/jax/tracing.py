@@ -21,7 +21,7 @@ from dyn.interop.stablehlo.codecs.linalg import FFT
 from dyn.interop.stablehlo.custom_calls import EXTERNAL, Imported
 from dyn.late_imports import import_whole
 from dyn.shapes import Dim
-from dyn.trace import lengths
+from dyn.trace import answered_names
 
 #: A program that needs more traces than this is for its sizes alone.
 MOST_TRACES = 64
@@ -158,7 +158,7 @@ class JaxTracing:
 
     def _attempt(self, sizes: TraceSizes) -> _Attempt:
         modules = [required(module) for module in ASK_FOR_LENGTHS]
-        return lengths.answered(lambda: self._attempt_once(sizes), self.user_function, modules)
+        return answered_names.answered(lambda: self._attempt_once(sizes), self.user_function, modules)
 
     def _attempt_once(self, sizes: TraceSizes) -> _Attempt:
         jax = self.parts.jax

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Container, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, cast
@@ -16,6 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from dyn.errors import NotYetError
 from dyn.interop.torch import spaces, triangles
 from dyn.interop.torch.function_modes import FunctionMode
+from dyn.interop.torch.python_numbers import asking_frame
 from dyn.interop.torch.sizes import as_dim
 from dyn.interop.torch.subclasses import wrappers_in
 from dyn.interop.torch.subscripts import subscripted
@@ -23,7 +23,7 @@ from dyn.interop.torch.sym_nodes import Environment, by_sizes_lacking
 from dyn.interop.torch.tensors import PossibleView, is_traced, record_of
 from dyn.shapes import evaluate, free_symbols
 from dyn.source import user_loc
-from dyn.trace import lengths
+from dyn.trace import answered_names
 
 #: What is asked of sizes right below is asked by the function that is called here.
 CALLS_USERS = True
@@ -40,23 +40,25 @@ def _of_two(input: Any, other: Any) -> Any:
     return input.shape == other.shape and (input == other).all().item()
 
 
-#: Modules whose code is between a call of ``len`` and the function that answers it.
-_BETWEEN = ("dyn.", "torch.overrides", "torch._tensor")
-
-
 def _length(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``len(x)``, which the code that asks is given as a size when it is traced again."""
     if is_traced(args[0]) and args[0].ndim and isinstance(args[0].shape[0], torch.SymInt):
-        frame = sys._getframe(1)
-        while frame is not None and frame.f_globals.get("__name__", "").startswith(
-            ("dyn.", "torch.overrides", "torch._tensor")
-        ):
-            frame = frame.f_back
-        lengths.ask(frame)
+        answered_names.ask(asking_frame())
     return func(*args, **kwargs)
 
 
-lengths.METHODS.add(torch.Tensor.__len__)
+def _number(name: str) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]:
+    """``int(x)`` or ``float(x)``, which the code that asks is given as ``x.item()``."""
+
+    def number(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if is_traced(args[0]):
+            answered_names.ask(asking_frame(), name)
+        return func(*args, **kwargs)
+
+    return number
+
+
+answered_names.METHODS.add(torch.Tensor.__len__)
 
 
 def _numel(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -222,6 +224,8 @@ _OTHERWISE: dict[Any, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     torch.nn.functional.interpolate: _interpolate,
     torch.fake_quantize_per_channel_affine: _fake_quantize_per_channel,
     torch.Tensor.__len__: _length,
+    torch.Tensor.__int__: _number("int"),
+    torch.Tensor.__float__: _number("float"),
     torch.linspace: spaces.linspace,
     torch.logspace: spaces.logspace,
     torch.hann_window: spaces.hann_window,

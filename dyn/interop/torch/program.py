@@ -49,7 +49,6 @@ from dyn.interop.torch.return_plans import ReturnPlan
 from dyn.interop.torch.second_derivatives import EagerCall
 from dyn.interop.torch.subclasses import WrapperLayout
 from dyn.interop.torch.sym_nodes import answers_by_sizes, by_sizes_lacking
-from dyn.interop.torch.symbolic_numbers import with_symbolic_numbers
 from dyn.interop.torch.tensors import refuse_leaks
 from dyn.interop.torch.threads import limited
 from dyn.interop.torch.tracing import TorchTracing
@@ -467,7 +466,7 @@ class TensorProgram(LibraryProgram[TorchCall]):
         tracing.on_wrapper = reads.note_wrapper
         try:
             with reads.recording(), tracing.keys.watched(), tracing.active(), state:
-                returned = with_symbolic_numbers(owner._function)(*args, **kwargs)
+                returned = owner._function(*args, **kwargs)
         finally:
             hooked = reads.hooked()
             outside = reads.taken_back()

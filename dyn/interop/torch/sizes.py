@@ -14,6 +14,7 @@ from dyn.errors import NotYetError
 from dyn.interop.sizes import conditions
 from dyn.interop.sizes.conditions import Condition
 from dyn.interop.torch.errors import TorchDomainError
+from dyn.interop.torch.python_numbers import asking_frame
 from dyn.interop.torch.sym_nodes import Environment, SymNode
 from dyn.shapes import (
     Dim,
@@ -30,6 +31,7 @@ from dyn.shapes import (
     product,
 )
 from dyn.source import is_user_frame, user_loc
+from dyn.trace import answered_names
 from dyn.trace.context import Trace
 from dyn.trace.data_dependent import dim_from_value
 from dyn.trace.dims import SymbolicDim, unwrap_dim, wrap_dim
@@ -221,6 +223,12 @@ class IntNode(SymNode):
     def lt(self, other: IntNode) -> BoolNode:
         return self._compared(conditions.ordered("<", self.dim, other.dim))
 
+    def int_(self) -> int:
+        """``int(n)``: the size itself where the code that asks can be given that; else the number, with a guard."""
+        if not isinstance(self.trace.facts.simplify(self.dim), int):
+            answered_names.ask(asking_frame(), "int")
+        return self.guard_int()
+
     def guard_int(self, file: str = "", line: int = 0) -> int:
         """The number that it is in this call; a guard keeps the program for calls where it is the same one."""
         facts = self.trace.facts
@@ -234,8 +242,6 @@ class IntNode(SymNode):
         value = evaluate(dim, self.trace.sizes)
         conditions.decide(conditions.equal(dim, value), self.trace)
         return value
-
-    int_ = guard_int
 
     def guard_bool(self, file: str = "", line: int = 0) -> bool:
         return self.ne(self.wrap_int(0)).guard_bool(file, line)
