@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 import dyn
 from dyn.commands import convert, inspection, run
@@ -20,10 +21,17 @@ _COLOURS = {
 _BROKEN_PIPE, _INTERRUPTED = 141, 130
 
 
+_COMMANDS = ("doctor", "run", "inspect", "convert")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the answer is the exit status: 0, 1 for an error (on stderr) or a bad diagnosis, 2 for usage."""
     parser = _parser()
-    chosen = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    near = get_close_matches(given[0], _COMMANDS, 1) if given and given[0] not in _COMMANDS else []
+    if near:
+        parser.error(f"there is no command {given[0]}: did you mean {near[0]}?")
+    chosen = parser.parse_args(given)
     if chosen.command is None:
         parser.print_help()
         return 0

@@ -48,7 +48,7 @@ from dyn.trace.context import current_trace
 from dyn.trace.function import Declarations, LeafSpec, TracedFunction, trace_function
 from dyn.trace.lift import as_numpy
 from dyn.trace.pytree import tree_text, unflatten, unflatten_sorted
-from dyn.trace.signature import BoundArguments, Shapes, Signature
+from dyn.trace.signature import BoundArguments, Shapes, Signature, check_compilable
 from dyn.trace.tracer import Tracer, active_trace
 
 if TYPE_CHECKING:
@@ -485,6 +485,7 @@ def jit(
         raise ArgumentError(
             f"jit takes a function, not a {type(function).__name__}.", remedy="write @dyn.jit above a def."
         )
+    check_compilable(function)
     if device is not None:
         parse_device(device)
     check_on_new_shape(on_new_shape)

@@ -10,6 +10,7 @@ import contextlib
 import operator
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
@@ -150,7 +151,20 @@ def _from_environment() -> Config:
         text = os.environ.get(_VARIABLES[field.name])
         if text is not None:
             values[field.name] = _parse(field.name, text, field.default)
+    unknown = [name for name in os.environ if name.startswith("DYN_") and name not in _VARIABLES.values()]
+    if unknown:
+        _warn_of_misspelt(unknown)
     return Config(**values)
+
+
+def _warn_of_misspelt(names: list[str]) -> None:
+    """Warn of environment variables that are nearly a setting's, and so do nothing."""
+    from difflib import get_close_matches
+
+    for name in names:
+        near = get_close_matches(name, _VARIABLES.values(), 1, 0.85)
+        if near:
+            warnings.warn(f"{name} is no setting of dyn's.\n  help: did you mean {near[0]}?", stacklevel=2)
 
 
 def _parse(setting: str, text: str, default: object) -> object:

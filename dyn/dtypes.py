@@ -7,6 +7,7 @@ A :class:`DType` is a small frozen record; there is one instance a type. Indexin
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 from typing import Any
 
@@ -283,9 +284,10 @@ def dtype(value: object) -> DType:
     except TypeError:
         found = None
     if found is None:
+        near = get_close_matches(value, _BY_NAME, 1) if isinstance(value, str) else []
+        meant = f"did you mean {near[0]!r}? There are " if near else "use one of "
         raise UnsupportedOpError(
-            f"{value!r} is not a dtype that dyn has.",
-            remedy="use one of " + ", ".join(d.name for d in ALL) + ".",
+            f"{value!r} is not a dtype that dyn has.", remedy=meant + ", ".join(d.name for d in ALL) + "."
         )
     return found
 

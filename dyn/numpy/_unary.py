@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from dyn import dtypes
 from dyn.dtypes import DType, Kind
-from dyn.errors import UnsupportedOpError
+from dyn.errors import ArgumentError, UnsupportedOpError
 from dyn.numpy._broadcast import elementwise
 from dyn.numpy._operands import cast, emit, like, promote, shape_of, to_float
 from dyn.numpy._options import whole_number
@@ -63,6 +63,10 @@ def _not_bool(what: str, x: ArrayLike, remedy: str) -> Tracer:
     if value.element_type.kind is Kind.BOOL:
         raise UnsupportedOpError(f"{what} does not take booleans.", loc=user_loc(), remedy=remedy)
     return value
+
+
+#: The greatest power of 10 that is a float.
+_MOST_DECIMALS = 308
 
 
 def filled(x: Tracer, value: bool | int | float) -> Tracer:
@@ -486,7 +490,7 @@ def round(x: ArrayLike, /, decimals: int = 0) -> Array:
         An array of the shape and dtype of ``x``.
 
     Raises:
-        ArgumentError: if ``decimals`` is no integer.
+        ArgumentError: if ``decimals`` is no integer, or beyond 308.
     """
     decimals = whole_number("round", "decimals", decimals)
     value = _one("round", x)
@@ -496,6 +500,12 @@ def round(x: ArrayLike, /, decimals: int = 0) -> Array:
         return _rounded("round_nearest_even", "round", value)
     if value.element_type.is_integer:
         return cast(round(cast(value, dtypes.float64), decimals), value.element_type)
+    if builtins.abs(decimals) > _MOST_DECIMALS:
+        raise ArgumentError(
+            f"round: decimals is {decimals}, and no float is beyond 1e{_MOST_DECIMALS}.",
+            loc=user_loc(),
+            remedy=f"pass a number from {-_MOST_DECIMALS} to {_MOST_DECIMALS}.",
+        )
     scale = filled(value, 10.0 ** (decimals if decimals > 0 else -decimals))
     there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
     return emit(back, emit("round_nearest_even", emit(there, value, scale)), scale)

@@ -17,6 +17,7 @@ from dyn.shapes import Dim, RelKind, format_shape
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import wrap_dim
+from dyn.trace.lift import is_liftable
 from dyn.trace.tracer import Tracer
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
@@ -24,6 +25,12 @@ from dyn.trace.tracer import Tracer
 
 def one_key(what: str, key: Any, *others: Any) -> Tracer:
     """The key of a sampler: two words."""
+    if not is_liftable(key):
+        raise UnsupportedOpError(
+            f"{what} takes a key first, and not a {type(key).__name__}.",
+            loc=user_loc(),
+            remedy=f"make one with dyn.random.key(seed): {what}(key, …).",
+        )
     value = operand(what, key, *others)
     _check_words(what, value)
     if value.ndim != 1:

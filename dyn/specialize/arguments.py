@@ -35,6 +35,9 @@ class ShapeDtypeStruct:
     dtype: Any
     weak: bool = False
 
+    def __post_init__(self) -> None:
+        dtypes.dtype(self.dtype)  # what is none is an error here, where it is written
+
     def sizes(self) -> tuple[int, ...]:
         """The shape, where each size is a number.
 

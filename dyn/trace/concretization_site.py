@@ -27,6 +27,8 @@ _RANDOM = frozenset(
     {"normal", "uniform", "randint", "permutation", "choice", "gamma", "poisson", "exponential", "beta", "bernoulli",
      "binomial", "multivariate_normal", "laplace", "logistic", "gumbel", "dirichlet", "pareto", "cauchy"}
 )  # fmt: skip
+#: What rounds a quotient of sizes as functions of ``math`` do.
+_ROUNDED = {"ceil": "(n + 1) // 2 for n / 2", "floor": "n // 2 for n / 2"}
 _NUMERIC = ("numpy", "torch", "jax", "jaxlib", "math")
 _STATIC = "or make it static with shapes=."
 
@@ -132,6 +134,8 @@ def _remedy(library: str, path: str, has: Callable[[str], bool]) -> str:
             return f"use {which} a key and dimensions, {_STATIC}"
         if library == "numpy" and isinstance(getattr(np, last, None), type):
             return f"use dyn.numpy.asarray(n, dtype), which takes dimensions, {_STATIC}"
+        if library == "math" and last in _ROUNDED:
+            return f"use dyn.numpy.{last} of arrays; of sizes write {_ROUNDED[last]}, which is a size too."
         name = f"{section}.{last}" if section else last
         for each in (name, f"{section}.{other}" if section else other):
             if has(each):

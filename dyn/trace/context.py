@@ -17,6 +17,7 @@ from dyn.errors import IRError, LeakedTracerError, NotYetError, UndecidedDimErro
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, ParamInfo, Region, Value
 from dyn.ir.types import TensorType
+from dyn.lazy_property import lazy_property
 from dyn.ops.shape import constant, dim_size
 from dyn.shapes import (
     Dim,
@@ -34,6 +35,7 @@ from dyn.shapes import (
 )
 from dyn.source import Loc, is_own_frame, user_loc
 from dyn.trace.attributes import AttributeReads
+from dyn.trace.identifiers import identifier
 from dyn.trace.literals import is_literal
 
 
@@ -105,6 +107,8 @@ class Trace:
     abstracts_closures: bool = False
     #: What it has read of plain objects' attributes; None of the trace of a region.
     reads: AttributeReads | None = None
+    #: Gives the names of the arrays that the function closes over, by identity.
+    closure: Callable[[], Mapping[int, str]] = dict
     #: The floats that the function closes over, by identity, and the constants that were made of them.
     closed_floats: Mapping[int, object] = field(default_factory=dict[int, object])
     of_closed_floats: list[Value] = field(default_factory=list[Value])
@@ -247,21 +251,28 @@ class Trace:
         has_dims = self.abstracts_closures and not literal
         value = self._hidden_index.get((id(array), has_dims))
         if value is None:
-            name = f"{name}{len(self.hidden)}"
+            called = self._closure_names.get(id(array)) if name == "captured" else None
+            numbered = f"{name}{len(self.hidden)}"
+            name, called = identifier(called or numbered, name), called or numbered
             dims: tuple[Dim, ...] = shape
             if has_dims:
                 symbol = self.builder.symbols.symbol
-                symbols = [symbol(f"{name}_{axis}", f"{name}.shape[{axis}]") for axis in range(len(shape))]
+                symbols = [symbol(f"{name}_{axis}", f"{called}.shape[{axis}]") for axis in range(len(shape))]
                 self.sizes.update(zip(symbols, shape, strict=True))
                 dims = tuple([as_dim(s) for s in symbols])
             # The entry keeps the array alive, so its id stays its own.
-            value = self._hide(array, TensorType(dtype, dims), name)
+            value = self._hide(array, TensorType(dtype, dims), name, called)
             self._hidden_index[id(array), has_dims] = value
         return value
 
-    def _hide(self, array: Any, type: TensorType, name: str) -> Value:
+    @lazy_property
+    def _closure_names(self) -> Mapping[int, str]:
+        """The names of what the function closes over."""
+        return self.closure()
+
+    def _hide(self, array: Any, type: TensorType, name: str, called: str = "") -> Value:
         value = Value(type, name)
-        self.hidden.append((value, ParamInfo(name, hidden=True), array))
+        self.hidden.append((value, ParamInfo(called or name, hidden=True), array))
         return value
 
     def dim_value(self, dim: Dim) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from types import MappingProxyType
@@ -40,10 +39,12 @@ from dyn.trace.annotations import Marked, marked_relations
 from dyn.trace.answered_names import answered
 from dyn.trace.attributes import AttributeReads
 from dyn.trace.closed_numbers import with_hidden_numbers
+from dyn.trace.closure_names import closure_names
 from dyn.trace.context import Trace, tracing
 from dyn.trace.custom import Orders
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.held import Held
+from dyn.trace.identifiers import identifier
 from dyn.trace.joint_function import joint_of
 from dyn.trace.lift import is_liftable, lift, settled_dtype
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names
@@ -200,7 +201,7 @@ def trace_function(
         builder = Builder(scope.facts(), user_loc(), symbols=own.symbols)
         trace = Trace(
             name, builder, sizes=scope.sizes, abstracts_closures=abstracts_closures, closed_floats=closed_floats,
-            reads=reads,
+            reads=reads, closure=functools.partial(closure_names, function),
         )  # fmt: skip
         made = run_traced(call, trace, scope)
         return made.ended() if ends else made
@@ -275,13 +276,6 @@ def _result(trace: Trace, leaf: Any, names: Sequence[str], number: int) -> Value
             remedy="return arrays, numbers, or trees (tuples, lists, dicts) of them.",
         )
     return lift(trace, leaf)
-
-
-@functools.lru_cache(maxsize=4096)
-def identifier(text: str, otherwise: str) -> str:
-    """``text`` as a name in IR text."""
-    name = re.sub(r"\W+", "_", text).strip("_")
-    return name if name.isidentifier() else f"{otherwise}_{name}".strip("_")
 
 
 class DimScope:

@@ -8,6 +8,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from dyn.dtypes import ArraySpec, DType
@@ -47,6 +48,26 @@ class BoundArguments:
     def names(self) -> tuple[str, ...]:
         """The dynamic arguments, positional ones first."""
         return self.keywords[1:]
+
+
+def check_compilable(function: Callable[..., Any]) -> None:
+    """Raise ArgumentError for what makes something else of its arguments than arrays: classes, and coroutines."""
+    name = getattr(function, "__name__", type(function).__name__)
+    if isinstance(function, type):
+        raise ArgumentError(
+            f"jit takes a function, and {name} is a class.",
+            remedy=f"compile a method of its objects, as dyn.jit({name}(…).method), or a function that makes one.",
+        )
+    for kind, what in (
+        (inspect.iscoroutinefunction, "a coroutine: it gives something to await"),
+        (inspect.isasyncgenfunction, "an asynchronous generator"),
+        (inspect.isgeneratorfunction, "a generator: what it yields is not known when it returns"),
+    ):
+        if kind(function):
+            raise ArgumentError(
+                f"jit takes a function that returns arrays, and {name} is {what}.",
+                remedy="compile the function that computes, and call it from there.",
+            )
 
 
 class Signature:
@@ -122,9 +143,11 @@ class Signature:
     def _check_names(self, where: str, names: Any, known: list[str]) -> None:
         for name in names:
             if name not in known and not self.more_keywords:
+                near = get_close_matches(str(name), known, 1, 0.5)
+                meant = f"did you mean {near[0]!r}? " if near else ""
                 raise ArgumentError(
                     f"{where}: {self.name} has no argument {name!r}.",
-                    remedy=f"it has {', '.join(dict.fromkeys(known)) or 'none'}.",
+                    remedy=f"{meant}it has {', '.join(dict.fromkeys(known)) or 'none'}.".replace("? it", "? It"),
                 )
 
     # Calls ----------------------------------------------------------------------------------------------------

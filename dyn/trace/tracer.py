@@ -210,7 +210,10 @@ class Tracer:
         )
 
     def __bool__(self) -> bool:
-        self._concrete("a Python branch", "use dyn.numpy.where, or make the value a static argument.")
+        self._concrete(
+            "a Python branch",
+            "use dyn.numpy.where, dyn.lax.cond, or for a loop dyn.lax.while_loop; or make the value a static argument.",
+        )
 
     def __int__(self) -> int:
         self._concrete("int()", "keep it an array, or make the value a static argument.")

@@ -80,12 +80,18 @@ def load(source: str | bytes | os.PathLike[str], *, name: str = "main", trusted:
     return function_of(module, name)
 
 
+#: Texts that are no module's, and are meant for a file's name.
+_IS_PATH = re.compile(r"[^\s()={}]+\.(mlir|mlirbc|bc|txt|shlo|stablehlo)|[^\s()={}\"]*/[^\s()={}\"]*")
+
+
 def _contents(source: str | bytes | os.PathLike[str]) -> tuple[str | bytes, str]:
     """The module's text or bytes, and the name of its file, ``-`` where there is none."""
     if isinstance(source, bytes | bytearray | memoryview):
         return bytes(source), "-"
     if isinstance(source, str):
         if "\n" in source or len(source) > 4096 or not os.path.exists(source):
+            if _IS_PATH.fullmatch(source):
+                raise ArtifactError(f"there is no file {source}.", remedy="check the path.")
             return source, "-"
     return Path(source).read_bytes(), os.fspath(source)
 

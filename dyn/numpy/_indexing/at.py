@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -78,6 +78,13 @@ class At:
 
     def __getitem__(self, index: Any) -> AtIndex:
         return AtIndex(self._array, index)
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise UnsupportedOpError(
+            "x.at[i] = v: x.at gives new arrays, and changes none.",
+            loc=user_loc(),
+            remedy="write x[i] = v, or y = x.at[i].set(v).",
+        )
 
     def __repr__(self) -> str:
         return f"{self._array!r}.at"

@@ -1,0 +1,67 @@
+"""Names of what a function closes over: ``weights``, ``self.layers[0].w``, by which errors call captured arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from dyn.trace.attributes import is_plain
+
+#: Objects are not looked for deeper than that, nor among more.
+_DEEPEST, _MOST = 6, 20_000
+
+
+def closure_names(function: Callable[..., Any] | None) -> dict[int, str]:
+    """How code of a function comes to the objects that it closes over, by their identities.
+
+    Looked at are variables, and attributes of plain objects, dicts, lists and tuples; no code of the user's runs.
+    """
+    found: dict[int, str] = {}
+    level = list(_variables(function))
+    for _ in range(_DEEPEST):
+        further: list[tuple[str, Any]] = []
+        for name, value in level:
+            if id(value) not in found:
+                found[id(value)] = name
+                further += _parts(name, value)
+            if len(found) > _MOST:
+                return found
+        level = further
+    return found
+
+
+def _variables(function: Any) -> Iterator[tuple[str, Any]]:
+    """The variables around a function, with their names."""
+    if isinstance(function, MethodType):
+        yield "self", function.__self__
+        function = function.__func__
+    if not isinstance(function, FunctionType):
+        return
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # it has no value yet
+            continue
+    names = {name for code in _codes(function.__code__) for name in code.co_names}
+    yield from [(name, value) for name, value in function.__globals__.items() if name in names]
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _codes(one)
+
+
+def _parts(name: str, value: Any) -> list[tuple[str, Any]]:
+    """The attributes or items of an object, with their names."""
+    if isinstance(value, MethodType | FunctionType):
+        return [(part if part != "self" else name.rpartition(".")[0] or name, own) for part, own in _variables(value)]
+    if type(value) is dict:
+        return [(f"{name}[{key!r}]", part) for key, part in list(value.items()) if type(key) in (str, int)]
+    if type(value) in (list, tuple):
+        return [(f"{name}[{number}]", part) for number, part in enumerate(value)]
+    if isinstance(value, ModuleType) or not is_plain(type(value)):
+        return []
+    return [(f"{name}.{key}", part) for key, part in list(vars(value).items())]

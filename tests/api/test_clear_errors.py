@@ -1,0 +1,161 @@
+"""Errors as users read them: what is wrong, and what to write."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+
+ONES = np.ones(3, "f4")
+
+
+def text_of(call: Callable[[], Any]) -> str:
+    """An error's text, its line as <line>."""
+    with pytest.raises(dyn.errors.DynError) as caught:
+        call()
+    return re.sub(r"  at test_clear_errors\.py:\d+  .*", "  at <line>", str(caught.value))
+
+
+async def _coroutine(x: Any) -> Any:
+    return x
+
+
+async def _stream(x: Any) -> Any:
+    yield x
+
+
+def _generator(x: Any) -> Any:
+    yield x
+
+
+class _Layer:
+    def __init__(self) -> None:
+        self.w = np.ones(4, "f4")
+        self.parts = {"b": [np.ones(2, "f4"), np.ones(5, "f4")]}
+
+    def __call__(self, x: Any) -> Any:
+        return x + self.w
+
+
+def _at(x: Any) -> Any:
+    x.at[0] = 3
+    return x
+
+
+ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
+    "a class": (
+        lambda: dyn.jit(_Layer),
+        "jit takes a function, and _Layer is a class.\n"
+        "  help: compile a method of its objects, as dyn.jit(_Layer(…).method), or a function that makes one.",
+    ),
+    "a coroutine": (
+        lambda: dyn.jit(_coroutine),
+        "jit takes a function that returns arrays, and _coroutine is a coroutine: it gives something to await.\n"
+        "  help: compile the function that computes, and call it from there.",
+    ),
+    "a stream": (
+        lambda: dyn.jit(_stream),
+        "jit takes a function that returns arrays, and _stream is an asynchronous generator.\n"
+        "  help: compile the function that computes, and call it from there.",
+    ),
+    "a generator": (
+        lambda: dyn.jit(_generator),
+        "jit takes a function that returns arrays, and _generator is a generator: what it yields is not known when it "
+        "returns.\n  help: compile the function that computes, and call it from there.",
+    ),
+    "a static argument": (
+        lambda: dyn.jit(lambda cfg, x: x, static_argnames="cgf"),
+        "static_argnames: <lambda> has no argument 'cgf'.\n  help: did you mean 'cfg'? It has cfg, x.",
+    ),
+    "a dtype": (
+        lambda: dyn.ShapeDtypeStruct(("n",), "flaot32"),
+        "'flaot32' is not a dtype that dyn has.\n"
+        f"  help: did you mean 'float32'? There are {', '.join(one.name for one in dyn.dtypes.ALL)}.",
+    ),
+    "places": (
+        lambda: dnp.round(ONES, -400),
+        "round: decimals is -400, and no float is beyond 1e308.\n  at <line>\n  help: pass a number from -308 to 308.",
+    ),
+    "a key": (
+        lambda: dyn.random.normal((3,)),
+        "normal takes a key first, and not a tuple.\n  at <line>\n"
+        "  help: make one with dyn.random.key(seed): normal(key, …).",
+    ),
+    "at": (
+        lambda: dyn.jit(_at)(ONES),
+        "x.at[i] = v: x.at gives new arrays, and changes none.\n  at <line>\n"
+        "  help: write x[i] = v, or y = x.at[i].set(v).",
+    ),
+    "a branch": (
+        lambda: dyn.jit(lambda x: x if x.sum() > 0 else -x)(ONES),
+        "a Python branch needs the elements of bool[], which are not known while '<lambda>' is traced.\n  at <line>\n"
+        "  help: use dyn.numpy.where, dyn.lax.cond, or for a loop dyn.lax.while_loop; or make the value a static "
+        "argument.",
+    ),
+    "ceil": (
+        lambda: dyn.jit(lambda x: dnp.zeros(math.ceil(x.shape[0] / 2)))(ONES),
+        "math.ceil() needs the elements of f64[]~, which are not known while '<lambda>' is traced.\n  at <line>\n"
+        "  help: use dyn.numpy.ceil of arrays; of sizes write (n + 1) // 2 for n / 2, which is a size too.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_whole_texts(name: str) -> None:
+    call, text = ERRORS[name]
+    assert text_of(call).replace("i1[]", "bool[]") == text
+
+
+def test_captured_arrays_have_the_names_of_variables_and_attributes() -> None:
+    layer, weights = _Layer(), np.ones(4, "f4")
+    found = [
+        text_of(lambda: dyn.jit(layer.__call__)(ONES)),
+        text_of(lambda: dyn.jit(lambda x: x + weights)(ONES)),
+        text_of(lambda: dyn.jit(lambda x: (layer(x),))(ONES)),
+        text_of(lambda: dyn.jit(lambda x: x * 2 + layer.parts["b"][1])(ONES)),
+        text_of(lambda: dyn.jit(lambda x: x + _GLOBAL)(ONES)),
+    ]
+    assert [re.search(r": (.*) broadcasts axis 0", text.splitlines()[0])[1] for text in found[:3]] == [  # pyright: ignore
+        "x + self_w", "x + weights", "x + layer_w",
+    ]  # fmt: skip
+    assert "x + GLOBAL" in found[4].replace("_GLOBAL", "GLOBAL")
+    program = dyn.jit(lambda x: x + layer.parts["b"][1]).trace(np.ones(5, "f4")).as_text()
+    assert "\"layer.parts['b'][1]\" hidden" in program
+
+
+_GLOBAL = np.ones(7, "f4")
+
+
+def test_a_file_that_is_not_there() -> None:
+    pytest.importorskip("jaxlib")
+    for name in ("nosuch.mlir", "/nowhere/at/all", "models/nosuch.mlirbc"):
+        text = text_of(lambda name=name: dyn.interop.stablehlo.load(name))
+        assert text == f"there is no file {name}.\n  help: check the path."
+    assert text_of(lambda: dyn.interop.stablehlo.load("not a module")).startswith("this is no StableHLO module")
+
+
+def test_a_command_that_is_misspelt() -> None:
+    ran = subprocess.run([sys.executable, "-m", "dyn", "doctr"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1] == "python -m dyn: error: there is no command doctr: did you mean doctor?"
+
+
+def test_a_variable_that_is_misspelt() -> None:
+    for name, said in (("DYN_NUM_THRADS", True), ("DYN_SOMETHING_ELSE", False), ("DYN_NUM_THREADS", False)):
+        ran = subprocess.run(
+            [sys.executable, "-c", "import dyn"], capture_output=True, text=True, check=True,
+            env={**os.environ, name: "2"},
+        )  # fmt: skip
+        told = f"UserWarning: {name} is no setting of dyn's.\n  help: did you mean DYN_NUM_THREADS?"
+        assert (told in ran.stderr) == said
+        assert said or not ran.stderr
