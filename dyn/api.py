@@ -50,6 +50,7 @@ from dyn.trace.lift import as_numpy
 from dyn.trace.pytree import tree_text, unflatten, unflatten_sorted
 from dyn.trace.signature import BoundArguments, Shapes, Signature, check_compilable
 from dyn.trace.tracer import Tracer, active_trace
+from dyn.tracebacks import hide_own_frames
 
 if TYPE_CHECKING:
     from dyn.explain.explanation import WayToCall
@@ -142,6 +143,9 @@ class Jitted(CompiledFunction[BoundCall, Version]):
         except ImportError:
             if sys.is_finalizing():
                 raise no_more_compiling() from None
+            raise
+        except Exception as error:
+            hide_own_frames(error)
             raise
         finally:
             leave_call()

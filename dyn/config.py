@@ -61,6 +61,8 @@ class Config:
     #: and what they write: a ``RuntimeTableError`` or an ``OverrunError``. Calls are slow; results are the same to the
     #: last bit.
     python_runtime: bool = False
+    #: ``DYN_FULL_TRACEBACKS``: whether tracebacks of errors have dyn's own frames, beside those of the user's code.
+    full_tracebacks: bool = False
     #: ``DYN_LOG``: topics to log to stderr, with commas between them: ``compile``, ``guards``, ``cache``.
     log: str = ""
     #: ``DYN_CACHE_DIR``: the folder in which compiled code is kept; None for a folder of the user's, ``""`` or ``"0"``
@@ -136,6 +138,7 @@ _VARIABLES = {
     "debug_nans": "DYN_DEBUG_NANS",
     "debug_infs": "DYN_DEBUG_INFS",
     "red_zones": "DYN_RED_ZONES",
+    "full_tracebacks": "DYN_FULL_TRACEBACKS",
     "num_threads": "DYN_NUM_THREADS",
 }
 

@@ -31,6 +31,7 @@ from dyn.trace.pytree import TreeSpec, flatten, leaf_names, unflatten
 from dyn.trace.static_keys import Static, is_plain
 from dyn.trace.symbol_reuse import MEMORIES
 from dyn.trace.tracer import Tracer
+from dyn.tracebacks import hide_own_frames
 
 if TYPE_CHECKING:
     from dyn.call import CallTable
@@ -227,7 +228,11 @@ def eager_function(
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return eager.function(*args, **kwargs)
+        try:
+            return eager.function(*args, **kwargs)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     return call  # pyright: ignore[reportReturnType]  # wraps() keeps the signature, its type does not
 

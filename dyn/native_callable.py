@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dyn import config
 from dyn.fork_safety import lock
 from dyn.late_imports import import_whole
+from dyn.tracebacks import hide_own_frames
 
 if TYPE_CHECKING:
     from dyn.call import CallTable
@@ -38,7 +39,11 @@ class NativeCallable:
         return made
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self._call_slow(*args, **kwargs)
+        try:
+            return self._call_slow(*args, **kwargs)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
         """A call in Python: it compiles, raises what there is to raise, and shows the native entry what to accept."""

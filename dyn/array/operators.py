@@ -13,6 +13,7 @@ from dyn.errors import ArgumentError
 from dyn.source import user_loc
 from dyn.trace.context import installed_namespace
 from dyn.trace.tracer import Tracer
+from dyn.tracebacks import hide_own_frames
 
 #: Types of operands that need no further look.
 _OPERANDS = frozenset({np.ndarray, int, float, complex, bool})
@@ -22,7 +23,11 @@ def binary(name: str) -> Callable[[Any, Any], Any]:
     """An operator that is a function of the namespace."""
 
     def method(self: Any, other: Any) -> Any:
-        return getattr(installed_namespace(), name)(self, other) if _is_operand(self, other) else NotImplemented
+        try:
+            return getattr(installed_namespace(), name)(self, other) if _is_operand(self, other) else NotImplemented
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     return method
 
@@ -31,7 +36,11 @@ def reflected(name: str) -> Callable[[Any, Any], Any]:
     """An operator whose right operand is the array."""
 
     def method(self: Any, other: Any) -> Any:
-        return getattr(installed_namespace(), name)(other, self) if _is_operand(self, other) else NotImplemented
+        try:
+            return getattr(installed_namespace(), name)(other, self) if _is_operand(self, other) else NotImplemented
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     return method
 

@@ -23,6 +23,7 @@ from dyn.specialize.arguments import prepared_calls
 from dyn.specialize.call_arguments import OnNewShape
 from dyn.specialize.table import ProgramTable
 from dyn.stages import Lowered, Traced
+from dyn.tracebacks import hide_own_frames
 
 if TYPE_CHECKING:
     from dyn.explain.explanation import Explanation, WayToCall
@@ -245,7 +246,11 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
             >>> dyn.jit(lambda x: x + 1).trace(np.zeros(3)).as_text().splitlines()[0]
             'func @lambda(%x: f64[x_0] "x") -> (f64[x_0] "result") {'
         """
-        return self._trace_stage(args, kwargs)
+        try:
+            return self._trace_stage(args, kwargs)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Program for some arguments, optimised: ``trace(...).lower()``, as in JAX.
@@ -262,7 +267,11 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
             ArgumentError: if arguments do not fit.
             UnsupportedOpError: for operations that dyn has not.
         """
-        return self.trace(*args, **kwargs).lower()
+        try:
+            return self.trace(*args, **kwargs).lower()
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     def prepare(self, shapes: Iterable[Any]) -> None:
         """Compile ahead what calls with arguments of some shapes need, so that none of them waits or is slow at first.
@@ -283,8 +292,12 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
             >>> f = dyn.jit(lambda x, scale: x * scale)
             >>> f.prepare([(dyn.ShapeDtypeStruct((8, n), "float32"), 0.5) for n in (128, 1024)])
         """
-        for args, kwargs in prepared_calls(shapes):
-            self._prepare(args, kwargs)
+        try:
+            for args, kwargs in prepared_calls(shapes):
+                self._prepare(args, kwargs)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     # What there is
 

@@ -15,6 +15,7 @@ from dyn.late_imports import import_whole
 from dyn.source import UNKNOWN, Loc, user_loc
 from dyn.specialize.call_arguments import OnNewShape
 from dyn.stages import Traced
+from dyn.tracebacks import hide_own_frames
 
 if TYPE_CHECKING:
     from dyn.explain.explanation import WayToCall
@@ -165,8 +166,12 @@ class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
     # Calling
 
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
-        made = self._rereading(lambda: self._try_call(args, kwargs))
-        return self._leave_call(made, args, kwargs) if isinstance(made, Excuse) else made
+        try:
+            made = self._rereading(lambda: self._try_call(args, kwargs))
+            return self._leave_call(made, args, kwargs) if isinstance(made, Excuse) else made
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     def _rereading(self, read: Callable[[], T]) -> T:
         """The result of ``read``, called again after each change of the function that its trace asks for."""

@@ -64,4 +64,4 @@ def _parts(name: str, value: Any) -> list[tuple[str, Any]]:
         return [(f"{name}[{number}]", part) for number, part in enumerate(value)]
     if isinstance(value, ModuleType) or not is_plain(type(value)):
         return []
-    return [(f"{name}.{key}", part) for key, part in list(vars(value).items())]
+    return [(f"{name}.{key}", part) for key, part in list(getattr(value, "__dict__", {}).items())]

@@ -14,6 +14,7 @@ from dyn.trace.context import Trace, current_trace
 from dyn.trace.gradients import GradOptions
 from dyn.trace.pytree import flatten, unflatten
 from dyn.trace.tracer import active_trace, renewed
+from dyn.tracebacks import hide_own_frames
 
 Function = Callable[..., Any]
 #: ``inside(trace, args, kwargs)``: what a transformed function does in a trace.
@@ -38,7 +39,11 @@ class Transformed:
         leaves, tree = flatten((args, kwargs))
         trace = active_trace(*leaves)
         if trace is None:
-            return call_leaves(self._in_trace, self.__name__, leaves, tree)
+            try:
+                return call_leaves(self._in_trace, self.__name__, leaves, tree)
+            except Exception as error:
+                hide_own_frames(error)
+                raise
         # Of arrays of its own: that a function changes its arguments (x += 1) is not for its caller to see.
         own = [leaf.value if type(leaf) is CarriedSize else renewed(leaf) for leaf in leaves]
         given, named = unflatten(tree, own)

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -159,3 +160,71 @@ def test_a_variable_that_is_misspelt() -> None:
         told = f"UserWarning: {name} is no setting of dyn's.\n  help: did you mean DYN_NUM_THREADS?"
         assert (told in ran.stderr) == said
         assert said or not ran.stderr
+
+
+# ---- tracebacks ------------------------------------------------------------------------------------------------------
+
+
+def _layer(x: Any, w: Any) -> Any:
+    return x @ w
+
+
+def _fails(x: Any) -> Any:
+    raise KeyError("mine")
+
+
+def _endless(x: Any) -> Any:
+    return _endless(x) + 1
+
+
+FAILING: dict[str, Callable[[], Any]] = {
+    "while it is traced": lambda: dyn.jit(lambda x: _layer(x, x[:2]) + 1)(np.ones((2, 3), "f4")),
+    "when it is called": lambda: dyn.jit(_layer)(np.ones((2, 3)), np.ones((4, 5))),
+    "an eager function": lambda: dnp.dot(np.ones(3), np.ones(4)),
+    "an operator": lambda: dnp.ones(3) + dnp.ones(4),
+    "a gradient": lambda: dyn.grad(lambda x: _layer(x, x[:2]).sum())(np.ones((2, 3))),
+    "a batch": lambda: dyn.vmap(lambda x: _layer(x, x[:2]))(np.ones((5, 2, 3))),
+    "a stage": lambda: dyn.jit(_fails).lower(ONES),
+    "shapes ahead": lambda: dyn.jit(_fails).prepare([ONES]),
+    "an error of the user's": lambda: dyn.jit(lambda x: _fails(x) + 1)(ONES),
+    "of the user's, in a gradient": lambda: dyn.jit(dyn.grad(_fails))(1.0),
+}
+
+
+def _frames(error: BaseException) -> list[str]:
+    return [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_tracebacks_end_in_the_users_code(name: str) -> None:
+    with pytest.raises((dyn.errors.DynError, KeyError)) as caught:
+        FAILING[name]()
+    assert set(_frames(caught.value)) == {__file__}
+    assert "During handling" not in "".join(traceback.format_exception(caught.value))
+    if isinstance(caught.value, KeyError):
+        assert traceback.extract_tb(caught.value.__traceback__)[-1].line == 'raise KeyError("mine")'
+    with dyn.config.override(full_tracebacks=True), pytest.raises(BaseException) as caught:
+        FAILING[name]()
+    assert len(set(_frames(caught.value))) > 1
+
+
+def test_endless_recursion_is_told_shortly() -> None:
+    with pytest.raises(RecursionError) as caught:
+        dyn.jit(_endless)(ONES)
+    text = "".join(traceback.format_exception(caught.value))
+    assert len(text.splitlines()) < 30
+    assert "return _endless(x) + 1" in text
+
+
+def test_faults_of_dyns_keep_their_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(*args: Any, **kwargs: Any) -> Any:
+        return list[int]()[0]
+
+    monkeypatch.setattr("dyn.api.build_beside", fault)
+    with pytest.raises(IndexError) as caught:
+        dyn.jit(lambda x: x + 1)(ONES)
+    assert set(_frames(caught.value)) == {__file__}  # this one's is the test's
+    monkeypatch.setattr("dyn.api.build_beside", None)
+    with pytest.raises(TypeError) as caught:
+        dyn.jit(lambda x: x + 2)(ONES)
+    assert any(file.endswith("dyn/api.py") for file in _frames(caught.value))

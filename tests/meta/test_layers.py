@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "dyn"
 # The number of each room: a folder of dyn/, or a file beside them.
 ROOMS = {
     "source": 0, "errors": 0, "config": 0, "events": 0, "shutdown": 0, "fork_safety": 0,
-    "late_imports": 0, "lazy_property": 0, "requirements": 0,
+    "late_imports": 0, "lazy_property": 0, "requirements": 0, "tracebacks": 0,
     "dtypes": 0, "dtype_aliases": 0, "frozen": 0,
     "integers": 0, "version": 0,
     "shapes": 1,
@@ -39,6 +39,7 @@ ROOMS = {
 # Among rooms of one number these may import those left of them; no others know each other.
 LEFT_TO_RIGHT = [
     ("frozen", "source", "errors", "config", "events"),
+    ("source", "errors", "config", "tracebacks"),
     ("fork_safety", "late_imports"),
     ("frozen", "source", "errors", "dtypes", "dtype_aliases"),
     ("passes", "trace"),

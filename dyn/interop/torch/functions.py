@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from dyn.errors import NotYetError
 from dyn.interop.torch import spaces, triangles
 from dyn.interop.torch.function_modes import FunctionMode
-from dyn.interop.torch.python_numbers import asking_frame
-from dyn.interop.torch.sizes import as_dim
+from dyn.interop.torch.python_numbers import number_function
+from dyn.interop.torch.sizes import as_dim, asking_frame
 from dyn.interop.torch.subclasses import wrappers_in
 from dyn.interop.torch.subscripts import subscripted
 from dyn.interop.torch.sym_nodes import Environment, by_sizes_lacking
@@ -45,17 +45,6 @@ def _length(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if is_traced(args[0]) and args[0].ndim and isinstance(args[0].shape[0], torch.SymInt):
         answered_names.ask(asking_frame())
     return func(*args, **kwargs)
-
-
-def _number(name: str) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]:
-    """``int(x)`` or ``float(x)``, which the code that asks is given as ``x.item()``."""
-
-    def number(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if is_traced(args[0]):
-            answered_names.ask(asking_frame(), name)
-        return func(*args, **kwargs)
-
-    return number
 
 
 answered_names.METHODS.add(torch.Tensor.__len__)
@@ -224,8 +213,8 @@ _OTHERWISE: dict[Any, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     torch.nn.functional.interpolate: _interpolate,
     torch.fake_quantize_per_channel_affine: _fake_quantize_per_channel,
     torch.Tensor.__len__: _length,
-    torch.Tensor.__int__: _number("int"),
-    torch.Tensor.__float__: _number("float"),
+    torch.Tensor.__int__: number_function("int"),
+    torch.Tensor.__float__: number_function("float"),
     torch.linspace: spaces.linspace,
     torch.logspace: spaces.logspace,
     torch.hann_window: spaces.hann_window,

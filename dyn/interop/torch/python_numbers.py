@@ -6,35 +6,29 @@ their place (:mod:`dyn.trace.answered_names`).
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from dyn.interop.torch.sizes import asking_frame
+from dyn.interop.torch.tensors import is_traced
 from dyn.trace import answered_names
 
-#: Modules whose code is between a call of ``len`` or ``int`` and what answers it.
-_BETWEEN = ("dyn.", "torch.overrides", "torch._tensor", "torch.fx.experimental.sym_node")
-_ROOT = "torch"
 
+def number_function(name: str) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]:
+    """How ``int(x)`` or ``float(x)`` is called of a tensor: of a traced one the code that asks is traced again."""
 
-def asking_frame() -> FrameType | None:
-    """The frame of the code that calls ``len``, ``int`` or ``float``."""
-    frame = sys._getframe(1)
-    while frame is not None and _is_between(frame.f_globals.get("__name__", "")):
-        frame = frame.f_back
-    return frame
+    def number(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if is_traced(args[0]):
+            answered_names.ask(asking_frame(), name)
+        return func(*args, **kwargs)
 
-
-def _is_between(module: str) -> bool:
-    return module == _ROOT or module.startswith(_BETWEEN)
+    return number
 
 
 def _item(tensor: torch.Tensor) -> Any:
     """The number in a traced tensor; NotImplemented of one that is none, or has many."""
-    from dyn.interop.torch.tensors import is_traced
-
     if not is_traced(tensor) or tensor.dtype.is_complex:
         return NotImplemented
     return (tensor.long() if tensor.dtype is torch.bool else tensor).item()

@@ -14,7 +14,6 @@ from dyn.errors import NotYetError
 from dyn.interop.sizes import conditions
 from dyn.interop.sizes.conditions import Condition
 from dyn.interop.torch.errors import TorchDomainError
-from dyn.interop.torch.python_numbers import asking_frame
 from dyn.interop.torch.sym_nodes import Environment, SymNode
 from dyn.shapes import (
     Dim,
@@ -43,6 +42,22 @@ if TYPE_CHECKING:
 ASKS_FOR_OTHERS = True
 
 _MOST_POWER = 8
+
+
+#: Modules whose code is between a call of ``len`` or ``int`` and what answers it.
+_BETWEEN = ("dyn.", "torch.overrides", "torch._tensor", "torch.fx.experimental.sym_node")
+
+
+def asking_frame() -> FrameType | None:
+    """The frame of the code that calls ``len``, ``int`` or ``float``."""
+    frame = sys._getframe(1)
+    while frame is not None and _is_between(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+    return frame
+
+
+def _is_between(module: str) -> bool:
+    return module == "torch" or module.startswith(_BETWEEN)
 
 
 def _is_written_by_user(frame: FrameType) -> bool:
