@@ -42,7 +42,27 @@ def install_dialects(dialects: Mapping[str, Callable[[Any], str]]) -> None:
     _DialectHook.dialects = MappingProxyType(dict(dialects))
 
 
-@dataclass(eq=False)
+#: So many arguments and results are named in a line, with types of so many characters.
+_MOST_NAMED, _LONGEST = 4, 60
+
+
+def _heading(traced: TracedFunction) -> str:
+    """A program's name, arguments and results, in one line."""
+    function = traced.function
+    given = len(function.params) - len(traced.captured)
+    arguments = [
+        f"{info.name}: {value.type}"
+        for value, info in zip(function.params[:given], function.infos[:given], strict=True)
+    ]
+    return f"{function.name}({_named(arguments)}) -> {_named([str(value.type) for value in function.results])}"
+
+
+def _named(parts: list[str]) -> str:
+    more = len(parts) - _MOST_NAMED
+    return ", ".join([*parts[:_MOST_NAMED], f"{more} more"] if more > 0 else parts)
+
+
+@dataclass(eq=False, repr=False)
 class Traced:
     """Traced program, which ``lower()`` optimises.
 
@@ -62,6 +82,9 @@ class Traced:
     def function(self) -> Any:
         """The DHLO function."""
         return self.traced.function
+
+    def __repr__(self) -> str:
+        return f"Traced({_heading(self.traced)})"
 
     @property
     def out_tree(self) -> TreeSpec:
@@ -106,7 +129,7 @@ class Traced:
         return Lowered(self, program)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Lowered:
     """Optimised program with its kernels, of which ``compile()`` makes machine code.
 
@@ -118,6 +141,9 @@ class Lowered:
 
     stage: Traced
     program: Program
+
+    def __repr__(self) -> str:
+        return f"Lowered({_heading(self.stage.traced)})"
 
     @property
     def optimized(self) -> Optimized:
@@ -196,7 +222,7 @@ class Lowered:
         return Compiled(self.stage, program, None)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Compiled:
     """Compiled program, called with arguments like those it was traced for, of any sizes.
 
@@ -208,6 +234,9 @@ class Compiled:
     stage: Traced
     program: Program
     _version: Version | None
+
+    def __repr__(self) -> str:
+        return f"Compiled({_heading(self.stage.traced)})"
 
     @property
     def version(self) -> Version:

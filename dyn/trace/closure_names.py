@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -15,16 +16,20 @@ _DEEPEST, _MOST = 6, 20_000
 def closure_names(function: Callable[..., Any] | None) -> dict[int, str]:
     """How code of a function comes to the objects that it closes over, by their identities.
 
-    Looked at are variables, and attributes of plain objects, dicts, lists and tuples; no code of the user's runs.
+    Looked at are variables, and attributes of plain objects, dicts, lists and tuples; no code of the user's runs. dyn's
+    own functions have none, for nobody wrote their names.
     """
     found: dict[int, str] = {}
+    if str(getattr(function, "__module__", "")).partition(".")[0] == "dyn":
+        return found
     level = list(_variables(function))
     for _ in range(_DEEPEST):
         further: list[tuple[str, Any]] = []
         for name, value in level:
             if id(value) not in found:
                 found[id(value)] = name
-                further += _parts(name, value)
+                with contextlib.suppress(RuntimeError):  # a thread, or a destructor, has changed a dict meanwhile
+                    further += _parts(name, value)
             if len(found) > _MOST:
                 return found
         level = further
@@ -44,7 +49,8 @@ def _variables(function: Any) -> Iterator[tuple[str, Any]]:
         except ValueError:  # it has no value yet
             continue
     names = {name for code in _codes(function.__code__) for name in code.co_names}
-    yield from [(name, value) for name, value in function.__globals__.items() if name in names]
+    known = function.__globals__
+    yield from [(name, known[name]) for name in sorted(names) if name in known]
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -228,3 +228,18 @@ def test_faults_of_dyns_keep_their_frames(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(TypeError) as caught:
         dyn.jit(lambda x: x + 2)(ONES)
     assert any(file.endswith("dyn/api.py") for file in _frames(caught.value))
+
+
+def test_stages_are_shown_in_a_line() -> None:
+    def scale(x: Any, params: Any) -> Any:
+        return (x * _GLOBAL[0]).sum(), params["w"]
+
+    traced = dyn.jit(scale).trace(np.ones(3), {"w": np.ones(3)})
+    heading = "scale(x: f64[x_0], params['w']: f64[params_w_0]) -> f64[], f64[params_w_0]"
+    lowered = traced.lower()
+    assert [repr(one) for one in (traced, lowered, lowered.compile())] == [
+        f"Traced({heading})", f"Lowered({heading})", f"Compiled({heading})",
+    ]  # fmt: skip
+    many = repr(dyn.jit(lambda *xs: xs).trace(*[np.ones((1000, 1000))] * 200))
+    assert "\n" not in many
+    assert many.count("196 more") == 2

@@ -95,7 +95,8 @@ CASES: dict[str, Raises] = {
         TraceError, lambda x: 1 if x > 0 else 2, ("float32",),
         "a Python branch needs the elements of i1[], which are not known while 'program' is traced.\n"
         "  at <the line>\n"
-        "  help: use dyn.numpy.where, or make the value a static argument.",
+        "  help: use dyn.numpy.where, dyn.lax.cond, or for a loop dyn.lax.while_loop; or make the value a static "
+        "argument.",
     ),
     "int_of_a_dim": (
         UndecidedDimError, lambda x: int(x.shape[0]), ("float32 n",),

@@ -44,7 +44,7 @@ def test_public_names_exist_and_are_documented(module: Any) -> None:
 
 
 def test_names_that_numpy_has_are_numpy_s() -> None:
-    own = {"bfloat16", "flatten", *(d.name for d in dtypes.FLOAT8)}
+    own = {"bfloat16", "flatten", "special", *(d.name for d in dtypes.FLOAT8)}
     assert [name for name in dnp.__all__ if not hasattr(np, name) and name not in own] == []
 
 
