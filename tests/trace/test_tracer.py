@@ -116,11 +116,22 @@ def loop(x: Any) -> None:
         raise AssertionError
 
 
+BRANCH = "use dyn.numpy.where, dyn.lax.cond, or for a loop dyn.lax.while_loop; or make the value a static argument."
+
+
 @pytest.mark.parametrize(
     ("fn", "what", "remedy"),
     [
-        (loop, "a Python branch", "use dyn.numpy.where, or make the value a static argument."),
-        (lambda x: x and 1, "a Python branch", "use dyn.numpy.where, or make the value a static argument."),
+        (
+            loop,
+            "a Python branch",
+            BRANCH,
+        ),
+        (
+            lambda x: x and 1,
+            "a Python branch",
+            BRANCH,
+        ),
         (int, "int()", KEEP),
         (float, "float()", KEEP),
         (complex, "complex()", KEEP),
@@ -168,7 +179,7 @@ def test_a_whole_text() -> None:
     assert text_of(TraceError, trace, fn, leaf("x", None)) == (
         "a Python branch needs the elements of i1[], which are not known while 'f' is traced.\n"
         "  at test_tracer.py:N  if total > 0:\n"
-        "  help: use dyn.numpy.where, or make the value a static argument."
+        f"  help: {BRANCH}"
     )
 
 
@@ -188,7 +199,7 @@ def test_what_a_branch_asked_of_was_made_elsewhere() -> None:
         "  it was made at test_tracer.py:N  going = c > 0\n"
         "  which is in the body of scan, in f\n"
         "  at test_tracer.py:N  return c if going else -c\n"
-        "  help: use dyn.numpy.where, or make the value a static argument."
+        f"  help: {BRANCH}"
     )
 
 
