@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import torch
-from torch._decomp.decompositions import upsample_compute_output_size
 from torch._dispatch.python import no_python_dispatcher
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -48,6 +47,21 @@ def _length(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 answered_names.METHODS.add(torch.Tensor.__len__)
+#: Axes of what batch norm takes: examples and features.
+_LEAST_AXES = 2
+
+
+def _batch_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Batch norm, in which PyTorch reads the second size of tensors that have but one, which it must not."""
+    names = ("input", "weight", "bias") if func is torch.batch_norm else ("input", "", "", "weight", "bias")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    x, weight, bias = given.get("input"), given.get("weight"), given.get("bias")
+    if not isinstance(x, torch.Tensor) or not is_traced(x) or x.ndim >= _LEAST_AXES:
+        return func(*args, **kwargs)
+    if x.numel() != 0:
+        raise RuntimeError(f"batch_norm takes inputs of {_LEAST_AXES} axes or more, and this has {x.ndim}.")
+    scaled = x.clone() if weight is None else x * weight[0]
+    return scaled if bias is None else scaled + bias[0]
 
 
 def _numel(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -162,11 +176,20 @@ def _interpolate(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         given = factors if size is None else size
         if given is None or len(given) != rank or (recompute_scale_factor and factors is None):
             return func(*args, **kwargs)
-        sizes = upsample_compute_output_size(input.size(), size, factors)
+        sizes = size if factors is None else [_scaled(n, s) for n, s in zip(input.size()[2:], factors, strict=True)]
         with no_python_dispatcher():  # which writes it by others before anybody sees it
             return operation(input, sizes, *(() if factors is None or recompute_scale_factor else factors))
 
     return interpolated(*args, **kwargs)
+
+
+def _scaled(size: Any, factor: Any) -> Any:
+    """A size times a factor, rounded down; a factor that the program finds out is not asked whether it is whole."""
+    return (
+        size * int(factor)
+        if isinstance(factor, int | float) and int(factor) == factor
+        else torch.sym_int(size * factor)
+    )
 
 
 class _StraightThrough(torch.autograd.Function):
@@ -211,6 +234,8 @@ _OTHERWISE: dict[Any, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,
     torch.Tensor.allclose: _all_close,
     torch.nn.functional.interpolate: _interpolate,
+    torch.batch_norm: _batch_norm,
+    torch.nn.functional.batch_norm: _batch_norm,
     torch.fake_quantize_per_channel_affine: _fake_quantize_per_channel,
     torch.Tensor.__len__: _length,
     torch.Tensor.__int__: number_function("int"),

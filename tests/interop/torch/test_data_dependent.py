@@ -591,3 +591,42 @@ def test_the_truth_of_a_float_is_of_each_call() -> None:
     with pytest.warns(dyn_torch.FallbackWarning, match="truth value of a tensor"):
         same(torch.tensor([3.0]), compiled(torch.tensor([2.0])))
     same(torch.tensor([0.0]), compiled(torch.tensor([0.0])))
+
+
+# ---- what PyTorch's own samples have found ---------------------------------------------------------------------------
+
+
+def test_places_of_take_along_dim_go_round() -> None:
+    compiled = dyn_torch.jit(lambda x, at: torch.take_along_dim(x, at, 1), strict=True)
+    for columns in (5, 3, 1):
+        x, at = floats(4, columns), torch.tensor([[-1, 7, -9, 0]]).expand(4, -1)
+        same(torch.take_along_dim(x, at, 1), compiled(x, at))
+    assert compiled.cache_info().compiles == 1
+    assert compiled(floats(4, 0), torch.zeros((4, 0), dtype=torch.int64)).shape == (4, 0)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_of_one_axis(training: bool) -> None:
+    """PyTorch takes it where it is empty, and reads a second size all the same: of symbolic ones it must not."""
+    compiled = dyn_torch.jit(lambda x, *rest: F.batch_norm(x, *rest, training=training), strict=True)
+    empty = torch.zeros(0)
+    for _ in range(2):
+        same(compiled(floats(3, 2), torch.zeros(2), torch.ones(2)),
+             F.batch_norm(floats(3, 2), torch.zeros(2), torch.ones(2), training=training))  # fmt: skip
+        assert compiled(empty, empty, empty).shape == (0,)
+        one = torch.ones(1)
+        assert compiled(empty, empty, empty, one, one).shape == (0,)
+    with pytest.raises(RuntimeError, match="batch_norm takes inputs of 2 axes or more, and this has 1"):
+        compiled(torch.ones(3), torch.zeros(3), torch.ones(3))
+
+
+def test_a_factor_of_interpolate_that_the_program_finds_out() -> None:
+    compiled = dyn_torch.jit(
+        lambda x, s: F.interpolate(x, scale_factor=s.item(), mode="nearest-exact", recompute_scale_factor=True),
+        strict=True,
+    )
+    for count, factor in ((4, 1.7), (5, 0.6), (9, 2.0)):
+        x = floats(2, 3, count)
+        wanted = F.interpolate(x, scale_factor=factor, mode="nearest-exact", recompute_scale_factor=True)
+        same(wanted, compiled(x, torch.tensor(factor, dtype=torch.float64)))
+    assert compiled.cache_info().compiles == 1

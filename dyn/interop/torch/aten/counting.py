@@ -140,7 +140,10 @@ def narrow(a: Any, dim: int, start: Any, length: Any) -> Any:
 
 @composite("take_along_dim.default")
 def take_along_dim(a: Any, at: Any, dim: int | None = None) -> Any:
-    """The elements of an axis at places that are broadcast against the other axes; of all elements without an axis."""
+    """The elements of an axis at places that are broadcast against the other axes; of all elements without an axis.
+
+    Places on an axis go round it, in both directions, as in PyTorch.
+    """
     if dim is None:
         return a.reshape(-1).gather(0, at.reshape(-1))
     if a.ndim != at.ndim:
@@ -153,7 +156,7 @@ def take_along_dim(a: Any, at: Any, dim: int | None = None) -> Any:
         raise IndexError(f"take_along_dim(): tensors of {a.ndim} axes have no axis {dim}")
     shape = list(torch.broadcast_shapes(*[[*one.shape[:axis], *one.shape[axis + 1 :]] for one in (a, at)]))
     wide = [one.expand([*shape[:axis], one.shape[axis], *shape[axis:]]) for one in (a, at)]
-    return wide[0].gather(axis, wide[1])
+    return wide[0].gather(axis, wide[1].remainder(a.shape[axis]))
 
 
 @composite("tensor_split.tensor_indices_or_sections")
