@@ -32,6 +32,7 @@ from dyn.shapes import (
     product,
 )
 from dyn.shapes.expr import all_atoms, polynomial
+from dyn.shapes.inequality_text import at_least, at_most
 from dyn.stitch.groups import Group, GroupKind
 
 
@@ -44,9 +45,13 @@ class Condition:
     high: int | None
 
     def describe(self) -> str:
+        """The condition as people write it: ``x_0 <= 7 and x_1 > 32768``."""
         if self.high is None:
-            return f"{self.dim} >= {self.low}"
-        return f"{self.low} <= {self.dim} <= {self.high}" if self.low else f"{self.dim} <= {self.high}"
+            return at_least(self.dim, self.low)
+        if not isinstance(self.dim, int) and self.dim.is_atom is not None and self.low:
+            return f"{self.low} <= {self.dim} <= {self.high}"
+        above = at_most(self.dim, self.high)
+        return f"{at_least(self.dim, self.low)} and {above}" if self.low else above
 
     def indicator(self) -> Dim:
         """1 where it holds, 0 elsewhere."""
