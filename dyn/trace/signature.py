@@ -103,6 +103,8 @@ class Signature:
         positional = all(p.kind is not p.KEYWORD_ONLY for p in required)
         #: A call by position with so many arguments is as it should be.
         self._fewest, self._most = len(required), len(self.names) if positional else -1
+        #: What the function calls the arguments that its ``*args`` takes.
+        self._rest = next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), "args")
         self.more_positional = self.signature is None or inspect.Parameter.VAR_POSITIONAL in kinds
         self.more_keywords = self.signature is None or inspect.Parameter.VAR_KEYWORD in kinds
         #: ``k`` of ``**k``.
@@ -202,7 +204,7 @@ class Signature:
         """Name of a positional argument in errors."""
         if number < len(self.names):
             return self.names[number]
-        return f"args[{number - len(self.names)}]"
+        return f"{self._rest}[{number - len(self.names)}]"
 
     def _static_value(self, name: str, value: Any) -> Static:
         try:

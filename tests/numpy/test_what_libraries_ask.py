@@ -180,7 +180,7 @@ def test_sets_of_shapes() -> None:
             np.testing.assert_array_equal(found, np.ones((n, 2)) * (1 if n == m else 2))
     assert alike.cache_info().compiles == 3
     assert [str(one.message) for one in caught] == [
-        f"alike: a set or a dict takes the value of the dimension args_0_0, so that this program is for {n} alone.\n"
+        f"alike: a set or a dict takes the value of the dimension xs_0_0, so that this program is for {n} alone.\n"
         "  help: compare shapes with ==, or use a key that is no dimension."
         for n in (3, 4, 3)
     ]

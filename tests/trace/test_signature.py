@@ -50,10 +50,10 @@ def signature(
         ({"argnames": ("n", "mode")}, (1, 2, 3), {"mode": "b"}, ["x", "w"], ["n", "mode"]),
         ({"argnames": "mode"}, (1,), {"w": 2, "mode": "b"}, ["x", "w"], ["mode"]),
         ({"argnames": "n"}, (1, 2), {}, ["x", "w"], []),
-        ({"fn": several}, (1, 2, 3), {"b": 1, "a": 2}, ["x", "args[0]", "args[1]", "a", "b"], []),
+        ({"fn": several}, (1, 2, 3), {"b": 1, "a": 2}, ["x", "rest[0]", "rest[1]", "a", "b"], []),
         (
             {"fn": several, "argnums": 2, "argnames": "b"}, (1, 2, 3), {"b": 1, "a": 2},
-            ["x", "args[0]", "a"], ["args[1]", "b"],
+            ["x", "rest[0]", "a"], ["rest[1]", "b"],
         ),
     ],
 )  # fmt: skip
