@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
+#: Texts are quoted to so many characters; a size of more digits is none.
+_LONGEST, _MOST_DIGITS = 80, 30
 FORMS = "a.npy, a.npz, a.npz:name, or an array to make: f32[4,128], f32[4,128]=0, i32[]=7, bf16[8]=iota"
 
 _SPEC = re.compile(r"(?P<dtype>[a-z]\w*)\[(?P<sizes>[\d,\s]*)\](?:=(?P<value>\S+))?")
@@ -53,9 +56,17 @@ def _read(text: str, rng: np.random.Generator) -> list[Input]:
         return [Input(text, arrays[member])]
     if text.endswith(".npz"):
         return [Input(f"{text}:{name}", array) for name, array in _load(text, text).items()]
-    if text.endswith(".npy") or Path(text).exists():
+    if text.endswith(".npy") or _exists(text):
         return [Input(text, _load(text, text)[""])]
     return [Input(text, _described(text, rng))]
+
+
+def _exists(path: str) -> bool:
+    """Whether there is such a file; a text that is too long for a name is none."""
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _load(path: str, text: str) -> dict[str, Array]:
@@ -80,9 +91,12 @@ def _load(path: str, text: str) -> dict[str, Array]:
 def _described(text: str, rng: np.random.Generator) -> Array:
     found = _SPEC.fullmatch(text) or _IREE.fullmatch(text)
     if found is None:
-        raise ArgumentError(f"--input {text}: this is no file, and describes no array.", remedy=f"pass {FORMS}.")
+        told = f"--input {_short(text)}: this is no file, and describes no array."
+        raise ArgumentError(told, remedy=f"pass {FORMS}.")
     dtype = _dtype(text, found["dtype"])
-    shape = tuple([int(n) for n in re.findall(r"\d+", found["sizes"])])
+    shape = tuple([int(n[:_MOST_DIGITS]) for n in re.findall(r"\d+", found["sizes"])])
+    if math.prod(shape) * dtype.itemsize >= 1 << 63:
+        raise ArgumentError(f"--input {_short(text)}: there is no memory for an array of so many elements.")
     value = found["value"] or "random"
     if value == "iota":
         return np.arange(int(np.prod(shape, dtype=np.int64))).astype(dtype.np).reshape(shape)
@@ -97,8 +111,14 @@ def _described(text: str, rng: np.random.Generator) -> Array:
         return np.full(shape, number, dtype.np)
     except (ValueError, OverflowError):
         raise ArgumentError(
-            f"--input {text}: {value} is no {dtype.name}.", remedy="pass a number, random, iota, zeros or ones."
+            f"--input {_short(text)}: {_short(value)} is no {dtype.name}.",
+            remedy="pass a number, random, iota, zeros or ones.",
         ) from None
+
+
+def _short(text: str) -> str:
+    """A text as errors quote it."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _number(text: str) -> int | float:
@@ -113,7 +133,9 @@ def _dtype(text: str, name: str) -> DType:
         return dtypes.from_short(name)
     except (UnsupportedOpError, ArgumentError, TypeError):
         names = ", ".join(d.short for d in dtypes.ALL)
-        raise ArgumentError(f"--input {text}: there is no dtype {name}.", remedy=f"use one of {names}.") from None
+        raise ArgumentError(
+            f"--input {_short(text)}: there is no dtype {_short(name)}.", remedy=f"use one of {names}."
+        ) from None
 
 
 def fitted(model: Model, inputs: Sequence[Input]) -> list[Array]:
@@ -131,6 +153,7 @@ def _fitted(model: Model, number: int, one: Input) -> Array:
     wanted, array = model.dtypes[number], one.array
     if array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize:
         array = array.view(wanted.np)  # NumPy's files do not know of bfloat16
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)  # a file may have another machine's
     place = f"argument {number}, {model.names[number]}: {model.type_text(number)}"
     given = f"{one.text} is {array.dtype.name}[{', '.join(map(str, array.shape))}]"
     if array.dtype != wanted.np:

@@ -266,6 +266,14 @@ MAIN = "@main(x: f32[b, 4], w: f32[4, s])"
             "--input i32[2]=1.5x: 1.5x is no int32.\n  help: pass a number, random, iota, zeros or ones.",
         ),
         ("run layer.mlir --input f(3)", f"--input f(3): this is no file, and describes no array.\n  help: {FORMS}"),
+        (
+            f"run layer.mlir --input f(3){'x' * 5000}",
+            f"--input f(3){'x' * 76}…: this is no file, and describes no array.\n  help: {FORMS}",
+        ),
+        (
+            "run layer.mlir --input f32[99999999999999999999]=0",
+            "--input f32[99999999999999999999]=0: there is no memory for an array of so many elements.",
+        ),
         ("run layer.mlir --input both.npz:q", "--input both.npz:q: both.npz has no array 'q'; it has x, w."),
         ("run layer.mlir --device cuda", "--device cuda comes later.\n  help: this version runs on cpu."),
         (
@@ -299,6 +307,15 @@ MAIN = "@main(x: f32[b, 4], w: f32[4, s])"
 def test_errors(words: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words.split()) == 1
     assert capsys.readouterr() == ("", f"python -m dyn {words.split(maxsplit=1)[0]}: {told}\n")
+
+
+def test_files_of_another_machine_are_read(capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("swapped.npy", np.ones((2, 4), ">f4"))
+    assert main("run layer.mlir --input swapped.npy --input f32[4,3]=1".split()) == 0
+    np.save("swapped.npy", np.ones((2, 4), "<f4"))
+    first = capsys.readouterr().out
+    assert main("run layer.mlir --input swapped.npy --input f32[4,3]=1".split()) == 0
+    assert capsys.readouterr().out == first
 
 
 def test_errors_in_others_words(capsys: pytest.CaptureFixture[str]) -> None:
