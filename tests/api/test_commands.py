@@ -311,10 +311,10 @@ def test_errors(words: str, told: str, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_files_of_another_machine_are_read(capsys: pytest.CaptureFixture[str]) -> None:
     np.save("swapped.npy", np.ones((2, 4), ">f4"))
-    assert main("run layer.mlir --input swapped.npy --input f32[4,3]=1".split()) == 0
+    assert main(["run", "layer.mlir", "--input", "swapped.npy", "--input", "f32[4,3]=1"]) == 0
     np.save("swapped.npy", np.ones((2, 4), "<f4"))
     first = capsys.readouterr().out
-    assert main("run layer.mlir --input swapped.npy --input f32[4,3]=1".split()) == 0
+    assert main(["run", "layer.mlir", "--input", "swapped.npy", "--input", "f32[4,3]=1"]) == 0
     assert capsys.readouterr().out == first
 
 
