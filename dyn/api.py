@@ -184,7 +184,7 @@ class Jitted(CompiledFunction[BoundCall, Version]):
         table = self._call_table() if version.loaded.native else None
         if table is not None:
             import_whole("dyn.call")
-            from dyn.call import CallForm, HeldDict, HeldList, Results, Surroundings
+            from dyn.call import CallForm, HeldBuffer, HeldDict, HeldList, Results, Surroundings
 
             hosts = [host for host in map(adapter_of, bound.leaves) if host is not None]
             results = Results.of(version.traced.out_tree, result_host(hosts))
@@ -192,6 +192,7 @@ class Jitted(CompiledFunction[BoundCall, Version]):
             around = Surroundings(
                 [one for one in held if isinstance(one, HeldDict)],
                 lists=[one for one in held if isinstance(one, HeldList)],
+                buffers=[one for one in held if isinstance(one, HeldBuffer)],
             )
             table.add(
                 lambda: CallForm.of(self._signature, bound, args, kwargs, call.settings), version.loaded, results,

@@ -322,9 +322,12 @@ def _result(
         return call_traced(fn, args, kwargs, numbers=False, device=device)
     known = _PROGRAMS.find(key)
     program = _program(call) if known is None else known
+    has_failed, result = False, None
     try:
         result = program(*call.values())
     except DynError:
+        has_failed = True
+    if has_failed:
         # The error of a known program tells of the line that it was first made for, one with sizes that are dims of
         # those, and any of its own arguments, which are the leaves of these: a new program has sizes as numbers, and
         # tells of this line and of these arguments.

@@ -19,16 +19,23 @@ def hide_own_frames(error: BaseException) -> None:
     while entry is not None:
         entries.append(entry)
         entry = entry.tb_next
-    if not entries or (not isinstance(error, DynError) and _is_own(entries[-1])):
+    told = isinstance(error, DynError) or (isinstance(error, AttributeError) and _asks_for_attribute(entries))
+    if not entries or (not told and _is_own(entries[-1])):
         return
     kept: TracebackType | None = None
     for one in reversed(entries):
         if not _is_own(one):
             kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
     error.__traceback__ = kept
-    if isinstance(error, DynError) and isinstance(error.__context__, DynError) and error.__cause__ is None:
-        error.__suppress_context__ = True  # the same, as it was told of another call
+
+
+def _asks_for_attribute(entries: list[TracebackType]) -> bool:
+    """Whether an array was asked for what it has not."""
+    return bool(entries) and entries[-1].tb_frame.f_code.co_name in ("__getattr__", "method")
 
 
 def _is_own(entry: TracebackType) -> bool:
-    return is_own_frame(entry.tb_frame.f_code.co_filename)
+    code, names = entry.tb_frame.f_code, entry.tb_frame.f_globals
+    if code.co_filename.startswith("<"):  # dyn's, of code that it has made; or the user's, of ``python -c``
+        return str(names.get("__name__", "")).partition(".")[0] == "dyn"
+    return is_own_frame(code.co_filename)

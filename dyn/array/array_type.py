@@ -11,10 +11,10 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from dyn.array.changes import change
+from dyn.array.changes import change, refuse_in_trace
 from dyn.array.exports import export_unchanging, unchanging_view
 from dyn.array.operators import binary, in_place, reflected, unary
-from dyn.errors import ArgumentError, DonatedError, InvalidValueError, UnsupportedOpError
+from dyn.errors import ArgumentError, DonatedError, InvalidValueError
 from dyn.hosts import NumpyArray, host_of
 from dyn.hosts.dlpack import CPU
 from dyn.runtime.device_memory import DeviceArray, parse_device, put
@@ -107,6 +107,8 @@ class Array(metaclass=_ArrayMeta):
     @property
     def T(self) -> Array:
         """The axes the other way round; in this machine's memory, the same memory."""
+        if current_trace() is not None:
+            return installed_namespace().asarray(self).T
         if isinstance(self._data, np.ndarray):
             return _taken(self, self._data.T)
         return installed_namespace().permute_dims(self, tuple(reversed(range(self.ndim))))
@@ -114,6 +116,8 @@ class Array(metaclass=_ArrayMeta):
     @property
     def mT(self) -> Array:
         """The last two axes exchanged; in this machine's memory, the same memory."""
+        if current_trace() is not None:
+            return installed_namespace().asarray(self).mT
         if isinstance(self._data, np.ndarray):
             return _taken(self, np.matrix_transpose(self._data))
         return installed_namespace().matrix_transpose(self)
@@ -143,6 +147,16 @@ class Array(metaclass=_ArrayMeta):
         """
         return self.__array__()
 
+    def _read(self) -> NumpyArray:
+        """The elements, for code that goes on with what they are: a program that is being traced is for these alone."""
+        self._read_in_trace()
+        return self._host
+
+    def _read_in_trace(self) -> None:
+        trace = current_trace()
+        if trace is not None and trace.program.reads is not None:
+            trace.program.reads.note_elements(self)
+
     @property
     def _host(self) -> NumpyArray:
         """The elements in this machine's memory."""
@@ -167,6 +181,7 @@ class Array(metaclass=_ArrayMeta):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NumpyArray:
         """A read-only view, or a copy where ``dtype`` or ``copy`` wants one."""
+        self._read_in_trace()
         if not isinstance(self._data, np.ndarray):
             if copy is False:
                 raise needs_copy("__array__", f"an array on {self.device}")
@@ -188,6 +203,7 @@ class Array(metaclass=_ArrayMeta):
         :func:`~dyn.array.exports.export_unchanging`). Of an array on a GPU the consumer's ``stream`` waits for the
         elements, and the memory is the array's own.
         """
+        self._read_in_trace()
         if isinstance(self._data, DeviceArray):
             if stream is not None and not isinstance(stream, int):
                 raise BufferError(f"{stream!r} is no stream")
@@ -204,13 +220,13 @@ class Array(metaclass=_ArrayMeta):
         return installed_namespace().standard(api_version)
 
     def __reduce__(self) -> Any:
-        return (_unpickled, (self._host,))
+        return (_unpickled, (self._read(),))
 
     def __copy__(self) -> Array:
-        return made(self._data)
+        return made(self._data) if current_trace() is None else installed_namespace().asarray(self)
 
     def __deepcopy__(self, memo: object) -> Array:
-        return made(self._data)
+        return self.__copy__()
 
     def tolist(self) -> Any:
         """Elements as nested lists of Python numbers.
@@ -222,7 +238,7 @@ class Array(metaclass=_ArrayMeta):
             >>> dnp.arange(3).tolist()
             [0, 1, 2]
         """
-        return self._host.tolist()
+        return self._read().tolist()
 
     def item(self, *index: int) -> Any:
         """One element as a Python number.
@@ -240,37 +256,37 @@ class Array(metaclass=_ArrayMeta):
             >>> dnp.arange(3).item(1)
             1
         """
-        return self._host.item(*index)
+        return self._read().item(*index)
 
     def __bool__(self) -> bool:
-        return bool(self._host)
+        return bool(self._read())
 
     def __int__(self) -> int:
-        return int(self._host)
+        return int(self._read())
 
     def __float__(self) -> float:
-        return float(self._host)
+        return float(self._read())
 
     def __complex__(self) -> complex:
-        return complex(self._host)
+        return complex(self._read())
 
     def __index__(self) -> int:
-        return operator.index(self._host)
+        return operator.index(self._read())
 
     def __format__(self, spec: str) -> str:
-        return format(self._host[()], spec) if self.ndim == 0 else format(str(self), spec)
+        return format(self._read()[()], spec) if self.ndim == 0 else format(str(self), spec)
 
     def __repr__(self) -> str:
         label = getattr(self, "_label", None)
         if label is not None:
             return f"dyn.Array(donated: {label})"
-        text = np.array2string(self._host, separator=", ", prefix="dyn.Array(")
+        text = np.array2string(self._read(), separator=", ", prefix="dyn.Array(")
         empty = f", shape={self.shape}" if self.size == 0 else ""
         where = "" if isinstance(self._data, np.ndarray) else f", device={self.device}"
         return f"dyn.Array({text}{empty}, dtype={self.dtype.name}{where})"
 
     def __str__(self) -> str:
-        return str(self._host)
+        return str(self._read())
 
     # Operators, which are the namespace's functions --------------------------------------------------------------
 
@@ -319,7 +335,7 @@ class Array(metaclass=_ArrayMeta):
         return (self[number] for number in range(len(self)))
 
     def __contains__(self, value: object) -> bool:
-        return value in self._host
+        return value in self._read()
 
     def __getitem__(self, index: Any) -> Any:
         """NumPy's indexing: parts are views of the same memory, and a bad index is an IndexError.
@@ -336,15 +352,15 @@ class Array(metaclass=_ArrayMeta):
     def __setitem__(self, index: Any, value: Any) -> None:
         """NumPy's assignment: the value is broadcast, and becomes elements of the array's dtype."""
         parts = index if isinstance(index, tuple) else (index,)
-        _refuse_in_trace("x[i] = v", *parts, value)
-        plain, given = _plain_index(index), _plain_value(value)
+        refuse_in_trace("x[i] = v", *parts, value)
+        plain, given = _plain_index(index), _plain_value(value, self.dtype)
         change(self, lambda elements: elements.__setitem__(plain, given))
 
     def _change(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Change the array as NumPy's method ``name`` does."""
-        _refuse_in_trace(f"x.{name}()", *args, *kwargs.values())
-        given = [_plain_value(value) for value in args]
-        named = {key: _plain_value(value) for key, value in kwargs.items()}
+        refuse_in_trace(f"x.{name}()", *args, *kwargs.values())
+        given = [_plain_argument(value) for value in args]
+        named = {key: _plain_argument(value) for key, value in kwargs.items()}
         change(self, lambda elements: getattr(elements, name)(*given, **named))
 
     def __getattr__(self, name: str) -> Any:
@@ -372,26 +388,33 @@ def _plain_index(index: Any) -> Any:
     kind = type(index)
     if kind in _PLAIN_INDICES or (kind is tuple and _PLAIN_INDICES.issuperset(map(type, index))):
         return index
-    if not isinstance(index, tuple):
-        return index._host if is_own(index) else index
-    return tuple([part._host if is_own(part) else part for part in index])
+    return tuple(map(_plain_part, index)) if isinstance(index, tuple) else _plain_part(index)
 
 
-def _plain_value(value: Any) -> Any:
-    """A value as NumPy takes it. Python's numbers stay: NumPy says which ones do not fit."""
+def _plain_part(part: Any) -> Any:
+    """A part of an index as NumPy takes it; objects that are numbers are asked for them now."""
+    if is_own(part):
+        return part._host
+    known = isinstance(part, int | slice | list | np.ndarray | np.generic) or part is None or part is Ellipsis
+    return operator.index(part) if not known and hasattr(type(part), "__index__") else part
+
+
+def _plain_argument(value: Any) -> Any:
+    """An argument of one of NumPy's methods as that takes it."""
     host = None if is_own(value) else host_of(value)
     return value._host if is_own(value) else value if host is None else host.view(value)
 
 
-def _refuse_in_trace(what: str, *values: Any) -> None:
-    """Raise UnsupportedOpError while a function is being traced: the program would not make the change again."""
-    if current_trace() is None and active_trace(*values) is None:
-        return
-    raise UnsupportedOpError(
-        f"{what}: an array that was made outside of the function that is being traced cannot be changed in it.",
-        loc=user_loc(),
-        remedy="change a copy, as by y = dyn.numpy.array(x), or write y = x.at[i].set(v).",
-    )
+def _plain_value(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A value as NumPy takes it. Python's numbers stay: NumPy says which ones do not fit. Code of the user's, which
+    converts other objects, runs now, and not while memory is written to."""
+    if is_own(value):
+        return value._host
+    if isinstance(value, int | float | complex | np.generic | np.ndarray):
+        return value
+    host = host_of(value)
+    plain = np.asarray(value) if host is None else host.view(value)
+    return plain.astype(dtype) if plain.dtype == object else plain
 
 
 def is_own(value: object) -> TypeGuard[Array]:

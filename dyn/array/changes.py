@@ -16,18 +16,32 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dyn.errors import UnsupportedOpError
 from dyn.fork_safety import lock
 from dyn.hosts import NumpyArray
 from dyn.runtime.device_memory import DeviceArray, put
 from dyn.runtime.limits import BLOCK_NAME
 from dyn.source import user_loc
 from dyn.trace.bytecode import is_stored_back
+from dyn.trace.context import current_trace
+from dyn.trace.tracer import active_trace
 
 if TYPE_CHECKING:
     from dyn.array.array_type import Array
 
 #: Changes of an array by several threads come one after another: none of them is lost with a copy.
 _LOCK = lock()
+
+
+def refuse_in_trace(what: str, *values: Any) -> None:
+    """Raise UnsupportedOpError while a function is being traced: the program would not make the change again."""
+    if current_trace() is None and active_trace(*values) is None:
+        return
+    raise UnsupportedOpError(
+        f"{what}: an array that was made outside of the function that is being traced cannot be changed in it.",
+        loc=user_loc(),
+        remedy="change a copy, as by y = dyn.numpy.array(x), or write y = x.at[i].set(v).",
+    )
 
 
 class NotAViewWarning(UserWarning):
@@ -61,18 +75,26 @@ def change(array: Array, act: Callable[[NumpyArray], object]) -> None:
         del data
         if _is_held_once(array):
             act(_memory(array))
+            if not _is_held_once(array):  # a thread has taken the memory meanwhile, and goes on with what it has read
+                array._data = np.array(_memory(array), copy=True, order="K")
         else:
             elements = np.array(_memory(array), copy=True, order="K", subok=False)
             act(elements)
             array._data = elements
 
 
-def become(array: Array, other: Array, frame: FrameType) -> None:
-    """Have an array stand for the memory of another one, of its shape and dtype, as code in a frame wants it."""
+def become(array: Array, other: Array, frame: FrameType, before: object = None) -> bool:
+    """Have an array stand for the memory of another one, of its shape and dtype, as code in a frame wants it.
+
+    False where it does not stand for the memory that it had ``before`` any more, and nothing is done.
+    """
     _warn_of_whole(array, frame)
     with _LOCK:
+        if before is not None and array._data is not before:
+            return False
         array._data  # noqa: B018  # that of one that was donated is gone
         array._data = other._data
+    return True
 
 
 def _warn_of_whole(part: Array, frame: FrameType | None = None) -> None:

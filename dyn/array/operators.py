@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from dyn.array.changes import become
+from dyn.array.changes import become, refuse_in_trace
 from dyn.errors import ArgumentError
 from dyn.source import user_loc
 from dyn.trace.context import installed_namespace
-from dyn.trace.tracer import Tracer
 from dyn.tracebacks import hide_own_frames
 
+#: Sequences that == and != take, which Python would answer by identity.
+_SEQUENCES, _COMPARED = (list, tuple), ("equal", "not_equal")
 #: Types of operands that need no further look.
 _OPERANDS = frozenset({np.ndarray, int, float, complex, bool})
 
@@ -23,6 +24,8 @@ def binary(name: str) -> Callable[[Any, Any], Any]:
     """An operator that is a function of the namespace."""
 
     def method(self: Any, other: Any) -> Any:
+        if type(other) in _SEQUENCES and name in _COMPARED:
+            other = installed_namespace().asarray(other)
         try:
             return getattr(installed_namespace(), name)(self, other) if _is_operand(self, other) else NotImplemented
         except Exception as error:
@@ -47,19 +50,20 @@ def reflected(name: str) -> Callable[[Any, Any], Any]:
 
 def in_place(name: str, sign: str) -> Callable[[Any, Any], Any]:
     """``x += y``, which changes the array x: its shape and dtype stay, as NumPy's do. In a trace, which changes nothing
-    outside, the name x stands for the result."""
+    outside, it is an error."""
 
     def method(self: Any, other: Any) -> Any:
         if not _is_operand(self, other):
             return NotImplemented
-        result = getattr(installed_namespace(), name)(self, other)
-        if isinstance(result, Tracer):
-            if (result.dtype, result.ndim) == (self.dtype, self.ndim):
-                return result
-        elif result.shape == self.shape and np.can_cast(result.dtype, self.dtype, "same_kind"):
+        refuse_in_trace(f"x {sign}= y", self, other)
+        while True:
+            before = self._data  # held here, so that a change by another thread is one of other memory
+            result = getattr(installed_namespace(), name)(self, other)
+            if result.shape != self.shape or not np.can_cast(result.dtype, self.dtype, "same_kind"):
+                break
             own = result if result.dtype == self.dtype else result.astype(self.dtype)
-            become(self, own, sys._getframe(1))
-            return self
+            if become(self, own, sys._getframe(1), before):
+                return self
         raise ArgumentError(
             f"x {sign}= y: the result is {result.dtype.name}{list(result.shape)}, and x stays "
             f"{self.dtype.name}{list(self.shape)}.",

@@ -54,9 +54,8 @@ def view(value: Any) -> NumpyArray:
 
 
 def describe(value: Any) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """The dtype and the shape of a :class:`Array` on a device; None for anything else."""
-    data = contents(value) if is_own(value) else None
-    return (data.dtype, data.shape) if isinstance(data, DeviceArray) else None
+    """The dtype and the shape of a :class:`Array`; None for anything else."""
+    return (value.dtype, value.shape) if is_own(value) else None
 
 
 def result_host(hosts: list[Host]) -> Host:

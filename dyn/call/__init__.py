@@ -11,7 +11,7 @@ From the bottom: ``records`` (memory of words), ``form`` (a call as a plan descr
 
 from dyn.call.form import STATIC, CallForm, LeafForm, NoPlanError, is_readable, private, same_objects
 from dyn.call.results import ArgumentResult, ConstantResult, Results
-from dyn.call.surroundings import ABSENT, HeldDict, HeldList, HeldTensor, Surroundings
+from dyn.call.surroundings import ABSENT, HeldBuffer, HeldDict, HeldList, HeldTensor, Surroundings
 from dyn.call.table import MOST_PLANS, CallTable, Step, begin_loading, make_table
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "CallForm",
     "CallTable",
     "ConstantResult",
+    "HeldBuffer",
     "HeldDict",
     "HeldList",
     "HeldTensor",

@@ -42,6 +42,8 @@ class Surroundings:
     tensors: Sequence[HeldTensor] = ()
     threads: int = 0
     lists: Sequence[HeldList] = ()
+    #: Arrays of dyn's whose elements the trace has read.
+    buffers: Sequence[HeldBuffer] = ()
 
 
 NO_SURROUNDINGS = Surroundings()
@@ -83,7 +85,7 @@ def put_surroundings(version: Words, given: Surroundings, buffers: Sequence[Held
     version.memory(EntryVersion.LISTS, records(lists, ListRecord.BYTES))
     version.put(EntryVersion.LIST_COUNT, len(lists))
     names: list[Row] = []
-    for one in buffers:
+    for one in (*buffers, *given.buffers):
         own = native_of(type(one.array), one.array)
         if own is None:
             raise NoPlanError

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dyn.errors import ArgumentError, UnsupportedOpError
+import numpy as np
+
+from dyn.errors import ArgumentError, ShapeError, UnsupportedOpError
 from dyn.late_imports import import_whole
 from dyn.numpy._binary import add, maximum, minimum, multiply
 from dyn.numpy._creation import arange
@@ -69,6 +71,12 @@ def called(name: str, method: str, function: Function, args: tuple[Any, ...], op
 
 
 def _reduce(name: str, x: Any, axis: Any = 0, dtype: Any = None, **options: Any) -> Tracer:
+    if name.startswith("logical") and "initial" in options:
+        raise UnsupportedOpError(
+            f"np.{name}.reduce does not take initial= for arrays that are being traced.",
+            loc=user_loc(),
+            remedy=f"write np.{name}(initial, np.{name}.reduce(x)).",
+        )
     if dtype is not None and name not in ("add", "multiply"):
         x = astype(operand(f"{name}.reduce", x), dtype)
     elif dtype is not None:
@@ -91,6 +99,13 @@ def _reduceat(name: str, x: Any, indices: Any, axis: int = 0, dtype: Any = None)
     length in bits says; all runs of a length are made at once of those of half of it.
     """
     combine = _MONOIDS[name]
+    if isinstance(indices, list | tuple | np.ndarray) and np.asarray(indices).dtype != object:
+        if np.min(indices, initial=0) < 0:
+            raise ShapeError(
+                f"np.{name}.reduceat takes no index below 0, as {np.min(indices)} is.",
+                loc=user_loc(),
+                remedy="count from the front.",
+            )
     whole = moveaxis(operand(f"{name}.reduceat", x, indices), axis, 0)
     first = in_int64(operand(f"{name}.reduceat", indices, x))
     if first.ndim != 1:

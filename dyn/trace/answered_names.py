@@ -11,10 +11,14 @@ for everything else.
 from __future__ import annotations
 
 import builtins
+import copyreg
+import dis
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -29,8 +33,8 @@ METHODS: set[Any] = set()
 ANSWERS: dict[str, list[Callable[[Any], Any]]] = {"int": [], "float": []}
 #: The classes of numbers that answers are: instances of ``int`` and ``float`` to the code that has them.
 NUMBERS: dict[str, list[type]] = {"int": [], "float": []}
-#: What modules have in the place of a name, by the identities of their namespaces and the name.
-_REPLACED: dict[tuple[int, str], Replacement[bool]] = {}
+#: What namespaces have in the place of a name, by their identities and the name, as long as somebody traces.
+_REPLACED: WeakValueDictionary[tuple[int, str], Replacement[bool]] = WeakValueDictionary()
 #: The names that modules have asked by while somebody else's function was traced. All traces answer them.
 _ASKED: dict[tuple[int, str], Replacement[bool]] = {}
 
@@ -47,6 +51,10 @@ _ANSWERING = _Answering()
 class _NameAsked(BaseException):
     """Ends a trace that is to be made again. No code of the user's is to catch it."""
 
+    def __init__(self, by: Replacement[bool]) -> None:
+        super().__init__()
+        self.by = by
+
 
 def length(array: Any, /) -> Any:
     """``len(array)``, or the size itself where that is a symbol."""
@@ -56,10 +64,15 @@ def length(array: Any, /) -> Any:
 
 
 class _NumberType(type):
-    """The class of what stands for ``int`` and ``float``, which are asked for classes too: ``isinstance(x, int)``."""
+    """The class of what stands for ``int`` and ``float``, which are asked for classes too: ``isinstance(x, int)``.
+
+    Classes that a user derives from them meanwhile are like any others.
+    """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        own = cls.__mro__[1]
+        own = _stood_for(cls)
+        if own is None:
+            return super().__call__(*args, **kwargs)
         if len(args) == 1 and not kwargs and _ANSWERING.depth:
             for answer in ANSWERS[own.__name__]:
                 found = answer(args[0])
@@ -68,32 +81,53 @@ class _NumberType(type):
         return own(*args, **kwargs)
 
     def __instancecheck__(cls, instance: object) -> bool:
-        own = cls.__mro__[1]
+        own = _stood_for(cls)
+        if own is None:
+            return super().__instancecheck__(instance)
         return isinstance(instance, (own, *NUMBERS[own.__name__]))
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        return issubclass(subclass, cls.__mro__[1])
+        own = _stood_for(cls)
+        return super().__subclasscheck__(subclass) if own is None else issubclass(subclass, own)
 
     def __eq__(cls, other: object) -> bool:
-        return other is cls or other is cls.__mro__[1]
+        return other is cls or (other is not None and other is _stood_for(cls))
 
     def __hash__(cls) -> int:
-        return hash(cls.__mro__[1])
+        return super().__hash__() if (own := _stood_for(cls)) is None else hash(own)
 
     def __repr__(cls) -> str:
-        return repr(cls.__mro__[1])
+        return super().__repr__() if (own := _stood_for(cls)) is None else repr(own)
+
+
+def _stood_for(cls: type) -> type | None:
+    """Python's class that another one stands for; None for one that does not."""
+    return vars(cls).get("stands_for")
 
 
 class _Int(int, metaclass=_NumberType):
     """Python's ``int``, which answers for what is being traced."""
 
+    stands_for = int
     dtype = np.dtype(int)  # as NumPy takes Python's
 
 
 class _Float(float, metaclass=_NumberType):
     """Python's ``float``, which answers for what is being traced."""
 
+    stands_for = float
     dtype = np.dtype(float)
+
+
+_Int.__name__ = _Int.__qualname__ = "int"
+_Float.__name__ = _Float.__qualname__ = "float"
+#: Who has kept one pickles Python's.
+copyreg.pickle(_NumberType, lambda cls: (_pythons, (cls.__name__,)))
+
+
+def _pythons(name: str) -> type:
+    """Python's class of a name."""
+    return getattr(builtins, name)
 
 
 #: What is answered by, for each name.
@@ -111,10 +145,40 @@ def ask(frame: FrameType | None, name: str = "len") -> None:
         return
     if not _is_pythons(frame.f_globals, name):
         return
+    if name != "len" and not _only_called(frame.f_globals, name):
+        return
+    if name != "len" and not _only_called(frame.f_globals, name):
+        return
     found = _replaced(frame.f_globals, name)
     if found.current is None:
-        _ASKED[id(frame.f_globals), name] = found
-        raise _NameAsked
+        module = sys.modules.get(frame.f_globals.get("__name__", ""))
+        if module is not None and vars(module) is frame.f_globals:
+            _ASKED[id(frame.f_globals), name] = found
+        raise _NameAsked(found)
+
+
+def _only_called(names: dict[str, Any], name: str) -> bool:
+    """Whether code with these global names does nothing with a class but call it, and ask of it what the class of what
+    stands for it answers: neither ``type(x) is int`` nor classes that are derived from it."""
+    for code in [code for value in list(names.values()) for code in _codes_of(value, names)]:
+        if name not in code.co_names:
+            continue
+        before = None
+        for one in dis.get_instructions(code):
+            if one.opname == "LOAD_BUILD_CLASS" or (
+                one.opname == "IS_OP" and before is not None and before.opname != "LOAD_CONST"
+            ):
+                return False
+            before = one
+    return True
+
+
+def _codes_of(value: Any, names: dict[str, Any]) -> Iterator[CodeType]:
+    """The code of a function, or of the methods of a class, whose global names these are, and of what is in it."""
+    for one in list(vars(value).values()) if isinstance(value, type) else [value]:
+        function = getattr(one, "__func__", one)
+        if isinstance(function, FunctionType) and function.__globals__ is names:
+            yield from _codes(function.__code__)
 
 
 def answered(trace: Callable[[], T], function: Any = None, modules: Iterable[ModuleType] = ()) -> T:
@@ -124,13 +188,14 @@ def answered(trace: Callable[[], T], function: Any = None, modules: Iterable[Mod
     own = function.__func__ if isinstance(function, MethodType) else function
     if isinstance(own, FunctionType) and any("len" in code.co_names for code in _codes(own.__code__)):
         known += [_replaced(own.__globals__, "len")] if _is_pythons(own.__globals__, "len") else []
+    asked: list[Replacement[bool]] = []
     while True:
-        with all_active(dict.fromkeys([*known, *_ASKED.values()])):
+        with all_active(dict.fromkeys([*known, *_ASKED.values(), *asked])):
             _ANSWERING.depth += 1
             try:
                 return trace()
-            except _NameAsked:
-                continue
+            except _NameAsked as name:
+                asked.append(name.by)
             finally:
                 _ANSWERING.depth -= 1
 

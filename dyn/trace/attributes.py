@@ -17,7 +17,7 @@ from typing import Any
 
 from dyn.fork_safety import lock
 from dyn.trace.closure_values import closure_values
-from dyn.trace.held import ABSENT, Held, HeldDict, HeldList
+from dyn.trace.held import ABSENT, Held, HeldBuffer, HeldDict, HeldList
 from dyn.trace.patched_names import Replacement
 from dyn.trace.static_keys import Static
 
@@ -89,6 +89,13 @@ class AttributeReads:
     def adopt(self, held: Iterable[Held]) -> None:
         """Take over the conditions of a program that is called."""
         self._adopted += held
+
+    def note_elements(self, array: Any) -> None:
+        """Note that elements of an array of dyn's are read, which another one may have at the next call."""
+        if self._outer is not None:
+            self._outer.note_elements(array)
+        if not any(isinstance(one, HeldBuffer) and one.array is array for one in self._adopted):
+            self._adopted.append(HeldBuffer(array))
 
     def held(self) -> tuple[Held, ...]:
         """Conditions for what was read to be as it was."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from itertools import islice
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from dyn.trace.attributes import is_plain
 
-#: Objects are not looked for deeper than that, nor among more.
-_DEEPEST, _MOST = 6, 20_000
+#: Objects are not looked for deeper than that, nor among more, nor further in a container.
+_DEEPEST, _MOST, _MOST_ITEMS = 6, 20_000, 1_000
 
 
 def closure_names(function: Callable[..., Any] | None) -> dict[int, str]:
@@ -65,9 +66,10 @@ def _parts(name: str, value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, MethodType | FunctionType):
         return [(part if part != "self" else name.rpartition(".")[0] or name, own) for part, own in _variables(value)]
     if type(value) is dict:
-        return [(f"{name}[{key!r}]", part) for key, part in list(value.items()) if type(key) in (str, int)]
+        items = list(islice(value.items(), _MOST_ITEMS))
+        return [(f"{name}[{key!r}]", part) for key, part in items if type(key) in (str, int)]
     if type(value) in (list, tuple):
-        return [(f"{name}[{number}]", part) for number, part in enumerate(value)]
+        return [(f"{name}[{number}]", part) for number, part in enumerate(value[:_MOST_ITEMS])]
     if isinstance(value, ModuleType) or not is_plain(type(value)):
         return []
     return [(f"{name}.{key}", part) for key, part in list(getattr(value, "__dict__", {}).items())]

@@ -90,11 +90,9 @@ class HeldList:
         return len(self.items) == len(self.entries) and all(map(_is_alike, self.items, self.entries))
 
 
-Held = HeldDict | HeldList
-
-
 class HeldBuffer:
-    """A ``dyn.Array`` that a program captures, and the memory that it stood for then."""
+    """A ``dyn.Array`` that a program captures, or whose elements its trace has read, and the memory that it stood for
+    then."""
 
     __slots__ = ("array", "data")
 
@@ -104,6 +102,21 @@ class HeldBuffer:
     def is_current(self) -> bool:
         """Return True as long as the array stands for that memory. One that was donated stands for nothing else."""
         return getattr(self.array, "_label", None) is not None or self.array._data is self.data
+
+    def is_alike(self) -> bool:
+        """Return True as long as its elements are the same: what they are equal to is not asked."""
+        return self.is_current()
+
+    def is_gone(self) -> bool:
+        """Return True once it stands for other memory."""
+        return not self.is_current()
+
+    def changed(self) -> str:
+        """The array, as having other elements, in words."""
+        return "an array whose elements Python has read"
+
+
+Held = HeldDict | HeldList | HeldBuffer
 
 
 def _is_alike(now: Any, then: Any, values: tuple[type, ...] = VALUES) -> bool:

@@ -43,8 +43,8 @@ def install_view(
 ) -> None:
     """Have arrays that are not NumPy's read by ``view``, which raises UnsupportedOpError for what it cannot read.
 
-    ``describe`` gives the dtype and the shape of an array on a device, whose elements nobody needs for them, and None
-    for any other.
+    ``describe`` gives the dtype and the shape of an array of dyn's, whose elements nobody needs for them, and None for
+    any other.
     """
     _ArrayHook.view, _ArrayHook.describe = staticmethod(view), staticmethod(describe)
 

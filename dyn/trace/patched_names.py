@@ -55,7 +55,7 @@ class Replacement(Generic[T]):
                 self._before = vars(self._owner).get(self._name, _NOTHING)
                 setattr(self._owner, self._name, self._value)
             self._count += count
-            if self._count == 0:
+            if self._count == 0 and vars(self._owner).get(self._name) is self._value:  # and nobody has set another
                 if self._before is _NOTHING:
                     delattr(self._owner, self._name)
                 else:

@@ -355,6 +355,8 @@ class Tracer:
 def _binary(name: str) -> Any:
     def operator(self: Tracer, other: Any) -> Any:
         namespace = self._trace.namespace
+        if type(other) in (list, tuple) and name in ("equal", "not_equal"):  # Python would answer by identity
+            other = namespace.asarray(other)
         return getattr(namespace, name)(self, other) if namespace.is_operand(other) else NotImplemented
 
     return operator

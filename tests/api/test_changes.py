@@ -280,8 +280,8 @@ def test_in_a_trace_it_cannot_be_changed() -> None:
             "  help: change a copy, as by y = dyn.numpy.array(x), or write y = x.at[i].set(v).",
         )
     assert w.tolist() == [0, 1, 2]
-    result = dyn.jit(w.__iadd__)(np.ones(3, "f4"))
-    assert result.tolist() == [1, 2, 3]
+    with pytest.raises(UnsupportedOpError, match=r"x \+= y: an array that was made outside"):
+        dyn.jit(w.__iadd__)(np.ones(3, "f4"))
     assert w.tolist() == [0, 1, 2]
 
 
@@ -390,3 +390,77 @@ def test_functions_that_change_their_argument(call: str) -> None:
     np.testing.assert_array_equal(dyn.jit(traced)(np.arange(6.0).reshape(3, 2)), theirs)
     with pytest.raises(UnsupportedOpError, match="cannot change a ndarray, which is not dyn's"):
         eval(call, {"xp": dnp, "x": np.arange(6.0).reshape(3, 2)})
+
+
+READS: dict[str, Any] = {
+    "a number": lambda y, w: y * float(np.asarray(w)[0]),
+    "an item": lambda y, w: y * w.item(0),
+    "a list": lambda y, w: y + w.tolist()[1],
+    "a branch": lambda y, w: y if w.item(0) > 3 else -y,
+    "an index": lambda y, w: y[: int(w.item(0))],
+    "NumPy's": lambda y, w: y + np.asarray(w).sum(),
+    "the transpose": lambda y, w: y * w.T.sum(),
+    "a copy": lambda y, w: y * copy.copy(w).sum() + copy.deepcopy(w)[1],
+    "a text": lambda y, w: y * len(f"{w}"),
+    "in a gradient": lambda y, w: dyn.grad(lambda z: z.sum() * w.item(0))(y),
+    "in a function": lambda y, w: dyn.jit(lambda y: y * w.item(1))(y),
+    "whether it has": lambda y, w: y * (7.0 in w),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_programs_whose_trace_read_elements_are_for_these(name: str) -> None:
+    """Whatever Python makes of the elements is in the program: it is traced again when they change."""
+    w, function, y = fresh(3), READS[name], np.ones(4, "f4")
+    f = dyn.jit(lambda y: function(y, w))
+    for change in (lambda: None, lambda: w.__setitem__(0, 3), lambda: w.__setitem__(slice(2), 7.0), lambda: w.fill(2)):
+        change()
+        for _ in range(3):  # in Python, then by the native entry
+            np.testing.assert_array_equal(f(y), np.asarray(function(dyn.asarray(y), w)))
+
+
+def test_no_change_is_lost_that_another_thread_makes_beside_an_operator() -> None:
+    x = dyn.asarray(np.zeros(1000, "f4"))
+
+    def add_nothing() -> None:
+        z = x
+        for _ in range(100):
+            z += 0
+
+    def assign() -> None:
+        for place in range(1000):
+            x[place] = 1
+
+    def count() -> None:
+        z = total
+        for _ in range(50):
+            z += 1
+
+    total = dyn.asarray(np.zeros(2, "i8"))
+    threads = [threading.Thread(target=run) for run in (add_nothing, assign, count, count, count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert x.tolist() == [1] * 1000
+    assert total.tolist() == [150, 150]
+
+
+def test_code_of_the_users_runs_before_memory_is_written_to() -> None:
+    x = fresh(3)
+    x[0] = 9
+    kept: list[Any] = []
+
+    class Number:
+        def __float__(self) -> float:
+            kept.append(np.asarray(x))
+            return 5.0
+
+        def __index__(self) -> int:
+            kept.append(copy.copy(x))
+            return 2
+
+    x[Number()] = Number()
+    assert [np.asarray(one).tolist() for one in kept] == [[9, 1, 2]] * len(kept)
+    assert len(kept) == 2
+    assert x.tolist() == [9, 1, 5]

@@ -221,6 +221,7 @@ def test_the_last_of_several_stays() -> None:
 
 def test_one_program_for_every_number_and_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager, "_PROGRAMS", eager._EagerPrograms())
+    monkeypatch.setattr(eager, "MOST_LITERALS", 1 << 30)  # however many programs other tests have made
     for n in (5, 8):
         x = np.arange(float(n), dtype="f4")
         for number in range(-n, n):

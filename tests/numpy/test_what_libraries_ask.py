@@ -85,7 +85,27 @@ def test_results_are_written_into_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "index", ["b", "b, 1:", "1, b", "..., b", "b, c", ":, b", "True", "False", "None, True", "np.True_, 0", "..., b, 1"]
+    "index",
+    [
+        "b",
+        "b, 1:",
+        "1, b",
+        "..., b",
+        "b, c",
+        ":, b",
+        "True",
+        "False",
+        "None, True",
+        "np.True_, 0",
+        "..., b, 1",
+        "True, True",
+        "True, False",
+        "None, True, [0]",
+        "b, True, c",
+        "True, [0, 1]",
+        "b, None, 1",
+        "0, b, [1]",
+    ],
 )
 def test_single_booleans_are_indices(index: str) -> None:
     function = eval(f"lambda x, b, c: x[{index}]", {"np": np})
@@ -210,3 +230,18 @@ def test_sets_in_functions_that_are_called() -> None:
 def test_indices_out_of_range_are_errors_still() -> None:
     with pytest.raises(ShapeError):
         dyn.jit(lambda x: x[True, 5])(np.ones(3))
+
+
+def test_lists_that_are_compared() -> None:
+    """Python would compare identities, and have no array of truth values."""
+    one_program(lambda x: (x[0] == [0.5, 1.0, x.shape[1]]) | (x[0] != (1.0, 2.0, 3.0)), rows)
+    x = dnp.asarray([0.5, 1, 2])
+    assert (x == [0.5, 1, 3]).tolist() == [True, True, False]
+    assert (x != (0.5, 1, 3)).tolist() == [False, False, True]
+
+
+def test_indices_of_reduceat_count_from_the_front() -> None:
+    with pytest.raises(ShapeError, match=r"np\.add\.reduceat takes no index below 0, as -2 is"):
+        dyn.jit(lambda x: np.add.reduceat(x, [0, -2]))(np.ones(4))
+    with pytest.raises(UnsupportedOpError, match=r"np\.logical_or\.reduce does not take initial="):
+        dyn.jit(lambda x: np.logical_or.reduce(x, initial=True))(np.ones(4))

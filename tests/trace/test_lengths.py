@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import gc
 import sys
 import threading
 import types
+import weakref
 from typing import Any
 
 import numpy as np
@@ -160,3 +162,66 @@ def test_pytorch() -> None:
         module(x).sum().backward()
         assert torch.allclose(x.grad, torch.full((n, 3), 1 / n))
     assert module.cache_info().compiles == 1
+
+
+# ---- int and float -------------------------------------------------------------------------------------------------
+
+
+def test_int_of_modules_that_ask_for_the_class_itself_is_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``type(x) is int`` would not hold of another class: such modules get no answer, as before."""
+    torch = pytest.importorskip("torch")
+    import dyn.interop.torch as dyn_torch
+
+    sources = {
+        "tests_of_is": "def f(x):\n    n = int(x[0])\n    return x * n\ndef check(v):\n    return type(v) is int",
+        "tests_of_classes": "def f(x):\n    n = int(x[0])\n    class B(int): pass\n    return x * n * (B(3) == 3)",
+    }
+    for name, source in sources.items():
+        module = made(source, name)
+        monkeypatch.setitem(sys.modules, name, module)
+        with pytest.warns(dyn_torch.FallbackWarning):
+            assert dyn_torch.jit(module.f)(torch.tensor([2, 3])).tolist() == [4, 6]
+        assert not hasattr(module, "int")
+
+
+def test_what_stands_for_int_is_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    import dyn.interop.torch as dyn_torch
+
+    module = made(
+        "import pickle, numpy as np\n"
+        "def f(x):\n"
+        "    n = int(x[0])\n"
+        "    seen.append((int == type(3), {int: 1}[type(3)], int.__name__, repr(int),\n"
+        "                 pickle.loads(pickle.dumps(int)),\n"
+        "                 isinstance(3, int), issubclass(bool, int), np.dtype(int), int('7'), int.from_bytes(b'a')))\n"
+        "    return x * n\n"
+        "seen = []",
+        "tests_of_stand_ins",
+    )
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert dyn_torch.jit(module.f, strict=True)(torch.tensor([2, 3])).tolist() == [4, 6]
+    assert module.seen[-1] == (True, 1, "int", "<class 'int'>", int, True, True, np.dtype(int), 7, 97)
+
+
+def test_names_of_exec_are_not_kept() -> None:
+    class Big:
+        """Something that is held."""
+
+    held: list[Any] = []
+    for _ in range(3):
+        names: dict[str, Any] = {"big": Big()}
+        held.append(weakref.ref(names["big"]))
+        exec("def f(x): return x / len(x)\ndef g(x): return f(x) * 2", names)
+        assert dyn.jit(lambda x, g=names["g"]: g(x))(np.ones(4)).tolist() == [0.5] * 4
+        assert "len" not in names
+        del names
+    gc.collect()
+    assert sum(one() is not None for one in held) <= 1
+
+
+def test_a_name_that_is_set_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = made("def f(x):\n    global len\n    n = len(x)\n    len = str\n    return x * n", "tests_of_set_names")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert dyn.jit(module.f)(np.ones(2)).tolist() == [2, 2]
+    assert module.len is str

@@ -184,33 +184,37 @@ def _as_mask(x: Tracer, item: Any) -> Tracer | None:
 
 
 def with_axes_for_booleans(x: Tracer, index: Any) -> tuple[Tracer, Any, tuple[int, ...]]:
-    """An array and an index of it in which no single boolean is, and the axes that the array has in their places.
+    """An array and an index of it in which no single boolean is, and the axes that the array has in their place.
 
-    NumPy takes ``x[b]`` for an axis of one element, of which it has all or none.
+    NumPy takes ``x[b]`` for an axis of one element, of which it has all or none; several booleans are for one axis, and
+    are joined by "and".
     """
     items = index if isinstance(index, tuple) else (index,)
-    if not any(_is_boolean(x, item) for item in items):
+    booleans = [item for item in items if _is_boolean(x, item)]
+    if not booleans:
         return x, index, ()
-    changed: list[Any] = []
-    axes: list[int] = []
-    axis = 0
     left = [_axes_of(x, item) for item in items]
-    for place, item in enumerate(items):
-        if item is Ellipsis:
-            axis += x.ndim - sum(left)
-        if not _is_boolean(x, item):
-            axis += left[place]
-            changed.append(item)
-            continue
-        axes.append(axis + len(axes))
-        if isinstance(item, bool | np.bool_):
-            changed.append(slice(0, 1 if item else 0))
-        else:
-            changed.append(view(tracer(x._trace, item, "x[...]"), (1,)))
+    first = next(place for place, item in enumerate(items) if _is_boolean(x, item))
+    axis = sum(left[:first])
+    if any(item is Ellipsis for item in items[:first]):
+        axis += x.ndim - sum(left)
+    known = [bool(item) for item in booleans if isinstance(item, bool | np.bool_)]
+    computed = [tracer(x._trace, item, "x[...]") for item in booleans if not isinstance(item, bool | np.bool_)]
+    others = [item for item in items if item is not None and item is not Ellipsis and not _is_boolean(x, item)]
+    if not all(known) or (not computed and all(isinstance(item, slice) for item in others)):
+        taken: Any = slice(0, 1 if all(known) else 0)  # of a size that is known
+    elif not computed:
+        taken = constant(x._trace, 0, dtypes.int64)
+        taken = view(taken, (1,))
+    else:
+        mask = computed[0]
+        for one in computed[1:]:
+            mask = emit("and", mask, one)
+        taken = view(mask, (1,))
+    changed = [*items[:first], taken, *[item for item in items[first + 1 :] if not _is_boolean(x, item)]]
     shape = list(shape_of(x))
-    for axis in axes:
-        shape.insert(axis, 1)
-    return view(x, tuple(shape)), tuple(changed), tuple(axes)
+    shape.insert(axis, 1)
+    return view(x, tuple(shape)), tuple(changed), (axis,)
 
 
 def _axes_of(x: Tracer, item: Any) -> int:
