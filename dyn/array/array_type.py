@@ -396,7 +396,8 @@ def _plain_part(part: Any) -> Any:
     if is_own(part):
         return part._host
     known = isinstance(part, int | slice | list | np.ndarray | np.generic) or part is None or part is Ellipsis
-    return operator.index(part) if not known and hasattr(type(part), "__index__") else part
+    index: Any = part
+    return operator.index(index) if not known and hasattr(type(part), "__index__") else part
 
 
 def _plain_argument(value: Any) -> Any:
