@@ -17,7 +17,7 @@ import pytest
 
 import dyn
 import dyn.numpy as dnp
-from dyn.array.changes import NotAViewWarning
+from dyn import NotAViewWarning
 from dyn.errors import ArgumentError, DonatedError, UnsupportedOpError
 
 
