@@ -180,7 +180,8 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Array", "CacheInfo", "CodeInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "NotAViewWarning",
-    "RecompileWarning", "ShapeDtypeStruct", "Traced", "__version__", "asarray", "bf16", "bfloat16", "bool_", "c128", "c64", "cache_info",
+    "RecompileWarning",
+    "ShapeDtypeStruct", "Traced", "__version__", "asarray", "bf16", "bfloat16", "bool_", "c128", "c64", "cache_info",
     "checkpoint", "checkpoint_name", "checkpoint_policies", "complex128", "complex64", "config", "custom_jvp",
     "custom_vjp", "debug", "device_put", "devices", "dtype", "errors", "f16", "f32", "f64", "f8e3m4", "f8e4m3",
     "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "ffi_call", "float16", "float32",
