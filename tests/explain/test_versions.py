@@ -47,7 +47,7 @@ def test_trees_and_missing_arguments() -> None:
     f({"a": one}, one)
     f({"a": one, "b": one}, one)
     assert because(f)[1] == "tree is {'a': *, 'b': *}, and was {'a': *} in program 1, the nearest"
-    assert because(f)[2] == "args[0] is passed, and was not in program 1, the nearest"
+    assert because(f)[2] == "more[0] is passed, and was not in program 1, the nearest"
     assert because(f)[3] == "tree is {'a': *, 'b': *}, and was {'a': *} in program 3, the nearest"
 
 
