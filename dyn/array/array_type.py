@@ -109,8 +109,11 @@ class Array(metaclass=_ArrayMeta):
         """The axes the other way round; in this machine's memory, the same memory."""
         if current_trace() is not None:
             return installed_namespace().asarray(self).T
-        if isinstance(self._data, np.ndarray):
-            return _taken(self, self._data.T)
+        data = self._data
+        if isinstance(data, np.ndarray):
+            part = object.__new__(Array)
+            part._data, part._whole = data.T, _ref(self) if data.base is None else _root_of(self)
+            return part
         return installed_namespace().permute_dims(self, tuple(reversed(range(self.ndim))))
 
     @property
@@ -342,8 +345,20 @@ class Array(metaclass=_ArrayMeta):
 
         Of an array on a GPU they are copies there.
         """
-        if not isinstance(self._data, np.ndarray) and current_trace() is None:
-            return _taken(self, _part(self._data, index))
+        data = self._data
+        if current_trace() is None:
+            if type(data) is not np.ndarray:
+                return _taken(self, _part(data, index) if isinstance(data, DeviceArray) else data[_plain_index(index)])
+            kind = type(index)
+            if kind not in _PLAIN_INDICES and (kind is not tuple or not _PLAIN_INDICES.issuperset(map(type, index))):
+                index = _plain_index(index)
+            part = object.__new__(Array)
+            part._data = own = data[index]
+            if type(own) is not np.ndarray:  # a scalar of NumPy's
+                part._data = np.asarray(own)
+            elif own.base is not None:
+                part._whole = _ref(self) if data.base is None else _root_of(self)
+            return part
         parts = index if isinstance(index, tuple) else (index,)
         if current_trace() is not None and active_trace(*parts) is not None:
             return installed_namespace().asarray(self)[index]
@@ -431,15 +446,23 @@ def use_up(array: Array, label: str) -> None:
     del array._data
 
 
+_ref = weakref.ref
+
+
 def _taken(whole: Array, data: NumpyArray | DeviceArray) -> Array:
     """An array that was taken from another one, of which NumPy's would be a view."""
     part = made(data)
     if isinstance(data, np.ndarray) and data.base is None:  # of an index array
         return part
-    around = whole._data
-    is_whole = isinstance(around, np.ndarray) and not isinstance(around.base, np.ndarray)
-    part._whole = (None if is_whole else getattr(whole, "_whole", None)) or weakref.ref(whole)
+    part._whole = _root_of(whole)
     return part
+
+
+def _root_of(whole: Array) -> weakref.ref[Array]:
+    """The array that one was taken from, itself where that is none."""
+    around = whole._data
+    is_root = isinstance(around, np.ndarray) and not isinstance(around.base, np.ndarray)
+    return (None if is_root else getattr(whole, "_whole", None)) or _ref(whole)
 
 
 def _part(data: DeviceArray, index: Any) -> DeviceArray:

@@ -22,9 +22,10 @@ _OPERANDS = frozenset({np.ndarray, int, float, complex, bool})
 
 def binary(name: str) -> Callable[[Any, Any], Any]:
     """An operator that is a function of the namespace."""
+    compares = name in _COMPARED
 
     def method(self: Any, other: Any) -> Any:
-        if type(other) in _SEQUENCES and name in _COMPARED:
+        if compares and type(other) in _SEQUENCES:
             other = installed_namespace().asarray(other)
         try:
             return getattr(installed_namespace(), name)(self, other) if _is_operand(self, other) else NotImplemented
