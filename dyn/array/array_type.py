@@ -1,4 +1,7 @@
-"""``dyn.Array``, dyn's own array: its attributes, and the protocols of Python and of other libraries."""
+"""``dyn.Array``, dyn's own array: its attributes, and the protocols of Python and of other libraries.
+
+This file is longer than most: half of it says what each attribute takes and gives.
+"""
 
 from __future__ import annotations
 
