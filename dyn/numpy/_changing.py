@@ -23,7 +23,6 @@ def changing(fn: F) -> F:
     It returns None then. Arrays of other libraries, whose memory is not dyn's to write to, are an UnsupportedOpError.
     """
     name = fn.__name__
-
     first = next(iter(inspect.signature(fn).parameters))
 
     @functools.wraps(fn)

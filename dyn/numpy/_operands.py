@@ -69,7 +69,7 @@ def shape_of(x: Tracer) -> tuple[Dim, ...]:
 
 
 class _Lists(threading.local):
-    """How many calls of NumPy's functions this thread is in, which take lists for arrays."""
+    """The depth to which this thread is in calls of NumPy's functions, which take lists for arrays."""
 
     depth = 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,17 +28,23 @@ from dyn.trace.tracer import Tracer
 
 Function = Callable[..., Any]
 
-_REDUCE: Mapping[str, Function] = {
-    "add": sum_, "multiply": prod, "maximum": max_, "minimum": min_, "logical_and": all_, "logical_or": any_,
-}  # fmt: skip
-_ACCUMULATE: Mapping[str, Function] = {
-    "add": cumsum, "multiply": cumprod, "maximum": lambda x, axis: _lax().cummax(x, axis),
-    "minimum": lambda x, axis: _lax().cummin(x, axis),
-}  # fmt: skip
-_MONOIDS: Mapping[str, Function] = {
-    "add": add, "multiply": multiply, "maximum": maximum, "minimum": minimum, "logical_and": logical_and,
-    "logical_or": logical_or,
-}  # fmt: skip
+
+class _Monoid(NamedTuple):
+    """A ufunc of two arrays that is associative, and the functions that go with it."""
+
+    combine: Function
+    reduce: Function
+    accumulate: Function | None = None
+
+
+_MONOIDS: Mapping[str, _Monoid] = {
+    "add": _Monoid(add, sum_, cumsum),
+    "multiply": _Monoid(multiply, prod, cumprod),
+    "maximum": _Monoid(maximum, max_, lambda x, axis: _lax().cummax(x, axis)),
+    "minimum": _Monoid(minimum, min_, lambda x, axis: _lax().cummin(x, axis)),
+    "logical_and": _Monoid(logical_and, all_),
+    "logical_or": _Monoid(logical_or, any_),
+}
 
 
 def _lax() -> Any:
@@ -52,12 +58,13 @@ def _lax() -> Any:
 def called(name: str, method: str, function: Function, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """The result of ``np.<name>.<method>(*args, **options)``, of a ufunc that is ``function`` here."""
     given = {key: value for key, value in options.items() if value is not None or key == "axis"}
+    monoid = _MONOIDS.get(name)
     match method:
-        case "reduce" if name in _REDUCE:
+        case "reduce" if monoid is not None:
             return _reduce(name, *args, **given)
-        case "accumulate" if name in _ACCUMULATE:
-            return _accumulate(name, *args, **given)
-        case "reduceat" if name in _MONOIDS:
+        case "accumulate" if monoid is not None and monoid.accumulate is not None:
+            return _accumulate(name, monoid.accumulate, *args, **given)
+        case "reduceat" if monoid is not None:
             return _reduceat(name, *args, **given)
         case "outer" if len(args) == 2 and not given:
             a, b = operand(f"{name}.outer", *args), operand(f"{name}.outer", args[1], args[0])
@@ -83,13 +90,13 @@ def _reduce(name: str, x: Any, axis: Any = 0, dtype: Any = None, **options: Any)
         options["dtype"] = dtype
     if options.get("where") is True:
         del options["where"]
-    return _REDUCE[name](x, axis=axis, **options)
+    return _MONOIDS[name].reduce(x, axis=axis, **options)
 
 
-def _accumulate(name: str, x: Any, axis: int = 0, dtype: Any = None) -> Tracer:
+def _accumulate(name: str, function: Function, x: Any, axis: int = 0, dtype: Any = None) -> Tracer:
     value = operand(f"{name}.accumulate", x)
     value = value if dtype is None else astype(value, dtype)
-    return _ACCUMULATE[name](value, axis=axis if axis >= 0 else axis + value.ndim)
+    return function(value, axis=axis if axis >= 0 else axis + value.ndim)
 
 
 def _reduceat(name: str, x: Any, indices: Any, axis: int = 0, dtype: Any = None) -> Any:
@@ -98,7 +105,7 @@ def _reduceat(name: str, x: Any, indices: Any, axis: int = 0, dtype: Any = None)
     Parts may be of any length and lie over each other, so each is put together of runs of 1, 2, 4, … elements, as its
     length in bits says; all runs of a length are made at once of those of half of it.
     """
-    combine = _MONOIDS[name]
+    combine = _MONOIDS[name].combine
     if isinstance(indices, list | tuple | np.ndarray) and np.asarray(indices).dtype != object:
         if np.min(indices, initial=0) < 0:
             raise ShapeError(

@@ -86,7 +86,7 @@ def __getattr__(name: str) -> Callable[..., Any]:
     ufunc = None if name.startswith("_") else _ufunc_of_scipy(name)
     if ufunc is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-    return _by_scipy(name)
+    return _by_scipy(name, ufunc)
 
 
 def _ufunc_of_scipy(name: str) -> np.ufunc | None:
@@ -98,10 +98,7 @@ def _ufunc_of_scipy(name: str) -> np.ufunc | None:
 
 
 @functools.cache
-def _by_scipy(name: str) -> Callable[..., Any]:
-    ufunc = _ufunc_of_scipy(name)
-    assert ufunc is not None
-
+def _by_scipy(name: str, ufunc: np.ufunc) -> Callable[..., Any]:
     def fn(*args: ArrayLike) -> Any:
         return _called(name, ufunc, args)
 
@@ -138,8 +135,7 @@ def _called(name: str, ufunc: np.ufunc, args: Sequence[Any]) -> Any:
     wide: list[Tracer] = align(f"special.{name}", arrays)
     given = [array.astype(dtype) for array, dtype in zip(wide, dtypes, strict=False)]
     struct = tuple([_Result(wide[0].shape, dtype) for dtype in dtypes[ufunc.nin :]])
-    results = pure_callback(ufunc, struct if ufunc.nout > 1 else struct[0], *given, vmap_method="broadcast_all")
-    return results
+    return pure_callback(ufunc, struct if ufunc.nout > 1 else struct[0], *given, vmap_method="broadcast_all")
 
 
 def _kind(array: Tracer) -> Any:

@@ -158,9 +158,7 @@ def load(program: Program, code_of: Version | None = None, shapes: Sequence[tupl
     return version
 
 
-def _loaded(
-    program: Program, shapes: Sequence[tuple[int, ...]] | None = None
-) -> LoadedProgram | DeviceProgram:  # fmt: skip
+def _loaded(program: Program, shapes: Sequence[tuple[int, ...]] | None = None) -> LoadedProgram | DeviceProgram:
     """A program with its machine code and the arrays that it captures; for a device the memory of ``dyn.Array``, which
     does not change, is put there once. ArgumentError for an array on another device."""
     placement = program.placement

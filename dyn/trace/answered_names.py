@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from dyn.trace.bytecode import callee
+from dyn.trace.bytecode import callee, nested_codes
 from dyn.trace.patched_names import Replacement, all_active
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ _ASKED: dict[tuple[int, str], Replacement[bool]] = {}
 
 
 class _Answering(threading.local):
-    """How many traces that can be made again this thread is in."""
+    """The depth to which this thread is in traces that can be made again."""
 
     depth = 0
 
@@ -147,8 +147,6 @@ def ask(frame: FrameType | None, name: str = "len") -> None:
         return
     if name != "len" and not _only_called(frame.f_globals, name):
         return
-    if name != "len" and not _only_called(frame.f_globals, name):
-        return
     found = _replaced(frame.f_globals, name)
     if found.current is None:
         module = sys.modules.get(frame.f_globals.get("__name__", ""))
@@ -178,7 +176,7 @@ def _codes_of(value: Any, names: dict[str, Any]) -> Iterator[CodeType]:
     for one in list(vars(value).values()) if isinstance(value, type) else [value]:
         function = getattr(one, "__func__", one)
         if isinstance(function, FunctionType) and function.__globals__ is names:
-            yield from _codes(function.__code__)
+            yield from nested_codes(function.__code__)
 
 
 def answered(trace: Callable[[], T], function: Any = None, modules: Iterable[ModuleType] = ()) -> T:
@@ -186,7 +184,7 @@ def answered(trace: Callable[[], T], function: Any = None, modules: Iterable[Mod
     ``modules``, and in that of ``function``, where it is given: the one that is traced."""
     known = [_replaced(vars(module), "len") for module in modules]
     own = function.__func__ if isinstance(function, MethodType) else function
-    if isinstance(own, FunctionType) and any("len" in code.co_names for code in _codes(own.__code__)):
+    if isinstance(own, FunctionType) and any("len" in code.co_names for code in nested_codes(own.__code__)):
         known += [_replaced(own.__globals__, "len")] if _is_pythons(own.__globals__, "len") else []
     asked: list[Replacement[bool]] = []
     while True:
@@ -212,13 +210,6 @@ def _replaced(names: dict[str, Any], name: str) -> Replacement[bool]:
     if found is None:
         found = _REPLACED.setdefault((id(names), name), Replacement(_Globals(names), name, _STAND_INS[name]))
     return found
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            yield from _codes(one)
 
 
 def _is_pythons(names: dict[str, Any], name: str) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -133,3 +133,11 @@ def _attribute(of: Any, name: str) -> Any:
         return vars(of).get(name, UNKNOWN_CALLEE)
     found = inspect.getattr_static(of, name, UNKNOWN_CALLEE)
     return UNKNOWN_CALLEE if isinstance(found, property) else found
+
+
+def nested_codes(code: CodeType) -> Iterator[CodeType]:
+    """Code, and the code of the functions, classes and comprehensions that are written in it."""
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from nested_codes(one)

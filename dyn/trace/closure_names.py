@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from itertools import islice
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from dyn.trace.attributes import is_plain
+from dyn.trace.bytecode import nested_codes
 
 #: Objects are not looked for deeper than that, nor among more, nor further in a container.
 _DEEPEST, _MOST, _MOST_ITEMS = 6, 20_000, 1_000
 
 
 def closure_names(function: Callable[..., Any] | None) -> dict[int, str]:
-    """How code of a function comes to the objects that it closes over, by their identities.
+    """The expressions by which a function's code comes to the objects that it closes over, by their identities.
 
     Looked at are variables, and attributes of plain objects, dicts, lists and tuples; no code of the user's runs. dyn's
     own functions have none, for nobody wrote their names.
@@ -49,16 +50,9 @@ def _variables(function: Any) -> Iterator[tuple[str, Any]]:
             yield name, cell.cell_contents
         except ValueError:  # it has no value yet
             continue
-    names = {name for code in _codes(function.__code__) for name in code.co_names}
+    names = {name for code in nested_codes(function.__code__) for name in code.co_names}
     known = function.__globals__
     yield from [(name, known[name]) for name in sorted(names) if name in known]
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            yield from _codes(one)
 
 
 def _parts(name: str, value: Any) -> list[tuple[str, Any]]:

@@ -17,7 +17,7 @@ from dyn.trace import answered_names
 
 
 def number_function(name: str) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]:
-    """How ``int(x)`` or ``float(x)`` is called of a tensor: of a traced one the code that asks is traced again."""
+    """The function for ``int(x)`` or ``float(x)`` of a tensor; of a traced one, the code that asks is traced again."""
 
     def number(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if is_traced(args[0]):
@@ -52,7 +52,7 @@ def _as_float(value: Any) -> Any:
 
 
 def _plain(number: Any) -> Any:
-    """What ``torch.ones(1).item()`` is in each call, which is Python's; NotImplemented for anything else."""
+    """A Python number, which ``torch.ones(1).item()`` is in each call, as a float; NotImplemented for all else."""
     return float(number) if type(number) in (int, float, bool) else NotImplemented
 
 

@@ -218,7 +218,7 @@ def with_axes_for_booleans(x: Tracer, index: Any) -> tuple[Tracer, Any, tuple[in
 
 
 def _axes_of(x: Tracer, item: Any) -> int:
-    """How many axes an item of an index stands for, an Ellipsis aside."""
+    """The number of axes that an item of an index stands for, an Ellipsis aside."""
     if item is None or item is Ellipsis or _is_boolean(x, item):
         return 0
     mask = _as_mask(x, item)
