@@ -9,9 +9,9 @@ import pytest
 
 from dyn import shapes
 from dyn.interop.sizes.conditions import Comparison, Junction, joined
+from dyn.interop.sizes.elements import UnknownError, both, either, opposite
 from dyn.interop.sizes.ratios import Ratio
 from dyn.interop.stablehlo.claims import relations
-from dyn.interop.stablehlo.elements import UnknownError, both, either, opposite
 from dyn.shapes import Dim, RelKind, evaluate, symbol
 
 

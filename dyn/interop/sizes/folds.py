@@ -7,29 +7,16 @@ be in a call what it is here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.errors import ShapeError
-from dyn.interop.sizes import conditions
-from dyn.interop.sizes.values import Array, boxed, each, is_symbolic
-from dyn.shapes import (
-    Dim,
-    Reason,
-    Relation,
-    RelKind,
-    SymExpr,
-    dim_max,
-    dim_min,
-    floordiv,
-    free_symbols,
-    mod,
-    product,
-)
-from dyn.source import user_loc
+from dyn.interop.sizes import conditions, elements
+from dyn.interop.sizes.values import Array, boxed, is_symbolic
+from dyn.shapes import SymExpr, free_symbols
 from dyn.trace.context import current_trace
 
 ASKS_FOR_OTHERS = True
@@ -66,41 +53,30 @@ def as_array(value: Any) -> Array:
 
 # ---- each element ----------------------------------------------------------------------------------------------------
 
-
-def _nonzero(divisor: Dim) -> None:
-    trace = current_trace()
-    if isinstance(divisor, int):
-        if divisor == 0:
-            raise ShapeError("a size is divided by 0.", loc=user_loc())
-    elif trace is not None:
-        trace.require(Relation(RelKind.NONZERO, divisor, 0, Reason("a size is divided by it", user_loc())))
-
-
-def _floordiv(a: Dim, b: Dim) -> Dim:
-    _nonzero(b)
-    return floordiv(a, b)
-
-
-def _mod(a: Dim, b: Dim) -> Dim:
-    _nonzero(b)
-    return mod(a, b)
-
-
-_EXACT: Mapping[str, Callable[..., Any]] = {
-    name: each(function)
-    for name, function in {
-        "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
-        "negate": lambda a: -a, "floor_divide": _floordiv, "remainder": _mod, "maximum": dim_max, "minimum": dim_min,
-    }.items()
+_ARITHMETIC: Mapping[str, elements.ElementFunction] = {
+    "add": elements.add, "subtract": elements.subtract, "multiply": elements.multiply, "negate": elements.negate,
+    "floor_divide": elements.floor_divide, "remainder": elements.floor_remainder, "maximum": elements.maximum,
+    "minimum": elements.minimum,
 }  # fmt: skip
+
+
+def _computed(function: elements.ElementFunction, *arrays: Array, dtype: DType) -> Any:
+    """``function`` of the elements of arrays; NotImplemented where a result is no dim and no condition."""
+    trace = current_trace()
+    if trace is None or not is_integer(*arrays) or any(one.size > MOST for one in arrays):
+        return NotImplemented
+    try:
+        made = elements.each_element(elements.SizeQuery(trace.facts, dtype, trace), function, *arrays)
+    except elements.UnknownError:
+        return NotImplemented
+    is_left_open = any(isinstance(one, elements.Rounded | elements.Sign) for one in made.flat)
+    return NotImplemented if is_left_open else made
 
 
 def exact(name: str, *arrays: Array, dtype: Any) -> Any:
     """Arithmetic of integers, by NumPy's ``name``. Floats are left to the program, and what wraps in this call."""
-    if not is_integer(*arrays) or any(one.size > MOST for one in arrays):
-        return NotImplemented
-    made = _EXACT[name](*arrays)
-    return made if all(_fits(one, dtype) for one in made.flat) else NotImplemented
+    made = _computed(_ARITHMETIC[name], *arrays, dtype=dtypes.dtype(dtype))
+    return made if made is not NotImplemented and all(_fits(one, dtype) for one in made.flat) else NotImplemented
 
 
 def _fits(element: Any, dtype: Any) -> bool:
@@ -130,80 +106,56 @@ def is_at_least_0(*arrays: Array) -> bool:
 
 
 def quotient(a: Array, b: Array) -> Any:
-    """The quotient of integers, rounded to 0: of sizes, which are not negative, that is down."""
-    if not is_integer(a, b):
-        return NotImplemented
-    if object not in (a.dtype, b.dtype) and b.all():
-        return np.asarray((np.abs(a) // np.abs(b)) * np.sign(a) * np.sign(b))
-    return each(_floordiv)(a, b) if is_at_least_0(a, b) else NotImplemented
+    """The quotient of integers, rounded to 0."""
+    return _computed(elements.divide, a, b, dtype=dtypes.int64)
 
 
-def _decided(function: Callable[..., Any]) -> Callable[..., Array]:
-    def decided(*elements: Any) -> Any:
-        made, trace = function(*map(plain, elements)), current_trace()
-        if isinstance(made, bool) or trace is None:
-            return made
-        known = conditions.known(made, trace)
-        return made if known is None else known
-
-    return each(decided)
-
-
-_COMPARISONS: Mapping[str, Callable[..., Array]] = {
-    "equal": _decided(conditions.equal),
-    "not_equal": _decided(lambda a, b: conditions.negated(conditions.equal(a, b))),
-    "less": _decided(lambda a, b: conditions.ordered("<", a, b)),
-    "less_equal": _decided(lambda a, b: conditions.ordered("<=", a, b)),
-    "greater": _decided(lambda a, b: conditions.ordered(">", a, b)),
-    "greater_equal": _decided(lambda a, b: conditions.ordered(">=", a, b)),
-}
-_LOGICAL: Mapping[str, Callable[..., Array]] = {
-    "logical_and": _decided(lambda a, b: conditions.joined(True, a, b)),
-    "logical_or": _decided(lambda a, b: conditions.joined(False, a, b)),
-    "logical_not": _decided(conditions.negated),
-}
+_CONDITIONS: Mapping[str, elements.ElementFunction] = {
+    "equal": elements.comparing("=="), "not_equal": elements.comparing("!="), "less": elements.comparing("<"),
+    "less_equal": elements.comparing("<="), "greater": elements.comparing(">"),
+    "greater_equal": elements.comparing(">="), "logical_and": elements.both, "logical_or": elements.either,
+    "logical_not": elements.opposite,
+}  # fmt: skip
 
 
 def condition(name: str, *arrays: Array) -> Any:
     """Truth values of sizes, by NumPy's ``name``: a comparison, or ``logical_and`` and its kin."""
-    if not is_integer(*arrays) or any(one.size > MOST for one in arrays):
-        return NotImplemented
-    if name in _COMPARISONS and any(map(has_conditions, arrays)):  # a truth value is no dim
-        return NotImplemented
-    made = (_COMPARISONS.get(name) or _LOGICAL[name])(*arrays)
-    return boxed(made.item()) if made.ndim == 0 else made
+    return _computed(_CONDITIONS[name], *arrays, dtype=dtypes.bool_)
 
 
 def converted(a: Array, dtype: DType) -> Any:
-    """Elements in another dtype, where they are the same numbers there."""
+    """Elements in another dtype, where they are the same numbers there; for bool, that they are not 0."""
     if a.dtype != object:
         kinds = a.dtype.kind, np.dtype(dtype.np).kind
         return a.astype(dtype.np) if all(kind in "iub" for kind in kinds) else NotImplemented
+    if dtype == dtypes.bool_:
+        return _computed(elements.convert, a, dtype=dtype)
     if not dtype.is_integer or has_conditions(a) or np.iinfo(dtype.np).bits < 32:  # there it may wrap
         return NotImplemented
     return a if np.dtype(dtype.np).kind == "i" or is_at_least_0(a) else NotImplemented
 
 
 def selected(condition: Array, a: Array, b: Array) -> Any:
-    """Elements of ``a`` where a truth value is known to be true, and of ``b`` where it is false."""
-    if condition.dtype == object or not is_integer(a, b):
-        return NotImplemented
-    return as_array(np.where(condition, a, b))
+    """Elements of ``a`` where a truth value is true, and of ``b`` where it is false, as far as a dim is that."""
+    if condition.dtype != object and is_integer(a, b):
+        return as_array(np.where(condition, a, b))
+    return _computed(elements.select, condition, a, b, dtype=dtypes.int64)
 
 
 # ---- many elements ---------------------------------------------------------------------------------------------------
 
-_REDUCTIONS: Mapping[str, Callable[[list[Any]], Any]] = {
-    "prod": product, "sum": lambda elements: sum(elements, 0), "max": lambda elements: dim_max(*elements),
-    "min": lambda elements: dim_min(*elements),
+_REDUCTIONS: Mapping[str, elements.ElementFunction] = {
+    "prod": elements.multiply, "sum": elements.add, "max": elements.maximum, "min": elements.minimum,
 }  # fmt: skip
 
 
 def reduced(name: str, a: Array, *, keepdims: bool) -> Any:
     """The elements of a vector as one, by NumPy's ``name``."""
-    if not is_integer(a) or has_conditions(a) or a.ndim != 1 or not a.size:
+    trace = current_trace()
+    if trace is None or not is_integer(a) or has_conditions(a) or a.ndim != 1 or not a.size:
         return NotImplemented
-    made = boxed(_REDUCTIONS[name]([plain(one) for one in a]))
+    query = elements.SizeQuery(trace.facts, dtypes.int64, trace)
+    made = elements.reduce_elements(query, _REDUCTIONS[name], a[1:], (0,), plain(a[0]))
     return made.reshape(1) if keepdims else made
 
 

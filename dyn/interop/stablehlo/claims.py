@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dyn.interop.sizes.conditions import Comparison, Condition, Junction
-from dyn.interop.stablehlo.elements import Fact, conjuncts, opaque
+from dyn.interop.sizes.elements import Fact, conjuncts, opaque
 from dyn.shapes import Dim, OpaqueKind, RelKind
 
 #: Where a message has the values of sizes, which are told beside it: ``(= {0})``, ``, but found {0}``, ``{0}``.

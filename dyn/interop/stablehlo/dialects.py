@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from dyn.dtypes import Kind
-from dyn.interop.stablehlo import elements
-from dyn.interop.stablehlo.elements import ElementsQuery
+from dyn.interop.sizes import elements
+from dyn.interop.sizes.elements import SizeQuery
 from dyn.interop.stablehlo.hlo import HloEnum, HloOp, HloType, HloValue
 from dyn.ir.core import Value
 from dyn.shapes import Dim, RelKind
@@ -168,7 +168,7 @@ def _cstr_require(d: Any, op: HloOp) -> Sequence[Made]:
 
 
 def _is_broadcastable(d: Any, op: HloOp) -> Sequence[Made]:
-    asked = ElementsQuery(op, d.b.facts, op.results[0].dtype, ())
+    asked = SizeQuery(d.b.facts, op.results[0].dtype)
     truth: Any = True
     for first, *rest in _aligned(d, op):
         for size in rest:
@@ -180,7 +180,7 @@ def _shape_eq(d: Any, op: HloOp) -> Sequence[Made]:
     shapes = [d.dims(v) for v in op.operands]
     if len({len(s) for s in shapes}) > 1:
         return [_number(False)]
-    asked = ElementsQuery(op, d.b.facts, op.results[0].dtype, ())
+    asked = SizeQuery(d.b.facts, op.results[0].dtype)
     truth: Any = True
     for first, *rest in zip(*shapes, strict=True):
         for size in rest:

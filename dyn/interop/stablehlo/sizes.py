@@ -10,21 +10,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dyn.dtypes import DType, Kind
-from dyn.interop.stablehlo import elements
+from dyn.interop.sizes import elements
+from dyn.interop.sizes.elements import ElementFunction, SizeQuery, UnknownError, each_element, reduce_elements
+from dyn.interop.sizes.values import Array, boxed, each, vector
 from dyn.interop.stablehlo.codecs.indexing import combine_of
-from dyn.interop.stablehlo.elements import ElementsQuery, UnknownError
 from dyn.interop.stablehlo.hlo import HloOp
-from dyn.shapes import Dim, Facts, product
+from dyn.shapes import Facts, product
 from dyn.shapes import broadcast as broadcast_dims
 
-Array = np.ndarray[Any, Any]
 #: What is not worth following.
 LARGEST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedOp:
+    """An operation that is computed on sizes, what is known, and the shape of its result.
+
+    A size is None where nobody wrote down how long a vector of sizes is.
+    """
+
+    op: HloOp
+    query: SizeQuery
+    written: tuple[int | None, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result; UnknownError where it was not written down."""
+        found = tuple([d for d in self.written if d is not None])
+        if len(found) != len(self.written):
+            raise UnknownError
+        return found
 
 
 def followed(dtype: DType) -> bool:
@@ -42,7 +63,7 @@ def computed(op: HloOp, operands: Sequence[Array], facts: Facts) -> Array | None
     if not followed(result.dtype) or math.prod([d or 1 for d in shape]) > LARGEST:
         return None
     try:
-        made = np.asarray(rule(ElementsQuery(op, facts, result.dtype, shape), *operands), object)
+        made = np.asarray(rule(FoldedOp(op, SizeQuery(facts, result.dtype), shape), *operands), object)
         if len(shape) != made.ndim or made.size > LARGEST:
             made = np.broadcast_to(made, [1 if d is None else d for d in shape])
         return np.broadcast_to(made, [n if d is None else d for d, n in zip(shape, made.shape, strict=True)])
@@ -53,34 +74,25 @@ def computed(op: HloOp, operands: Sequence[Array], facts: Facts) -> Array | None
 Rule = Callable[..., Any]
 
 
-def _each(fn: Callable[..., Any]) -> Rule:
+def _each(fn: ElementFunction) -> Rule:
     """A rule for each element."""
-
-    def rule(a: ElementsQuery, *operands: Array) -> Array:
-        shape = np.broadcast_shapes(*[x.shape for x in operands])
-        made = np.empty(shape, object)
-        spread = [np.broadcast_to(x, shape) for x in operands]
-        for place in np.ndindex(shape):
-            made[place] = a.wrapped(fn(a, *(x[place] for x in spread)))
-        return made
-
-    return rule
+    return lambda a, *operands: each(a.query.wrapped)(each_element(a.query, fn, *operands))
 
 
 # --- shapes of the tensors --------------------------------------------------------------------------------------------
 
 
-def _slice(a: ElementsQuery, x: Array) -> Array:
+def _slice(a: FoldedOp, x: Array) -> Array:
     at = a.op.attrs
     numbers = zip(at["start_indices"], at["limit_indices"], at["strides"], strict=True)
     return x[tuple([slice(*n) for n in numbers])]
 
 
-def _concatenate(a: ElementsQuery, *parts: Array) -> Array:
+def _concatenate(a: FoldedOp, *parts: Array) -> Array:
     return np.concatenate(parts, axis=a.op.attrs["dimension"])
 
 
-def _broadcast(a: ElementsQuery, x: Array, *sizes: Array) -> Array:
+def _broadcast(a: FoldedOp, x: Array, *sizes: Array) -> Array:
     dims = a.op.attrs["broadcast_dimensions"]
     shape = [1] * len(a.shape)
     for axis, dim in enumerate(dims):
@@ -88,12 +100,12 @@ def _broadcast(a: ElementsQuery, x: Array, *sizes: Array) -> Array:
     return np.broadcast_to(x.reshape(shape), a.shape)
 
 
-def _iota(a: ElementsQuery) -> Array:
+def _iota(a: FoldedOp) -> Array:
     dimension = a.op.attrs["iota_dimension"]
     return np.indices(a.shape)[dimension].astype(object)
 
 
-def _gather(a: ElementsQuery, x: Array, places: Array) -> Any:
+def _gather(a: FoldedOp, x: Array, places: Array) -> Any:
     """One element of a vector, or some of them."""
     numbers = a.op.attrs["dimension_numbers"]
     if x.ndim != 1 or a.op.attrs["slice_sizes"] != (1,) or not all(isinstance(p, int) for p in places.ravel()):
@@ -103,7 +115,7 @@ def _gather(a: ElementsQuery, x: Array, places: Array) -> Any:
     return x[np.clip(places.astype(np.int64).ravel(), 0, len(x) - 1)].reshape(a.shape)
 
 
-def _dynamic_slice(a: ElementsQuery, x: Array, *starts: Array) -> Any:
+def _dynamic_slice(a: FoldedOp, x: Array, *starts: Array) -> Any:
     sizes = a.op.attrs["slice_sizes"]
     firsts = [int(s[()]) for s in starts if isinstance(s[()], int)]
     if len(firsts) != len(starts):
@@ -112,47 +124,40 @@ def _dynamic_slice(a: ElementsQuery, x: Array, *starts: Array) -> Any:
     return x[tuple([slice(p, p + k) for p, k in zip(places, sizes, strict=True)])]
 
 
-def _reduce(a: ElementsQuery, x: Array, init: Array) -> Any:
-    combine = combine_of(a.op.regions[0])
-    fn = {
-        "add": elements.add,
-        "multiply": elements.multiply,
-        "maximum": elements.maximum,
-        "minimum": elements.minimum,
-        "and": elements.both,
-        "or": elements.either,
-    }
-    if combine not in fn:
+_COMBINES: Mapping[str, ElementFunction] = {
+    "add": elements.add,
+    "multiply": elements.multiply,
+    "maximum": elements.maximum,
+    "minimum": elements.minimum,
+    "and": elements.both,
+    "or": elements.either,
+}
+
+
+def _reduce(a: FoldedOp, x: Array, init: Array) -> Any:
+    fn = _COMBINES.get(combine_of(a.op.regions[0]) or "")
+    if fn is None:
         raise UnknownError
-    axes = a.op.attrs["dimensions"]
-    kept = [axis for axis in range(x.ndim) if axis not in axes]
-    rows = x.transpose(*kept, *axes).reshape(*a.shape, -1)
-    made = np.empty(a.shape, object)
-    for place in np.ndindex(a.shape):
-        total = init[()]
-        for value in rows[place]:
-            total = a.wrapped(fn[combine](a, total, value))
-        made[place] = total
-    return made
+    return reduce_elements(a.query, lambda q, *xs: q.wrapped(fn(q, *xs)), x, a.op.attrs["dimensions"], init[()])
+
+
+_SYMBOLS: Mapping[str, elements.Symbol] = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
+
+
+def _compare(a: FoldedOp, x: Array, y: Array) -> Any:
+    symbol = _SYMBOLS[a.op.attrs["comparison_direction"].value]
+    return each_element(a.query, elements.comparing(symbol), x, y)
 
 
 #: The same numbers, as another type has them.
 _SAME = ("from_extent_tensor", "to_extent_tensor", "index_to_size", "size_to_index", "value_as_shape", "value_of")
 
 
-def _scalar(dim: Dim) -> Array:
-    made = np.empty((), object)
-    made[()] = dim
-    return made
-
-
-def _broadcast_extents(a: ElementsQuery, *shapes: Array) -> Array:
+def _broadcast_extents(a: FoldedOp, *shapes: Array) -> Array:
     """NumPy's broadcasting of shapes; that they broadcast is what :mod:`~dyn.interop.stablehlo.dialects` demands."""
     rank = max((len(s) for s in shapes), default=0)
     rows = [[1] * (rank - len(s)) + s.tolist() for s in shapes]
-    made = np.empty(rank, object)
-    made[:] = [broadcast_dims(*dims) for dims in zip(*rows, strict=True)]
-    return made
+    return vector([broadcast_dims(*dims) for dims in zip(*rows, strict=True)])
 
 
 _RULES: Mapping[str, Rule] = {
@@ -167,7 +172,7 @@ _RULES: Mapping[str, Rule] = {
     "stablehlo.abs": _each(elements.absolute),
     "stablehlo.sign": _each(elements.sign),
     "stablehlo.clamp": _each(elements.clamp),
-    "stablehlo.compare": _each(elements.compare),
+    "stablehlo.compare": _compare,
     "stablehlo.and": _each(elements.bitwise(elements.both, lambda x, y: x & y)),
     "stablehlo.or": _each(elements.bitwise(elements.either, lambda x, y: x | y)),
     "stablehlo.xor": _each(elements.xor),
@@ -200,7 +205,7 @@ _RULES: Mapping[str, Rule] = {
     "tensor.cast": lambda a, x: x,
     "shape.const_shape": lambda a: np.asarray(a.op.attrs["shape"], object).reshape(-1),
     "shape.const_size": lambda a: np.asarray(a.op.attrs["value"], object),
-    "shape.num_elements": lambda a, x: _scalar(product(x.ravel().tolist())),
+    "shape.num_elements": lambda a, x: boxed(product(x.ravel().tolist())),
     "shape.rank": lambda a, x: np.asarray(x.size, object),
     "shape.get_extent": lambda a, x, place: x[int(place[()])],
     "shape.from_extents": lambda a, *parts: np.array([p[()] for p in parts], object),

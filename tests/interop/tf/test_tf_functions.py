@@ -41,6 +41,18 @@ def test_sizes_fold_through_what_tensorflow_does_with_them() -> None:
     assert "measure" not in str(compiled.explain())
 
 
+def test_sizes_that_a_question_about_sizes_chooses() -> None:
+    def function(x: Any, y: Any) -> Any:
+        both = x + y
+        n, m = tf.shape(x)[0], tf.shape(y)[0]
+        broadcast = tf.where(tf.equal(n, 1), m, n)
+        return both + tf.zeros([broadcast]), tf.zeros([tf.where(n >= m, n, m)]), tf.cast(tf.cast(n, tf.bool), tf.int32)
+
+    sizes = ((1, 5), (5, 1), (3, 3), (1, 1), (0, 1), (0, 0))
+    compiled = check(function, [(vector(n), vector(m)) for n, m in sizes])
+    assert "measure" not in str(compiled.explain())
+
+
 def test_loops() -> None:
     @tf.function
     def function(x: Any) -> Any:

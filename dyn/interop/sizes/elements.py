@@ -2,26 +2,29 @@
 
 An element is a dim, a truth value, a condition on dims that is not decided (:mod:`dyn.interop.sizes.conditions`), or
 what a division leaves on the way to one that rounds down (:class:`Rounded`, :class:`Sign`). A function takes what is
-asked for, and elements; it raises :class:`UnknownError` where the result is none of these.
+known (:class:`SizeQuery`), and elements; it raises :class:`UnknownError` where the result is none of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from dyn.dtypes import DType, Kind
-from dyn.interop.sizes.conditions import Comparison, Condition, Junction, equal, joined, negated
+from dyn.errors import ShapeError
+from dyn.interop.sizes.conditions import Comparison, Condition, Junction, equal, joined, negated, ordered
 from dyn.interop.sizes.ratios import Ratio
-from dyn.interop.stablehlo.hlo import HloOp
+from dyn.interop.sizes.values import Array, boxed, each
 from dyn.shapes import (
     Dim,
     Facts,
     Opaque,
     OpaqueKind,
+    Reason,
     Relation,
     RelKind,
     SymExpr,
@@ -31,6 +34,8 @@ from dyn.shapes import (
     mod,
 )
 from dyn.shapes import broadcast as broadcast_dims
+from dyn.source import user_loc
+from dyn.trace.context import Trace
 from dyn.trace.size_comparisons import ComparisonSymbol
 
 #: What an expression has that is a size; a product of such has not many more.
@@ -60,33 +65,30 @@ class UnknownError(Exception):
     """The result depends on data, or is no size."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElementsQuery:
-    """The operation that is computed, what is known of dims, and its result: its elements and its shape.
+#: Comparisons by Python's symbols.
+Symbol = ComparisonSymbol | Literal["!="]
 
-    A size is None where nobody wrote down how long a vector of sizes is.
+
+@dataclass(frozen=True, slots=True)
+class SizeQuery:
+    """What is known where elements are computed: facts, the dtype of the result, and the trace that may demand more.
+
+    Without a trace a program is only read: what is not proved is unknown.
     """
 
-    op: HloOp
     facts: Facts
     dtype: DType
-    written: tuple[int | None, ...]
+    trace: Trace | None = None
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the result; UnknownError where it was not written down."""
-        found = tuple([d for d in self.written if d is not None])
-        if len(found) != len(self.written):
-            raise UnknownError
-        return found
-
-    def holds(self, symbol: ComparisonSymbol, lhs: Dim, rhs: Dim) -> bool | Condition:
-        """``lhs == rhs``, or another comparison: whether it is proved or refuted, or else the condition."""
-        return self._decided(Comparison.of(symbol, lhs, rhs))
-
-    def differs(self, lhs: Dim, rhs: Dim) -> bool | Condition:
-        """``lhs != rhs`` in the same way."""
-        return self._decided(Comparison.of("==", lhs, rhs).negated())
+    def holds(self, symbol: Symbol, lhs: Dim, rhs: Dim) -> bool | Condition:
+        """``lhs == rhs``, or another comparison: True or False where it is proved or refuted, or else the condition."""
+        match symbol:
+            case "==":
+                return self.decided(equal(lhs, rhs))
+            case "!=":
+                return self.decided(negated(equal(lhs, rhs)))
+            case _:
+                return self.decided(ordered(symbol, lhs, rhs))
 
     def broadcasts(self, lhs: Dim, rhs: Dim) -> bool | Condition:
         """Whether two sizes broadcast, in the same way."""
@@ -96,9 +98,23 @@ class ElementsQuery:
         either_is_one = joined(False, equal(lhs, 1), equal(rhs, 1))
         return joined(False, equal(lhs, rhs), either_is_one)
 
-    def _decided(self, condition: Condition) -> bool | Condition:
+    def decided(self, condition: bool | Condition) -> bool | Condition:
+        """A condition, as True or False where it is proved or refuted."""
+        if isinstance(condition, bool):
+            return condition
         answer = condition.proved(self.facts)
         return condition if answer is None else answer
+
+    def require_divisor(self, dim: Dim) -> None:
+        """Make sure that a dim divides: it is at least 1 by proof, or a trace demands that it is not 0."""
+        if self.facts.ge(dim, 1).proved:
+            return
+        if self.trace is None:
+            raise UnknownError
+        if dim == 0:
+            raise ShapeError("a size is divided by 0.", loc=user_loc())
+        if not isinstance(dim, int):
+            self.trace.require(Relation(RelKind.NONZERO, dim, 0, Reason("a size is divided by it", user_loc())))
 
     def wrapped(self, value: Any) -> Any:
         """Numbers as the dtype has them; dims are taken to fit."""
@@ -107,6 +123,25 @@ class ElementsQuery:
         if isinstance(value, bool) or not isinstance(value, int):
             return value
         return int(np.array(value & (1 << self.dtype.bits) - 1, np.uint64).astype(self.dtype.np))
+
+
+#: Arithmetic of elements: what is known, and elements.
+ElementFunction = Callable[..., Any]
+
+
+def each_element(a: SizeQuery, fn: ElementFunction, *arrays: Array) -> Array:
+    """``fn`` of the elements of arrays, broadcast together."""
+    return each(lambda *elements: fn(a, *elements))(*arrays)
+
+
+def reduce_elements(a: SizeQuery, fn: ElementFunction, x: Array, axes: Sequence[int], init: Any) -> Array:
+    """``fn`` of all elements along axes, from ``init`` on."""
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    rows = x.astype(object).transpose(*kept, *axes).reshape(*[x.shape[axis] for axis in kept], -1)
+    made = boxed(init, rows.shape[:-1])
+    for place in np.ndindex(made.shape):
+        made[place] = functools.reduce(functools.partial(fn, a), rows[place], init)
+    return made
 
 
 def _is_small(dim: SymExpr) -> bool:
@@ -135,7 +170,7 @@ def numbers(*values: Any) -> None:
         raise UnknownError
 
 
-def add(a: ElementsQuery, x: Any, y: Any) -> Any:
+def add(a: SizeQuery, x: Any, y: Any) -> Any:
     if is_truth(x):
         return either(a, x, y)
     if isinstance(x, Rounded):
@@ -147,32 +182,37 @@ def add(a: ElementsQuery, x: Any, y: Any) -> Any:
     return x + y
 
 
-def multiply(a: ElementsQuery, x: Any, y: Any) -> Any:
+def multiply(a: SizeQuery, x: Any, y: Any) -> Any:
     if is_truth(x):
         return both(a, x, y)
     numbers(x, y)
     return x * y
 
 
-def subtract(a: ElementsQuery, x: Any, y: Any) -> Any:
+def subtract(a: SizeQuery, x: Any, y: Any) -> Any:
     if isinstance(x, Rounded):
         return add(a, x, negate(a, y))
     numbers(x, y)
     return x - y
 
 
-def divide(a: ElementsQuery, x: Any, y: Any) -> Any:
+def divide(a: SizeQuery, x: Any, y: Any) -> Any:
     """Rounded to 0: of what is not negative that is down."""
     numbers(x, y)
     if ints(x, y):
         if y == 0:
-            raise UnknownError
+            a.require_divisor(y)
         return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
-    if not a.facts.ge(y, 1).proved:
-        raise UnknownError
+    _require_positive(a, y)
     if a.facts.divides(y, x).proved:
         return floordiv(_without_rests(x, y), y)
     return floordiv(x, y) if a.facts.ge(x, 0).proved else Rounded(Ratio(x, y), rest=False)
+
+
+def _require_positive(a: SizeQuery, divisor: Dim) -> None:
+    if not a.facts.ge(divisor, 0).proved:
+        raise UnknownError
+    a.require_divisor(divisor)
 
 
 def _without_rests(dim: Dim, divisor: Dim) -> Dim:
@@ -190,39 +230,36 @@ def _without_rests(dim: Dim, divisor: Dim) -> Dim:
     return dim
 
 
-def remainder(a: ElementsQuery, x: Any, y: Any) -> Any:
+def remainder(a: SizeQuery, x: Any, y: Any) -> Any:
     numbers(x, y)
     if ints(x, y):
         return x - y * divide(a, x, y)
-    if not a.facts.ge(y, 1).proved:
-        raise UnknownError
+    _require_positive(a, y)
     exact = a.facts.ge(x, 0).proved or a.facts.divides(y, x).proved
     return mod(x, y) if exact else Rounded(Ratio(x, y), rest=True)
 
 
-def floor_divide(a: ElementsQuery, x: Any, y: Any) -> Any:
+def floor_divide(a: SizeQuery, x: Any, y: Any) -> Any:
     """Rounded down."""
     numbers(x, y)
-    if not a.facts.ge(y, 1).proved:
-        raise UnknownError
+    a.require_divisor(y)
     return floordiv(x, y)
 
 
-def ceil_divide(a: ElementsQuery, x: Any, y: Any) -> Any:
+def ceil_divide(a: SizeQuery, x: Any, y: Any) -> Any:
     """Rounded up."""
     numbers(x, y)
     return floor_divide(a, x + y - 1, y)
 
 
-def floor_remainder(a: ElementsQuery, x: Any, y: Any) -> Any:
+def floor_remainder(a: SizeQuery, x: Any, y: Any) -> Any:
     numbers(x, y)
-    if not a.facts.ge(y, 1).proved:
-        raise UnknownError
+    a.require_divisor(y)
     return mod(x, y)
 
 
-def extreme(dims: Callable[..., Dim], truths: Callable[..., Any]) -> Callable[..., Any]:
-    def fn(a: ElementsQuery, x: Any, y: Any) -> Any:
+def extreme(dims: Callable[..., Dim], truths: ElementFunction) -> ElementFunction:
+    def fn(a: SizeQuery, x: Any, y: Any) -> Any:
         if is_truth(x):
             return truths(a, x, y)
         numbers(x, y)
@@ -231,7 +268,7 @@ def extreme(dims: Callable[..., Dim], truths: Callable[..., Any]) -> Callable[..
     return fn
 
 
-def sign(a: ElementsQuery, x: Any) -> Any:
+def sign(a: SizeQuery, x: Any) -> Any:
     numbers(x)
     if ints(x):
         return (x > 0) - (x < 0)
@@ -242,12 +279,12 @@ def sign(a: ElementsQuery, x: Any) -> Any:
     return -1 if a.facts.ge(-1, x).proved else Sign(x)
 
 
-def negate(a: ElementsQuery, x: Any) -> Any:
+def negate(a: SizeQuery, x: Any) -> Any:
     numbers(x)
     return -x
 
 
-def clamp(a: ElementsQuery, low: Any, x: Any, high: Any) -> Any:
+def clamp(a: SizeQuery, low: Any, x: Any, high: Any) -> Any:
     numbers(low, x, high)
     return dim_min(dim_max(x, low), high)
 
@@ -255,39 +292,38 @@ def clamp(a: ElementsQuery, low: Any, x: Any, high: Any) -> Any:
 # --- truth values -----------------------------------------------------------------------------------------------------
 
 
-def compare(a: ElementsQuery, x: Any, y: Any) -> Any:
-    direction = a.op.attrs["comparison_direction"].value
-    if isinstance(y, bool) and is_truth(x) and direction in ("EQ", "NE"):
-        return x if y is (direction == "EQ") else negated(x)
-    if isinstance(x, Sign | Rounded):
-        return _compare_signs(a, x, y, direction)
-    if direction == "NE":
-        return a.differs(number(x), number(y))
-    return a.holds(_SYMBOLS[direction], number(x), number(y))
+def comparing(symbol: Symbol) -> ElementFunction:
+    """The function of two elements that compares them."""
+
+    def compare(a: SizeQuery, x: Any, y: Any) -> Any:
+        if isinstance(y, bool) and is_truth(x) and symbol in ("==", "!="):
+            return x if y is (symbol == "==") else negated(x)
+        if isinstance(x, Sign | Rounded):
+            return _compare_signs(a, x, y, symbol)
+        return a.holds(symbol, number(x), number(y))
+
+    return compare
 
 
-_SYMBOLS: Mapping[str, ComparisonSymbol] = {"EQ": "==", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
-
-
-def _compare_signs(a: ElementsQuery, x: Sign | Rounded, y: Any, direction: str) -> Any:
+def _compare_signs(a: SizeQuery, x: Sign | Rounded, y: Any, symbol: Symbol) -> Any:
     """The questions before a quotient is corrected: whether the signs differ, whether there is a rest, and its sign."""
-    if isinstance(x, Sign) and (direction, y) == ("NE", 1):
+    if isinstance(x, Sign) and (symbol, y) == ("!=", 1):
         return a.holds("<=", x.of, 0)
     if isinstance(x, Rounded) and x.rest and x.more == 0 and y == 0:
-        has_rest = a.differs(x.of.rest(), 0)
-        match direction:
-            case "NE":
+        has_rest = a.holds("!=", x.of.rest(), 0)
+        match symbol:
+            case "!=":
                 return has_rest
-            case "EQ":
+            case "==":
                 return negated(has_rest)
-            case "LT":  # it has the sign of the dividend
+            case "<":  # it has the sign of the dividend
                 return both(a, has_rest, a.holds("<=", x.of.dividend, 0))
             case _:
                 pass
     raise UnknownError
 
 
-def _rounded_down(a: ElementsQuery, chosen: Condition, left: Rounded, right: Rounded) -> Dim:
+def _rounded_down(a: SizeQuery, chosen: Condition, left: Rounded, right: Rounded) -> Dim:
     """``select(n <= 0 and n % k != 0, n / k - 1, n / k)``, or of the rest, that and ``k``: what rounds down."""
     ratio = right.of
     asked = [Comparison.of("==", ratio.rest(), 0).negated(), Comparison.of("<=", ratio.dividend, 0)]
@@ -312,7 +348,7 @@ def conjuncts(condition: Condition) -> set[Fact] | None:
     return set[Fact]().union(*whole) if condition.every and len(whole) == len(parts) else None
 
 
-def both(a: ElementsQuery, x: Any, y: Any) -> Any:
+def both(a: SizeQuery, x: Any, y: Any) -> Any:
     if not (is_truth(x) and is_truth(y)):
         raise UnknownError
     made = joined(True, x, y)
@@ -336,13 +372,13 @@ def opaque(dim: Dim) -> Opaque | None:
     return atom if isinstance(atom, Opaque) else None
 
 
-def either(a: ElementsQuery, x: Any, y: Any) -> Any:
+def either(a: SizeQuery, x: Any, y: Any) -> Any:
     if not (is_truth(x) and is_truth(y)):
         raise UnknownError
     return joined(False, x, y)
 
 
-def opposite(a: ElementsQuery, x: Any) -> Any:
+def opposite(a: SizeQuery, x: Any) -> Any:
     if is_truth(x):
         return negated(x)
     if ints(x):
@@ -350,7 +386,7 @@ def opposite(a: ElementsQuery, x: Any) -> Any:
     raise UnknownError
 
 
-def select(a: ElementsQuery, chosen: Any, left: Any, right: Any) -> Any:
+def select(a: SizeQuery, chosen: Any, left: Any, right: Any) -> Any:
     """Also what NumPy's broadcasting of two sizes computes: ``select(a == 1, b, a)``."""
     if isinstance(chosen, bool):
         return left if chosen else right
@@ -363,7 +399,7 @@ def select(a: ElementsQuery, chosen: Any, left: Any, right: Any) -> Any:
     raise UnknownError
 
 
-def _select_by(a: ElementsQuery, chosen: Relation, left: Dim, right: Dim) -> Dim:
+def _select_by(a: SizeQuery, chosen: Relation, left: Dim, right: Dim) -> Dim:
     kind, lhs, rhs = chosen.kind, chosen.lhs, chosen.rhs
     if kind is RelKind.EQ and (lhs, rhs) == (right, 1) and a.facts.broadcasts(left, right).proved:
         return broadcast_dims(left, right)
@@ -374,9 +410,9 @@ def _select_by(a: ElementsQuery, chosen: Relation, left: Dim, right: Dim) -> Dim
     raise UnknownError
 
 
-def convert(a: ElementsQuery, x: Any) -> Any:
+def convert(a: SizeQuery, x: Any) -> Any:
     if a.dtype.kind is Kind.BOOL:
-        return x if is_truth(x) else a.differs(x, 0)
+        return x if is_truth(x) else a.holds("!=", number(x), 0)
     if isinstance(x, Comparison | Junction):
         raise UnknownError
     return int(x) if isinstance(x, bool) else x  # of what is rounded, or a sign: as it is
@@ -386,7 +422,7 @@ maximum = extreme(dim_max, either)
 minimum = extreme(dim_min, both)
 
 
-def xor(a: ElementsQuery, x: Any, y: Any) -> Any:
+def xor(a: SizeQuery, x: Any, y: Any) -> Any:
     if isinstance(x, bool) and isinstance(y, bool):
         return x is not y
     if ints(x, y):
@@ -394,13 +430,13 @@ def xor(a: ElementsQuery, x: Any, y: Any) -> Any:
     raise UnknownError
 
 
-def absolute(a: ElementsQuery, x: Any) -> Any:
+def absolute(a: SizeQuery, x: Any) -> Any:
     numbers(x)
     return abs(x) if ints(x) else x if a.facts.ge(x, 0).proved else dim_max(x, -x)
 
 
 def bitwise(truths: Callable[..., Any], bits: Callable[[int, int], int]) -> Callable[..., Any]:
-    def fn(a: ElementsQuery, x: Any, y: Any) -> Any:
+    def fn(a: SizeQuery, x: Any, y: Any) -> Any:
         if a.dtype.kind is Kind.BOOL:
             return truths(a, x, y)
         if not ints(x, y):
