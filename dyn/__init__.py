@@ -89,6 +89,8 @@ if TYPE_CHECKING:
     from dyn.callbacks import io_callback, pure_callback
     from dyn.checkpointing import checkpoint, checkpoint_name, remat
     from dyn.custom import custom_jvp, custom_vjp
+    from dyn.diagnosis.bisection import bisect
+    from dyn.diagnosis.minimal import minify
     from dyn.foreign import ffi_call
     from dyn.frontend.compiled_function import RecompileWarning
     from dyn.frontend.history import report
@@ -136,6 +138,7 @@ _MODULES = ("checkpoint_policies", "debug", "interop", "lax", "nn", "random", "t
 _LAZY = {
     "Device": "dyn.backends.devices", "devices": "dyn.backends.devices",
     "CodeInfo": "dyn.specialize.shared_code", "cache_info": "dyn.specialize.shared_code",
+    "bisect": "dyn.diagnosis.bisection", "minify": "dyn.diagnosis.minimal",
     **{name: f"dyn.{name}" for name in _MODULES},
     **dict.fromkeys(("checkpoint", "checkpoint_name", "remat"), "dyn.checkpointing"),
     **dict.fromkeys(("custom_jvp", "custom_vjp"), "dyn.custom"),
@@ -180,14 +183,14 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Array", "CacheInfo", "CodeInfo", "Compiled", "DType", "Device", "Dim", "Jitted", "Lowered", "NotAViewWarning",
-    "RecompileWarning",
-    "ShapeDtypeStruct", "Traced", "__version__", "asarray", "bf16", "bfloat16", "bool_", "c128", "c64", "cache_info",
-    "checkpoint", "checkpoint_name", "checkpoint_policies", "complex128", "complex64", "config", "custom_jvp",
-    "custom_vjp", "debug", "device_put", "devices", "dtype", "errors", "f16", "f32", "f64", "f8e3m4", "f8e4m3",
-    "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "ffi_call", "float16", "float32",
-    "float64", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
-    "float8_e5m2fnuz", "float8_e8m0fnu", "grad", "hessian", "hosts", "i16", "i32", "i64", "i8", "int16", "int32",
-    "int64", "int8", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linearize", "nn",
-    "numpy", "profile", "pure_callback", "random", "remat", "report", "stop_gradient", "tree", "u16", "u32", "u64",
-    "u8", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "vmap",
+    "RecompileWarning", "ShapeDtypeStruct", "Traced", "__version__", "asarray", "bf16", "bfloat16", "bisect", "bool_",
+    "c128", "c64", "cache_info", "checkpoint", "checkpoint_name", "checkpoint_policies", "complex128", "complex64",
+    "config", "custom_jvp", "custom_vjp", "debug", "device_put", "devices", "dtype", "errors", "f16", "f32", "f64",
+    "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "ffi_call",
+    "float16", "float32", "float64", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn",
+    "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "grad", "hessian", "hosts", "i16", "i32",
+    "i64", "i8", "int16", "int32", "int64", "int8", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit",
+    "jvp", "lax", "linearize", "minify", "nn", "numpy", "profile", "pure_callback", "random", "remat", "report",
+    "stop_gradient", "tree", "u16", "u32", "u64", "u8", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp",
+    "vmap",
 ]  # fmt: skip

@@ -1,4 +1,5 @@
-"""Looking into programs while they run: ``dyn.debug.print`` and ``dyn.debug.callback``, as JAX has them.
+"""Looking into programs while they run: ``dyn.debug.print`` and ``dyn.debug.callback``, as JAX has them; and programs
+as text, to be looked into elsewhere: ``dyn.debug.program``.
 
 Both run each time the program comes by, and are no part of what is computed: derivatives leave them alone, ``vmap``
 calls them once for each example. Calls of one program come in its order.
@@ -10,20 +11,24 @@ import builtins
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dyn.callbacks import argument_names, callback_name, own_array
 from dyn.errors import ArgumentError
 from dyn.ir.external import External, ExternalResult
+from dyn.late_imports import import_whole
 from dyn.source import Loc, user_loc
 from dyn.trace.external import call_external, declared_results, operand_values
 from dyn.trace.lift import is_liftable, weak_dtype
 from dyn.trace.pytree import TreeSpec, flatten, unflatten
 from dyn.trace.tracer import active_trace
 
-__all__ = ["callback", "print"]
+if TYPE_CHECKING:
+    from dyn.diagnosis.stored import StoredProgram
+
+__all__ = ["callback", "print", "program"]
 
 Array = np.ndarray[Any, Any]
 
@@ -70,6 +75,31 @@ def callback(function: Callable[..., Any], /, *args: Any, ordered: bool = False,
         **kwargs: the same by name.
     """
     _call(callback_name("debug.callback", function), function, args, kwargs, ordered)
+
+
+def program(text: str, constants: Mapping[str, Any] | None = None) -> StoredProgram:
+    """Program that DHLO text describes, as :func:`dyn.minify` writes it.
+
+    Args:
+        text: a function, as :meth:`dyn.Traced.as_text` gives it.
+        constants: its large constants, by the names that the text has for them.
+
+    Returns:
+        A program: called with an array for each parameter, of any sizes that it takes, it gives the list of its
+        results; ``reference`` gives NumPy's. :func:`dyn.bisect` and :func:`dyn.minify` take it.
+
+    Raises:
+        IRError: if the text is malformed.
+
+    Example:
+        >>> text = dyn.jit(lambda x: x + 1).trace(np.zeros(3)).as_text()
+        >>> dyn.debug.program(text)(np.array([1.0, 2.0]))
+        [array([2., 3.])]
+    """
+    import_whole("dyn.diagnosis.stored")
+    from dyn.diagnosis.stored import StoredProgram
+
+    return StoredProgram.read(text, constants)
 
 
 def _call(

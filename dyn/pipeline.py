@@ -107,11 +107,16 @@ def run_passes(traced: TracedFunction, record: CompilationRecord) -> Stitched:
 
 
 def optimize(
-    traced: TracedFunction, target: Target, record: CompilationRecord, stitched: Stitched | None = None
+    traced: TracedFunction,
+    target: Target,
+    record: CompilationRecord,
+    stitched: Stitched | None = None,
+    choose: Callable[[tuple[Launch, ...]], tuple[Launch, ...]] | None = None,
 ) -> Optimized:
     """Lower a traced function to kernels and a host program: everything above machine code. Pure.
 
-    ``stitched`` is what the passes make of it, under the same settings, where that is known.
+    ``stitched`` is what the passes make of it, under the same settings, where that is known. ``choose`` may leave
+    launches, or variants of them, out.
     """
     settings = config.current()
     made = run_passes(traced, record) if stitched is None else stitched
@@ -123,6 +128,8 @@ def optimize(
         results = stored_results(plan)
         taken = {results[reuse.output]: function.params[reuse.input] for reuse in donations.reuses}
         launches = bundled(donations.launches, schedules_of(target).together, taken)
+        if choose is not None:
+            launches = choose(launches)
         on_device = family_of(target).on_device
         # Red zones are written and looked at by this machine's processor.
         red_zone = RED_ZONE if settings.red_zones and not on_device else 0

@@ -26,6 +26,7 @@ from dyn.stages import Lowered, Traced
 from dyn.tracebacks import hide_own_frames
 
 if TYPE_CHECKING:
+    from dyn.diagnosis.replay import Replay
     from dyn.explain.explanation import Explanation, WayToCall
     from dyn.explain.versions import MadeFor
 
@@ -295,6 +296,42 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
         try:
             for args, kwargs in prepared_calls(shapes):
                 self._prepare(args, kwargs)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
+
+    # Looking for faults
+
+    def replay(self, *args: Any, **kwargs: Any) -> Replay:
+        """Repeat a call op by op, up to the first NaN, infinity or result that differs from NumPy's.
+
+        Each operation of the program, as it was traced, is computed alone, at these sizes, by dyn's own kernels, and
+        once more by its NumPy reference from the same operands. Functions outside of the program are called.
+
+        Args:
+            *args: the arguments of the call, with arrays of the processor.
+            **kwargs: arguments by name.
+
+        Returns:
+            A ``Replay``: printed, it says what was found, in which line, at which sizes. Its ``result`` is what the
+            function returns, ``code`` the program as Python code; ``again(debugger=True)`` steps through that, and
+            ``again(stop_at=…, tolerance=…)`` looks for something else.
+
+        Raises:
+            TraceError: if the function cannot be traced.
+            ArgumentError: if arguments do not fit, or have no elements.
+            NotYetError: for arrays on a GPU, and calls that another library makes in parts.
+
+        Example:
+            >>> f = dyn.jit(lambda x: dnp.log(x) * 0)
+            >>> f.replay(np.array([1.0, 0.0], "f4")).stop.text
+            'made the first infinity: 1 of the 2 elements of its result, float32[2], the first at [1]'
+        """
+        import_whole("dyn.diagnosis.replay")
+        from dyn.diagnosis.replay import replay
+
+        try:
+            return replay(self, args, kwargs)
         except Exception as error:
             hide_own_frames(error)
             raise

@@ -6,7 +6,7 @@ gives a tuple of arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,10 +35,14 @@ class RegionFunction:
     env: Mapping[Symbol, int]
     #: What is checked once the dims are known that the region measures.
     relations: Sequence[Relation] = ()
+    #: The region as a function that somebody else has written, in place of its ops one by one.
+    body: Callable[..., tuple[Array, ...]] | None = None
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         region = self.region
         self.check()
+        if self.body is not None:
+            return self.body(*map(np.asarray, arrays))
         shapes = [tuple(evaluate(d, self.env) for d in param.shape) for param in region.params]
         exact = [np.shape(a) for a in arrays] == shapes
         values = {**self.captured, **dict(zip(region.params, map(np.asarray, arrays), strict=True))}
@@ -64,8 +68,10 @@ def run_ops(
     *,
     exact: bool = True,
     relations: Sequence[Relation] = (),
-) -> None:
-    """Compute the ops in order. ``values`` has what they read, gets what they make, and loses what is not ``kept``.
+) -> Mapping[Symbol, int]:
+    """Compute the ops in order, and give all sizes that are known then.
+
+    ``values`` has what the ops read, gets what they make, and loses what is not ``kept``.
 
     Ops that nothing that is kept comes of are left out, as compiled code leaves them out: a loop that nobody reads does
     not run, and so asks for nothing.
@@ -77,26 +83,43 @@ def run_ops(
     ops = leading_to(ops, needed)
     last = {value: op for op in ops for value in op.reads()}
     for op in ops:
-        bound = bound_dim(op)
-        attrs = attr_values(op.attrs, env) if bound is None else dict(op.attrs)
-        if op.regions:
-            attrs["regions"] = tuple(region_function(region, values, env, relations) for region in op.regions)
-        if not exact and op.opdef.kind is OpKind.VIEW:  # of a scalar: the same
-            found = values[op.operands[0]]
-        else:
-            found = op.opdef.reference(*(values[v] for v in op.operands), **attrs)
-        if bound is not None:
-            env = {**env, bound: int(np.asarray(found))}
-            check_relations((size_demand(op), *relations), env, bound)
-        for result, made in zip(op.results, found if isinstance(found, tuple) else (found,), strict=True):
-            array = np.asarray(made)
-            expected = tuple(evaluate(d, env) for d in result.shape) if exact else array.shape
-            if array.shape != expected or array.dtype != result.dtype.np:
-                raise AssertionError(f"{op!r} gave {array.dtype}{array.shape}, not {result.dtype}{expected}")
-            values[result] = array
+        regions = tuple([region_function(region, values, env, relations) for region in op.regions])
+        results, env = run_op(op, [values[v] for v in op.operands], env, regions, exact=exact, relations=relations)
+        values.update(zip(op.results, results, strict=True))
         for value in op.reads():
             if last[value] is op and value not in needed:
                 values.pop(value, None)
+    return env
+
+
+def run_op(
+    op: Op,
+    operands: Sequence[Array],
+    env: Mapping[Symbol, int],
+    regions: Sequence[RegionFunction],
+    *,
+    exact: bool = True,
+    relations: Sequence[Relation] = (),
+) -> tuple[tuple[Array, ...], Mapping[Symbol, int]]:
+    """Results of an op's reference, and the sizes that are known after it: those before, and that which it measures.
+
+    ``exact`` and ``relations`` are those of :func:`run_ops`.
+    """
+    bound = bound_dim(op)
+    if not exact and op.opdef.kind is OpKind.VIEW:  # of a scalar: the same
+        found: Any = operands[0]
+    else:
+        attrs = attr_values(op.attrs, env) if bound is None else dict(op.attrs)
+        found = op.opdef.reference(*operands, **attrs, **({"regions": tuple(regions)} if op.regions else {}))
+    if bound is not None:
+        env = {**env, bound: int(np.asarray(found))}
+        check_relations((size_demand(op), *relations), env, bound)
+    arrays = tuple([np.asarray(one) for one in (found if isinstance(found, tuple) else (found,))])
+    for result, array in zip(op.results, arrays, strict=True):
+        expected = tuple(evaluate(d, env) for d in result.shape) if exact else array.shape
+        if array.shape != expected or array.dtype != result.dtype.np:
+            raise AssertionError(f"{op!r} gave {array.dtype}{array.shape}, not {result.dtype}{expected}")
+    return arrays, env
 
 
 def check_relations(relations: Iterable[Relation], env: Mapping[Symbol, int], bound: Symbol | None = None) -> None:

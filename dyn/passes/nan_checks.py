@@ -66,37 +66,53 @@ class _Check:
 
     def __init__(self, op: Op, results: int, nans: bool, infs: bool) -> None:
         self.op, self.results = op, results
-        self.kinds = [(np.isnan, "NaN")] * nans + [(np.isinf, "infinity")] * infs
+        self.kinds = ("NaN",) * nans + ("infinity",) * infs
 
     def __call__(self, arrays: Sequence[Array], expected: Sequence[ExternalResult]) -> tuple[Array, ...]:
         results, operands = arrays[: self.results], arrays[self.results :]
-        for test, what in self.kinds:
-            # An infinity of what is not a number is no news either.
-            known = any(bool(np.any(test(dtypes.widened(x)) | np.isnan(dtypes.widened(x)))) for x in operands)
-            for result in results if not known else ():
-                found = test(dtypes.widened(result))
-                if found.any():
-                    raise self._error(what, result, found, operands)
+        found = first_not_finite(results, operands, self.kinds)
+        if found is not None:
+            raise NotFiniteError(
+                f"{self.op.opdef.name} made {found}.",
+                loc=self.op.loc,
+                notes=tuple([f"operand {number} is {typed(x)}{value_range(x)}" for number, x in enumerate(operands)]),
+                remedy="look at what it is given, with dyn.debug.print in front of this line.",
+            )
         return ()
 
-    def _error(self, what: str, result: Array, found: Array, operands: Sequence[Array]) -> NotFiniteError:
-        place = tuple([int(i) for i in np.unravel_index(int(np.argmax(found)), found.shape)])
-        where = f", the first at {list(place)}" if place else ""
-        return NotFiniteError(
-            f"{self.op.opdef.name} made the first {what}: {int(found.sum())} of the {found.size} elements of its "
-            f"result, {_typed(result)}{where}.",
-            loc=self.op.loc,
-            notes=tuple([f"operand {number} is {_typed(x)}{_range(x)}" for number, x in enumerate(operands)]),
-            remedy="look at what it is given, with dyn.debug.print in front of this line.",
-        )
+
+_TESTS = {"NaN": np.isnan, "infinity": np.isinf}
 
 
-def _typed(x: Array) -> str:
+def first_not_finite(results: Sequence[Array], operands: Sequence[Array], kinds: Sequence[str]) -> str | None:
+    """What of ``kinds`` ("NaN", "infinity") results of an op have and no operand has, in words; None for nothing.
+
+    The arrays are of floats or complex numbers.
+    """
+    for kind in kinds:
+        test = _TESTS[kind]
+        # An infinity of what is not a number is no news either.
+        if any(bool(np.any(test(dtypes.widened(x)) | np.isnan(dtypes.widened(x)))) for x in operands):
+            continue
+        for result in results:
+            found = test(dtypes.widened(result))
+            if found.any():
+                place = tuple([int(i) for i in np.unravel_index(int(np.argmax(found)), found.shape)])
+                where = f", the first at {list(place)}" if place else ""
+                return (
+                    f"the first {kind}: {int(found.sum())} of the {found.size} elements of its result, "
+                    f"{typed(result)}{where}"
+                )
+    return None
+
+
+def typed(x: Array) -> str:
+    """An array's dtype and shape: ``float32[3, 7]``."""
     return f"{x.dtype}{list(x.shape)}"
 
 
-def _range(x: Array) -> str:
-    """Range of the elements."""
+def value_range(x: Array) -> str:
+    """``, from -1.0 to 3.5``: the range of the elements, where they have one."""
     if x.size == 0 or dtypes.dtype(x.dtype).kind is Kind.COMPLEX:
         return ""
     wide = dtypes.widened(x)

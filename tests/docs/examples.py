@@ -19,6 +19,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "errors.md": (),
     "from_numpy.md": (),
     "explain.md": (),
+    "debugging.md": (),
     "from_jax.md": ("jax",),
     "from_pytorch.md": ("torch",),
     "serving.md": (),

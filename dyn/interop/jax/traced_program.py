@@ -74,7 +74,9 @@ class JaxProgram(LibraryProgram[JaxCall]):
         return self.tree.unflatten(results)
 
     def trace(self, call: JaxCall) -> Traced:
-        return self.run.trace(*self._structs())
+        arrays = [call.arrays[n] for n in self.kept]
+        there = all(array is not None for array in arrays)
+        return self.run.trace(*([memory(array) for array in arrays] if there else self._structs()))
 
     def prepare(self, call: JaxCall) -> None:
         avals = [call.avals[n] for n in self.kept]

@@ -256,11 +256,15 @@ class TfProgram:
         given = tuple([to_array(tensor) for tensor in tensors])
         return self.function(given, tuple([to_array(value) for value in variables]), seed)
 
-    def is_compiled_for(self, tensors: Sequence[Any]) -> bool:
-        """Whether there is code for a call with these tensors."""
+    def arrays(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments of the compiled function for a call with these tensors, and some seed."""
         given = tuple([to_array(tensor) for tensor in tensors])
         variables = tuple([to_array(value) for value in self.reads(context.context())])
-        return self.function.is_compiled_for(given, variables, np.uint64(0) if self.draws else None)
+        return given, variables, np.uint64(0) if self.draws else None
+
+    def is_compiled_for(self, tensors: Sequence[Any]) -> bool:
+        """Whether there is code for a call with these tensors."""
+        return self.function.is_compiled_for(*self.arrays(tensors))
 
     @lazy_property
     def assigned(self) -> tuple[int, ...]:

@@ -95,8 +95,10 @@ class SizedProgram(LibraryProgram[TfCall]):
             return False
 
     def trace(self, call: TfCall) -> Traced:
-        assert self.program is not None, "a program without one is refused"
-        return self.program.function.trace(*self.program.structs(self.specs(call.tensors)))
+        made = self.program
+        assert made is not None, "a program without one is refused"
+        there = all(isinstance(one, tf.Tensor) for one in call.tensors)
+        return made.function.trace(*(made.arrays(call.tensors) if there else made.structs(self.specs(call.tensors))))
 
     def prepare(self, call: TfCall) -> None:
         assert self.program is not None, "a program without one is refused"

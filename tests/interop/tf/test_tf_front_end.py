@@ -89,3 +89,18 @@ def test_lines_are_said_to_be_of_layers() -> None:
     assert "first" in text
     with pytest.raises(dyn.errors.ShapeError, match="first"):
         run(tf.ones((2, 5)))
+
+
+def test_replays_and_bisections() -> None:
+    scale = tf.Variable([1.0, 2.0])
+    compiled = dtf.jit(lambda x: tf.math.log(x) * scale)
+    for rows in (1, 3):
+        replay = compiled.replay(tf.zeros([rows, 2]))
+        assert replay.stop is not None
+        assert (replay.stop.cause, replay.stop.op) == ("infinity", "log")
+        x = tf.ones([rows, 2])
+        (result,) = replay.again(stop_at=()).result.results
+        assert result.shape == (rows, 2)
+        assert dyn.bisect(compiled, [x]).culprit is None
+        compiled(x)
+    assert compiled.cache_info().compiles == 1
