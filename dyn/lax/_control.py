@@ -24,14 +24,15 @@ Function = Callable[..., Any]
 def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any) -> Any:
     """Choice between two functions by a scalar: only one of them runs.
 
-    A size that a function finds out inside (of ``x[x > 0]``, ``nonzero``, ``unique``) may differ from that of the other
-    function: the result has the size of the one that runs, and what finds it out is computed twice there.
+    Sizes may differ: the result has the size of the function that runs. A size that a function finds out inside (of
+    ``x[x > 0]``, ``nonzero``, ``unique``) is computed twice there. Sizes of two dims of arguments (``n`` and ``m``) have
+    to be equal, as in JAX, where all sizes have.
 
     Args:
         pred: scalar; numbers other than 0 are true.
         true_fun: function of the operands, for true.
-        false_fun: function of the operands, for false: both give trees of one structure, of arrays of the same shapes
-            and dtypes.
+        false_fun: function of the operands, for false: both give trees of one structure, of arrays of the same dtypes
+            and numbers of axes.
         *operands: arguments of the functions: trees of arrays.
 
     Returns:
@@ -39,8 +40,7 @@ def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any) -> 
 
     Raises:
         TraceError: if the two give trees, numbers of axes or dtypes that differ, or ``pred`` is no scalar.
-        ShapeError: if they give sizes that are known outside, and differ: at once where that is proved, otherwise when
-            called.
+        ShapeError: when called, if they give sizes of two dims, and these differ.
 
     Example:
         >>> lax.cond(np.int64(3) > 2, lambda x: x * 2, lambda x: x - 1, np.array([1, 2]))
@@ -57,12 +57,12 @@ def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any) -> 
 def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
     """Choice between several functions by an integer: only one of them runs.
 
-    Sizes that a function finds out inside may differ, as those of :func:`cond`.
+    Sizes may differ, as those of :func:`cond`.
 
     Args:
         index: integer scalar; the first or the last function runs where it lies outside.
-        branches: functions of the operands, which all give trees of one structure, of arrays of the same shapes and
-            dtypes.
+        branches: functions of the operands, which all give trees of one structure, of arrays of the same dtypes and
+            numbers of axes.
         *operands: arguments of the functions: trees of arrays.
 
     Returns:
@@ -71,8 +71,7 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
     Raises:
         ArgumentError: if there are no functions.
         TraceError: if they give trees, numbers of axes or dtypes that differ.
-        ShapeError: if they give sizes that are known outside, and differ: at once where that is proved, otherwise when
-            called.
+        ShapeError: when called, if they give sizes of two dims, and these differ.
 
     Example:
         >>> lax.switch(np.int32(1), [lambda x: x, lambda x: -x], np.array([1, 2]))

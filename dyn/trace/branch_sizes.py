@@ -8,6 +8,7 @@ which is computed again in the second.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
@@ -20,7 +21,19 @@ from dyn.ir.data_dependent import bound_dim
 from dyn.ir.effects import without_effects
 from dyn.ir.inline_regions import build_region, splice, splice_over
 from dyn.lazy_property import lazy_property
-from dyn.shapes import Dim, Facts, Relation, Symbol, SymExpr, as_dim, format_dim, free_symbols, substitute
+from dyn.shapes import (
+    Dim,
+    Facts,
+    Opaque,
+    OpaqueKind,
+    Relation,
+    Symbol,
+    SymExpr,
+    as_dim,
+    format_dim,
+    free_symbols,
+    substitute,
+)
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.data_dependent import dim_from_value
@@ -33,7 +46,8 @@ Sizes = tuple[Dim, ...]
 class Unequal(Enum):
     """The meaning of sizes that branches give and that are not proved to be equal."""
 
-    #: They have to be equal: each branch demands it. Sizes that a branch finds out inside are measured.
+    #: Sizes of different dims have to be equal: each branch demands it. Numbers, and sizes of one dim (``n`` and
+    #: ``2*n``), are measured, as those are that a branch finds out inside.
     DEMANDED = auto()
     #: They may differ: the result has the size of the branch that runs.
     MEASURED = auto()
@@ -112,8 +126,31 @@ def _common(branches: Sequence[_Branch], sizes: Sizes, unequal: Unequal) -> Dim 
     for size in plain:
         if all(branch.proves(own, size) for branch, own in zip(branches, sizes, strict=True)):
             return size
-    is_demanded = unequal is Unequal.DEMANDED and len(visible) == len(sizes)
+    is_demanded = unequal is Unequal.DEMANDED and len(visible) == len(sizes) and _may_be_one(plain)
     return plain[0] if is_demanded else None
+
+
+def _may_be_one(sizes: Sequence[Dim]) -> bool:
+    """Return True if sizes can be equal without a number that a dim must be: ``n`` and ``m``, ``n`` and what it is
+    broadcast to.
+
+    To demand that ``n`` and ``2*n`` are equal would be to demand that ``n`` is 0.
+    """
+    return all(
+        _are_apart(a, b) or a in _broadcast(b) or b in _broadcast(a) for a, b in itertools.combinations(sizes, 2)
+    )
+
+
+def _are_apart(a: Dim, b: Dim) -> bool:
+    """Return True if sizes are of different dims, and not both numbers."""
+    symbols = free_symbols(a), free_symbols(b)
+    return any(symbols) and symbols[0].isdisjoint(symbols[1])
+
+
+def _broadcast(size: Dim) -> Sequence[Dim]:
+    """The sizes that a size is the broadcast of."""
+    atom = size.is_atom if isinstance(size, SymExpr) else None
+    return atom.args if isinstance(atom, Opaque) and atom.kind is OpaqueKind.BROADCAST else ()
 
 
 def _numbers(trace: Trace, branch: _Branch, sizes: Sequence[Dim]) -> Region:

@@ -16,7 +16,7 @@ from dyn.ir.core import Region, Value
 from dyn.ir.types import TensorType
 from dyn.shapes import Dim, Relation, RelKind, dim_max
 from dyn.source import user_loc
-from dyn.trace.branch_sizes import Unequal, common_shapes
+from dyn.trace.branch_sizes import Choose, Unequal, common_shapes
 from dyn.trace.changing_sizes import MOST_STEPS, ONE_SIZE, sizes_change
 from dyn.trace.closures import closure_converted, fitted, with_carried_values, with_outside_parameters
 from dyn.trace.comparison import described, side_by_side
@@ -308,14 +308,27 @@ def switch(
         return trace.emit_all(name, flag, *given, *free, regions=tuple(regions))
 
     names = leaf_names(traced[0].out_tree, "the result")
-    regions, shapes = common_shapes(trace, [one.region for one in traced], known, names, what, unequal, choose)
+    made = choice(trace, [one.region for one in traced], names, what, unequal, choose, known)
+    return unflatten(traced[0].out_tree, [Tracer(trace, v) for v in made])
+
+
+def choice(
+    trace: Trace, regions: Sequence[Region], names: Sequence[str], what: str, unequal: Unequal, choose: Choose,
+    known: Sequence[Sequence[Relation]] = (),
+) -> Sequence[Value]:  # fmt: skip
+    """The results of a choice between regions, which ``choose`` makes of regions whose results have the same types.
+
+    ``names`` are those of the results; ``unequal`` and ``known`` are those of :func:`switch`.
+    """
+    regions, shapes = common_shapes(trace, regions, known, names, what, unequal, choose)
     columns = zip(*[region.results for region in regions], strict=True)
     types = [_common_type(column, shape) for column, shape in zip(columns, shapes, strict=True)]
-    regions = [
-        fitted(trace, region, types, names, f"branch {number} of {what}", "that of another branch")
-        for number, region in enumerate(regions)
-    ]
-    return unflatten(traced[0].out_tree, [Tracer(trace, v) for v in choose(regions)])
+    return choose(
+        [
+            fitted(trace, region, types, names, f"branch {number} of {what}", "that of another branch")
+            for number, region in enumerate(regions)
+        ]
+    )
 
 
 def _nonzero(trace: Trace, value: Value) -> Value:

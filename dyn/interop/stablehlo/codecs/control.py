@@ -9,9 +9,11 @@ from typing import Any
 from dyn import dtypes
 from dyn.interop.stablehlo.codecs.indexing import window_at
 from dyn.interop.stablehlo.hlo import Codec, HloOp, HloType, HloValue
-from dyn.ir.core import Value
+from dyn.ir.core import Region, Value
 from dyn.ir.types import TensorType
 from dyn.shapes import RelKind
+from dyn.trace.branch_sizes import Unequal
+from dyn.trace.control import choice
 
 
 def _plain(value: Value) -> TensorType:
@@ -143,7 +145,7 @@ scan = Codec("decomposed: while", _encode_scan, {"chlo.scan": _decode_chlo_scan}
 
 
 def _choice(name: str, own: str) -> Codec:
-    """StableHLO's branches take nothing: they use what is around them."""
+    """StableHLO's branches take nothing: they use what is around them. Sizes that are ``?`` may differ."""
 
     def encode(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
         chosen, *given = operands
@@ -157,7 +159,12 @@ def _choice(name: str, own: str) -> Codec:
     def decode(d: Any, op: HloOp) -> Sequence[Any]:
         chosen = _strong(d, d.value(op.operands[0]))
         regions, free = d.closed(op.regions, [])
-        return d.b.op_all(own, chosen, *free, regions=regions)
+
+        def choose(branches: Sequence[Region]) -> Sequence[Value]:
+            return d.b.op_all(own, chosen, *free, regions=tuple(branches))
+
+        names = [f"result {number}" for number in range(len(op.results))]
+        return choice(d.block.trace, regions, names, name, Unequal.MEASURED, choose)
 
     return Codec(name, encode, {name: decode})
 

@@ -251,6 +251,8 @@ def combine_of(region: HloRegion) -> str | None:
     name = region.ops[0].name.removeprefix("stablehlo.")
     if name not in ("add", "multiply", "maximum", "minimum", "and", "or", "xor"):
         return None
+    if name in ("maximum", "minimum") and result.dtype.kind is Kind.COMPLEX:
+        return None  # no monoid of dyn's
     return of_bools(name) if result.dtype.kind is Kind.BOOL else name
 
 

@@ -11,6 +11,7 @@ from dyn.interop.stablehlo.codecs import (
     folds,
     indexing,
     linalg,
+    of_numbers,
     random_bits,
     shape,
     sorting,
@@ -28,8 +29,12 @@ _WITHOUT_DERIVATIVES = calls.written_out("derivatives are not written")
 #: By the name of the op. An op that is not here can be computed and not written.
 CODECS: dict[str, Codec] = {
     **{name: elementwise.twin(name) for name in elementwise.TWINS},
+    **{
+        name: of_numbers.of_complex(elementwise.twin(name), getattr(of_numbers, name))
+        for name in ("atan2", "cbrt", "maximum", "minimum")
+    },
     **elementwise.SPECIAL,
-    "bitcast_convert": elementwise.bitcast_convert,
+    "bitcast_convert": of_numbers.of_bits(elementwise.bitcast_convert),
     "bitcast_regroup": elementwise.bitcast_regroup,
     "checkpoint_name": elementwise.identity("names are not written"),
     "clamp": elementwise.clamp,
