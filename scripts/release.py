@@ -33,6 +33,8 @@ DIST = ROOT / "dist"
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 #: A distribution of more bytes is refused, and one of more than the goal gets a warning.
 MOST_BYTES, GOAL_BYTES = 2_500_000, 2_000_000
+#: The pages that say how dyn is installed, and what they say until there is a release on PyPI.
+INSTALL_PAGES, NOT_YET = ("README.md", "docs/index.md", "docs/start.md"), "dyn is not on PyPI yet"
 #: What is in no distribution.
 _STRAY = re.compile(r"(^|/)(__pycache__|tests|docs|\.venv|\.git)(/|$)|\.pyc$")
 _CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
@@ -79,6 +81,14 @@ def faults_of_changelog(text: str, version: str) -> Iterator[str]:
     body = re.split(r"^## ", text.split(f"## [{version}]", 1)[1], flags=re.MULTILINE)[0]
     if "\n- " not in body:
         yield f"CHANGELOG.md says nothing in the section [{version}]"
+
+
+def faults_of_pages(root: Path, version: str) -> Iterator[str]:
+    """Pages that an upload of this version would make wrong."""
+    if ".dev" not in version:
+        for page in INSTALL_PAGES:
+            if NOT_YET in (root / page).read_text(encoding="utf-8"):
+                yield f"{page} says `{NOT_YET}`, which is wrong when {version} is uploaded"
 
 
 # ---- what the distributions are --------------------------------------------------------------------------------------
@@ -214,7 +224,7 @@ def next_steps(version: str, names: Sequence[str]) -> str:
         f"What is left is done by hand:\n"
         f"  1. git tag --annotate v{version} --message 'dyn {version}' && git push origin v{version}\n"
         f"  2. twine upload {' '.join(f'dist/{name}' for name in names)}\n"
-        f"     (who uploads first has the name: only then does `python -m pip install` of it get this)\n"
+        f"     (who uploads first has the name dynhlo; nobody had it on 2026-11-30)\n"
         f"  3. set the version to {major}.{int(minor) + 1}.0.dev0 in pyproject.toml and dyn/__init__.py, and commit."
     )
 
@@ -223,6 +233,7 @@ def release(wheel_only: bool, given: Sequence[str]) -> None:
     """Build, check and try; a Failure names everything that is wrong with what was built."""
     version = version_of_tree(ROOT)
     faults = list(faults_of_changelog((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version))
+    faults += faults_of_pages(ROOT, version)
     if faults and not wheel_only:
         raise Failure("\n".join(faults))
     with tempfile.TemporaryDirectory() as name:

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from scripts import release
+from scripts import release, stream_chart
 from scripts.bootstrap import Failure
 
 CHANGELOG = """# Changelog
@@ -91,6 +91,16 @@ def test_faults_of_a_changelog(text: str, version: str, faults: list[str]) -> No
     assert list(release.faults_of_changelog(text, version)) == faults
 
 
+def test_pages_that_an_upload_makes_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.md").write_text("dyn is not on PyPI yet. Until then …", encoding="utf-8")
+    (tmp_path / "b.md").write_text("Install it.", encoding="utf-8")
+    monkeypatch.setattr(release, "INSTALL_PAGES", ("a.md", "b.md"))
+    assert list(release.faults_of_pages(tmp_path, "0.2.0.dev0")) == []
+    assert list(release.faults_of_pages(tmp_path, "0.2.0")) == [
+        "a.md says `dyn is not on PyPI yet`, which is wrong when 0.2.0 is uploaded"
+    ]
+
+
 # ---- the long description --------------------------------------------------------------------------------------------
 
 
@@ -120,6 +130,19 @@ def test_the_readme_is_whole_on_an_index(hook: ModuleType) -> None:
     text = (release.ROOT / "README.md").read_text(encoding="utf-8")
     assert release.relative_links(text) != []  # the repository's readers have them
     assert release.relative_links(hook.without_links_to_files(text)) == []
+
+
+def test_the_chart_of_the_readme_is_of_the_record() -> None:
+    table = stream_chart.figures(stream_chart.PAGE.read_text(encoding="utf-8"))
+    assert stream_chart.PICTURE.read_text(encoding="utf-8") == stream_chart.chart(table)
+    description = "dyn {dyn:.0f} s with one compile, PyTorch eager {torch:.0f} s, jax.jit {jax:.0f} s with 100 compiles"
+    text = description.format(**table["first touch, s"])
+    compiling = table["compiling, s"]
+    for page in ("README.md", "docs/index.md"):
+        said = " ".join((release.ROOT / page).read_text(encoding="utf-8").split())
+        assert text in said
+        assert f"dyn compiles once, in {compiling['dyn']} s" in said
+        assert f"a hundred times, in {compiling['jax']:.0f} s" in said
 
 
 def test_relative_links_are_found() -> None:
@@ -198,7 +221,7 @@ def test_what_is_left_to_do() -> None:
         "What is left is done by hand:\n"
         "  1. git tag --annotate v0.2.0 --message 'dyn 0.2.0' && git push origin v0.2.0\n"
         "  2. twine upload dist/dynhlo-0.2.0-py3-none-any.whl dist/dynhlo-0.2.0.tar.gz\n"
-        "     (who uploads first has the name: only then does `python -m pip install` of it get this)\n"
+        "     (who uploads first has the name dynhlo; nobody had it on 2026-11-30)\n"
         "  3. set the version to 0.3.0.dev0 in pyproject.toml and dyn/__init__.py, and commit."
     )
     assert release.next_steps("0.2.0.dev0", names) == (
@@ -214,6 +237,7 @@ def test_a_changelog_without_the_version_ends_it(
 ) -> None:
     sources(tmp_path, "0.9.0", "0.9.0")
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG, encoding="utf-8")
+    monkeypatch.setattr(release, "INSTALL_PAGES", ())
     monkeypatch.setattr(release, "ROOT", tmp_path)
     assert release.main([sys.executable]) == 1
     assert capsys.readouterr().err == "error: CHANGELOG.md has no section [0.9.0]\n"
