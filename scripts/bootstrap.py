@@ -61,7 +61,7 @@ JOBS = {
     "tensorflow": Job("the demo's packages, and TensorFlow (a minute, once)", ("demo", "tensorflow")),
     "test": Job(
         "the test tools, with JAX, PyTorch and its models, and TensorFlow (three minutes, once)",
-        ("test", "demo", "notebook", "cuda", "jax", "torch", "transformers", "tensorflow", "onnx"),
+        ("test", "linalg", "demo", "notebook", "cuda", "jax", "torch", "transformers", "tensorflow", "onnx"),
         (
             Tool("g++", "g++", "running GPU kernels on the CPU"),
             Tool("hipcc", "hipcc", "compiling kernels for AMD GPUs"),
@@ -70,7 +70,7 @@ JOBS = {
     "libraries": Job("the libraries that are called with arrays of dyn (a minute, once)", ("libraries",)),
     "docs": Job(
         "what builds the documentation and what its notebooks run (three minutes, once)",
-        ("docs", "test", "demo", "notebook", "cuda", "jax", "torch", "transformers", "tensorflow", "onnx"),
+        ("docs", "test", "linalg", "demo", "notebook", "cuda", "jax", "torch", "transformers", "tensorflow", "onnx"),
         (
             Tool("g++", "g++", "PyTorch's Inductor in a notebook"),
             Tool("dot", "graphviz", "diagrams"),

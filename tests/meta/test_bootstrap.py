@@ -166,14 +166,14 @@ def test_pip_runs_once(pip: Pip) -> None:
     bootstrap.install(test)
     bootstrap.install(demo)
     bootstrap.install(test)
-    assert pip.extras == [".[demo]", ".[test,demo,notebook,cuda,jax,torch,transformers,tensorflow,onnx]"]
+    assert pip.extras == [".[demo]", ".[test,linalg,demo,notebook,cuda,jax,torch,transformers,tensorflow,onnx]"]
     pip.write("numpy>=2", line_length=100)  # a setting of a tool is no reason
     bootstrap.install(test)
     assert pip.extras[2:] == []
     pip.write("numpy>=2.1", line_length=100)
     bootstrap.install(bench)
     bootstrap.install(test)
-    assert pip.extras[2:] == [".[bench]", ".[test,demo,notebook,cuda,jax,torch,transformers,tensorflow,onnx]"]
+    assert pip.extras[2:] == [".[bench]", ".[test,linalg,demo,notebook,cuda,jax,torch,transformers,tensorflow,onnx]"]
 
 
 def test_demo_needs_nothing_that_test_does_not_install() -> None:

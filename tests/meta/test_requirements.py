@@ -34,7 +34,7 @@ def test_commands_name_the_packages_themselves() -> None:
         "pip install cuda-python==13.4.4 nvidia-cuda-crt==13.0.88 nvidia-cuda-nvrtc==13.0.88 "
         "nvidia-cuda-runtime==13.0.96"
     )
-    assert install_required("scipy") == "pip install 'scipy>=1.13'"
+    assert install_extra("linalg") == "pip install 'scipy>=1.13'"
     assert install_required("llvmlite") == "pip install 'llvmlite>=0.50,<0.51'"
 
 
