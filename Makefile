@@ -14,7 +14,7 @@ SETUP := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" 
 
 export DYN_REQUIRE_TOOLCHAINS
 
-.PHONY: help demo train jax torch tensorflow test test-slow test-gpu gpu-check gpu-wheels tensorflow-operations tensorflow-applications test-gpu-grid docs docs-links wheel random harnesses test-jax test-opinfo test-torch-mlir test-libraries test-versions bench golden clean
+.PHONY: help demo train jax torch tensorflow test test-slow test-gpu gpu-check gpu-wheels tensorflow-operations tensorflow-applications test-gpu-grid docs docs-links wheel release random harnesses test-jax test-opinfo test-torch-mlir test-libraries test-versions bench golden clean
 
 help:
 	@echo 'make demo     serve BERT-base over a hundred shapes from one compile'
@@ -28,7 +28,8 @@ help:
 	@echo 'make test-gpu  run programs, and every op, on the GPU of this machine: DEVICE=cuda or rocm, cuda:1, …'
 	@echo 'make gpu-check find out in minutes what dyn does on the GPU of this machine; make gpu-wheels puts what that takes elsewhere into .whl/'
 	@echo 'make test-gpu-grid run every op and class of groups on the software GPUs at all sizes, for half an hour'
-	@echo 'make wheel    build the wheel and try it in empty environments; PYTHONS="python3.11 python3.13"'
+	@echo 'make wheel    build the wheel into dist/ and try it in empty environments; PYTHONS="python3.11 python3.13"'
+	@echo 'make release  build the wheel and the sdist of this version into dist/, check and try both, and say what is left to do by hand'
 	@echo 'make random   look for programs that are compiled wrongly, for some hours; goes on where it was ended'
 	@echo 'make harnesses run all examples that JAX has of its primitives, and write docs/harnesses.md'
 	@echo 'make test-jax JAX=PATH  run the own tests of a checkout of JAX by dyn.interop.jax.jit, and write docs/harnesses.md'
@@ -89,14 +90,22 @@ test-slow:
 	$(SETUP) test
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow $(ARGS)
 
-# Every warning is an error, and every reference leads somewhere. Notebooks run, unless a cache has their results.
+# Every warning is an error, and every reference leads somewhere. Notebooks run, unless a cache has their results: that
+# takes minutes, in which Sphinx says on a terminal what it is at.
 docs:
 	$(SETUP) docs
-	TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/sphinx-build -q -W --keep-going -n -b html docs docs/_build/html $(ARGS)
+	@quiet=-q; test ! -t 1 || quiet=; \
+	TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/sphinx-build $$quiet -W --keep-going -n -b html docs docs/_build/html $(ARGS)
 	@echo 'open docs/_build/html/index.html'
 
+# Both leave what they build in dist/. Without PYTHONS: those of 3.11 to 3.14 that are here, pyenv's too.
+RELEASE := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" -m scripts.release
+
 wheel:
-	sh scripts/try-wheel.sh $(or $(PYTHONS),$(or $(PYTHON),python3))
+	$(RELEASE) --wheel $(or $(PYTHONS),$(PYTHON))
+
+release:
+	$(RELEASE) $(or $(PYTHONS),$(PYTHON))
 
 docs-links:
 	$(SETUP) docs

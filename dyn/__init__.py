@@ -130,7 +130,7 @@ install_namespace(NAMESPACE)
 document_methods(NAMESPACE)
 install_view(view, describe)
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0.dev0"
 
 #: Modules among them.
 _MODULES = ("checkpoint_policies", "debug", "interop", "lax", "nn", "random", "tree")

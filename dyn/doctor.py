@@ -122,7 +122,7 @@ def _versions() -> list[Finding]:
         Finding("Python", Severity.NOTE, f"{platform.python_version()}, {sys.executable}"),
         Finding("system", Severity.NOTE, f"{platform.platform()}"),
     ]
-    for package in ("numpy", "llvmlite", "ml_dtypes", "optree", "scipy"):
+    for package in ("numpy", "llvmlite", "ml_dtypes", "optree"):
         version = _version(package)
         if version is None:
             found.append(Finding(package, Severity.FAILED, "not installed", install_required(package)))
@@ -274,6 +274,7 @@ _OPTIONAL = {
     "torch": ("programs written in PyTorch", "torch"),
     "tensorflow": ("programs written in TensorFlow", "tensorflow"),
     "onnx": ("ONNX models", "onnx"),
+    "scipy": ("linear algebra, and SciPy's special functions", "linalg"),
     "matplotlib": ("the charts of the notebooks and the demo", "demo"),
     "rich": ("this report, and the demo's, in colour", "demo"),
     "ipykernel": ("notebooks", "notebook"),

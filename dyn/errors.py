@@ -22,7 +22,7 @@
     ├── NotYetError                a thing that a later version will do                (also a NotImplementedError)
     ├── IRError                    a broken invariant of dyn's own IR; a bug in dyn
     ├── CompileError               a toolchain refused what dyn generated; a bug in dyn
-    ├── BackendUnavailableError    a target whose compiler or device is not on this machine
+    ├── BackendUnavailableError    a compiler, device or package that is not on this machine
     └── ArtifactError              a saved program or module that cannot be read
 
 Messages have one form: what is wrong, with the names and values; where, with the user's line; and what to do about it.
@@ -202,7 +202,7 @@ class CompileError(DynError):
 
 
 class BackendUnavailableError(DynError):
-    """Target whose compiler or device is not on this machine."""
+    """Target or function whose compiler, device or package is not on this machine."""
 
 
 class ArtifactError(DynError):

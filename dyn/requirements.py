@@ -7,18 +7,23 @@ which a test compares.
 
 from __future__ import annotations
 
+import importlib
 import shlex
 from collections.abc import Mapping
+from typing import Any
+
+from dyn.errors import BackendUnavailableError
+from dyn.fork_safety import importing
 
 #: The name by which installers know dyn. It is imported as ``dyn``.
 DISTRIBUTION = "dynhlo"
 #: What dyn cannot do without.
 REQUIRED = (
     "filelock>=3.12", "llvmlite>=0.50,<0.51", "ml_dtypes>=0.5", "numpy>=2", "optree>=0.14", "platformdirs>=4",
-    "scipy>=1.13",
 )  # fmt: skip
 #: What parts of dyn need, by the name of the extra.
 EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "linalg": ("scipy>=1.13",),
     "jax": ("jax>=0.9.2,<0.11",),
     "cuda": (
         "cuda-python==13.4.4", "nvidia-cuda-crt==13.0.88", "nvidia-cuda-nvrtc==13.0.88", "nvidia-cuda-runtime==13.0.96",
@@ -40,6 +45,20 @@ def install_extra(extra: str) -> str:
 def install_required(name: str) -> str:
     """The command that installs one of the packages that dyn cannot do without."""
     return _command([one for one in REQUIRED if _name(one) == name])
+
+
+def scipy_module(name: str, purpose: str) -> Any:
+    """The module ``scipy.<name>``, of the extra "linalg"; ``purpose`` is what is computed by it.
+
+    BackendUnavailableError where it cannot be imported, with the command that installs it.
+    """
+    try:
+        with importing:
+            return importlib.import_module(f"scipy.{name}")
+    except ImportError as error:
+        raise BackendUnavailableError(
+            f"{purpose} is computed by SciPy, which cannot be imported: {error}.", remedy=install_extra("linalg")
+        ) from error
 
 
 def _name(requirement: str) -> str:

@@ -14,8 +14,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import tomllib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +27,8 @@ PYTHON = VENV / "bin" / "python"
 #: One version of each package of which the extras take several.
 CONSTRAINTS = ROOT / "scripts" / "constraints.txt"
 STAMP = VENV / ".dyn-installed"
+#: For how long a step says nothing, at most.
+SECONDS = 15.0
 #: The name that this distribution had: an editable installation of it would lie beside that of today's.
 FORMER = "dyn"
 
@@ -57,7 +61,7 @@ JOBS = {
     "tensorflow": Job("the demo's packages, and TensorFlow (a minute, once)", ("demo", "tensorflow")),
     "test": Job(
         "the test tools, with JAX, PyTorch and its models, and TensorFlow (three minutes, once)",
-        ("test", "demo", "notebook", "cuda", "jax", "torch", "transformers", "tensorflow", "onnx"),
+        ("test", "linalg", "demo", "notebook", "cuda", "jax", "torch", "transformers", "tensorflow", "onnx"),
         (
             Tool("g++", "g++", "running GPU kernels on the CPU"),
             Tool("hipcc", "hipcc", "compiling kernels for AMD GPUs"),
@@ -66,7 +70,7 @@ JOBS = {
     "libraries": Job("the libraries that are called with arrays of dyn (a minute, once)", ("libraries",)),
     "docs": Job(
         "what builds the documentation and what its notebooks run (three minutes, once)",
-        ("docs", "test", "demo", "notebook", "cuda", "jax", "torch", "transformers", "tensorflow", "onnx"),
+        ("docs", "test", "linalg", "demo", "notebook", "cuda", "jax", "torch", "transformers", "tensorflow", "onnx"),
         (
             Tool("g++", "g++", "PyTorch's Inductor in a notebook"),
             Tool("dot", "graphviz", "diagrams"),
@@ -94,6 +98,46 @@ def runs(*command: str | Path) -> bool:
         return False
 
 
+def run_visibly(command: Sequence[str | Path], task: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in the checkout, and say what it is at: a line at the start, and one each ``SECONDS``.
+
+    These lines have the time since the start, and what the command last put out. The result's ``stdout`` is all of it.
+    """
+    say(task)
+    start = time.monotonic()
+    lines: list[str] = []
+    with subprocess.Popen(
+        [*map(str, command)],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    ) as process:  # fmt: skip
+        reader = threading.Thread(target=_read_lines, args=(process.stdout, lines), daemon=True)
+        reader.start()
+        while True:
+            try:
+                status = process.wait(SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                last = f": {_shortened(lines[-1])}" if lines else ""
+                say(f"  {time.monotonic() - start:.0f} s{last}")
+        reader.join()
+    return subprocess.CompletedProcess(command, status, "\n".join(lines))
+
+
+def _read_lines(stream: Iterable[str], lines: list[str]) -> None:
+    lines.extend(line.rstrip() for line in stream if line.strip())
+
+
+def _shortened(line: str) -> str:
+    """A line of output as it fits into one of a terminal."""
+    plain = " ".join(line.split())
+    return plain if len(plain) <= 90 else f"{plain[:89]}…"
+
+
+def last_words(output: str) -> str:
+    """The end of a command's output, set in under a message."""
+    return "\n".join(f"    {line}" for line in output.strip().splitlines()[-6:])
+
+
 # ---- the system's packages -------------------------------------------------------------------------------------------
 
 
@@ -108,16 +152,13 @@ def apt_install(packages: list[str]) -> str:
         prefix = ["sudo", "-n"]
     else:
         return f"it takes root: run `sudo {by_hand}` and try again."
-    say(f"installing {' and '.join(packages)} with apt (about a minute, once)")
     options = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=120"]
-    steps = [[*prefix, *options, "update"], [*prefix, *options, "install", "-y", "--no-install-recommends", *packages]]
-    output = ""
-    for step in steps:  # a failed update matters only if the install then fails too
-        result = subprocess.run(step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        output += result.stdout
-        if step is steps[-1] and result.returncode == 0:
-            return ""
-    tail = "\n".join("    " + line for line in output.strip().splitlines()[-6:])
+    update = run_visibly([*prefix, *options, "update"], "updating apt's lists")
+    install = [*prefix, *options, "install", "-y", "--no-install-recommends", *packages]
+    result = run_visibly(install, f"installing {' and '.join(packages)} with apt (about a minute, once)")
+    if result.returncode == 0:  # a failed update matters only if the installation then fails too
+        return ""
+    tail = last_words(f"{update.stdout}\n{result.stdout}")
     return f"apt-get failed; with a network, `{by_hand}` as root shows why. Its last words:\n{tail}"
 
 
@@ -150,11 +191,8 @@ def prepare_venv() -> None:
         problem = apt_install([package])
         if problem:
             raise Failure(f"{sys.executable} cannot make a virtual environment: no ensurepip.\n  help: {problem}")
-    say(f"making .venv with Python {sys.version.split()[0]}")
-    result = subprocess.run(
-        [sys.executable, "-m", "venv", "--clear", str(VENV)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "venv", "--clear", VENV]
+    result = run_visibly(command, f"making .venv with Python {sys.version.split()[0]}")
     if result.returncode != 0:
         raise Failure(f"`{sys.executable} -m venv .venv` failed:\n{result.stdout.rstrip()}")
 
@@ -194,16 +232,15 @@ def install(job: Job) -> None:
     present = installed_extras()
     if present.issuperset(job.extras):
         return
-    say(f"installing {job.what}")
     start = time.monotonic()
     remove_former()
-    # -qq: errors only. The warnings are about the machine's pip settings, not about dyn.
-    command = [PYTHON, "-m", "pip", "install", "-qq", "--no-input", "--disable-pip-version-check"]
+    # Its lines say what is being downloaded or installed. A progress bar would be no line.
+    command = [PYTHON, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar=off"]
     command += ["-c", str(CONSTRAINTS), "-e", f".[{','.join(job.extras)}]"]
-    result = subprocess.run(command, cwd=ROOT, check=False)
+    result = run_visibly(command, f"installing {job.what}")
     if result.returncode != 0:
         raise Failure(
-            "pip could not install what is needed; its own message is above.\n"
+            f"pip could not install what is needed. Its last words:\n{last_words(result.stdout)}\n"
             "  help: the first run needs a network (or a local package index that pip knows of); later runs do not."
         )
     stamp = {"fingerprint": fingerprint(), "extras": sorted(present.union(job.extras))}

@@ -44,7 +44,7 @@ FRONT_ENDS = {
         ("tests/api", "tests/numpy/test_[e-m]*.py"),
         ("tests/api", "tests/numpy", "tests/call", "tests/trace", "tests/specialize", "tests/runtime"),
         ("flatbuffers>=24",),
-        extras=("jax", "notebook"),
+        extras=("jax", "linalg", "notebook"),
         strict=False,  # a few tests are of PyTorch's tensors
     ),
     "jax": FrontEnd(
@@ -62,6 +62,7 @@ FRONT_ENDS = {
         ),
         ("tests/interop/torch",),
         ("expecttest>=0.3", "transformers==5.23.0"),
+        extras=("linalg",),
     ),
     "tensorflow-cpu": FrontEnd(
         tuple(
@@ -73,7 +74,7 @@ FRONT_ENDS = {
         ),
         ("tests/interop/tf",),
         ("sybil>=9",),
-        extras=("jax",),  # Keras runs on both; on PyTorch too, which is as large as all else
+        extras=("jax", "linalg"),  # Keras runs on both; on PyTorch too, which is as large as all else
     ),
 }  # fmt: skip
 

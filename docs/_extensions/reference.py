@@ -1,15 +1,20 @@
 """The pages of the API reference, written before the site is built from what modules export.
 
 A module has a page, and a page for each group of its functions: those that one file defines, under the first line of
-that file's docstring.
+that file's docstring; those of ``dyn`` itself by task (``tasks.py``). The module's page begins with its docstring and
+the names that it is opened for. A page more lists all names by task.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from tasks import FIRST, LISTED, TASKS
 
 #: The modules of the public interface, and what a reader finds there.
 MODULES = {
@@ -17,6 +22,7 @@ MODULES = {
     "dyn.numpy": "NumPy's functions, on arrays of undecided shapes",
     "dyn.numpy.linalg": "Linear algebra",
     "dyn.numpy.fft": "Fourier transforms",
+    "dyn.numpy.special": "Special functions, by SciPy's names",
     "dyn.lax": "Control flow, and operations that convert nothing",
     "dyn.lax.linalg": "Factors of matrices, as raw operations",
     "dyn.nn": "Activations, normalisation, attention, convolutions",
@@ -58,9 +64,9 @@ FEW = 30
 
 def write_pages(folder: Path) -> None:
     """Write ``folder``: an index, a page a module, and pages of groups."""
-    pages = {"index.md": _index(), "given.rst": _given()}
-    for name, about in MODULES.items():
-        pages |= _pages(name, about)
+    pages = {"index.md": _index(), "by_task.rst": _by_task(), "given.rst": _given()}
+    for name in MODULES:
+        pages |= _pages(name)
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.*"):
         if old.name not in pages:
@@ -78,8 +84,34 @@ def _index() -> str:
         "*After this page you know which names there are, and where each is explained.*",
         "",
     ]
-    lines += ["```{toctree}", ":maxdepth: 2", "", *[_file(name) for name in MODULES], "given", "/errors", "```", ""]
+    files = ["by_task", *[_file(name) for name in MODULES], "given", "/errors"]
+    lines += ["```{toctree}", ":maxdepth: 2", "", *files, "```", ""]
     return "\n".join(lines)
+
+
+def _by_task() -> str:
+    """The page of all names: by what people do, then those of the namespaces, group by group."""
+    lines = _title("Names by task", "=")
+    lines += ["*After this page you know which name does what, for all public functions and classes.*", ""]
+    lines += ["What people do comes first, with names as they are in ``dyn``; then the namespaces, group by group.", ""]
+    lines += [".. currentmodule:: dyn", ""]
+    for task, names in TASKS.items():
+        lines += [*_title(task, "-"), *_summary([name.removeprefix("dyn.") for name in names])]
+    for module in LISTED:
+        groups, _ = _groups(module)
+        lines += [*_title(f"{MODULES[module]}: {module}", "-"), f".. currentmodule:: {module}", ""]
+        for home, names in groups.items():
+            lines += [*(_title(_heading(home, module), "~") if len(groups) > 1 else ()), *_summary(names)]
+    return "\n".join(lines)
+
+
+def _title(text: str, line: str) -> list[str]:
+    return [text, line * len(text), ""]
+
+
+def _summary(names: Iterable[str]) -> list[str]:
+    """A table of names with the first lines of their docstrings."""
+    return [".. autosummary::", "   :nosignatures:", "", *[f"   {name}" for name in names], ""]
 
 
 def _given() -> str:
@@ -98,26 +130,25 @@ def _given() -> str:
 
 
 def _file(*parts: str) -> str:
-    return "-".join(parts).replace(".", "-").replace("_", "-").replace("--", "-")
+    return "-".join(re.findall(r"[a-z0-9]+", "-".join(parts).lower()))
 
 
-def _pages(name: str, about: str) -> dict[str, str]:
+def _pages(name: str) -> dict[str, str]:
     """The pages of a module, by their files' names."""
     groups, constants = _groups(name)
     single = sum(map(len, groups.values())) <= FEW
-    main = [name, "=" * len(name), "", about + ".", "", f".. currentmodule:: {name}", ""]
+    main = [*_title(name, "="), f".. currentmodule:: {name}", "", *_opening(name)]
     pages: dict[str, str] = {}
     if not single:
         main += [".. toctree::", "   :hidden:", "", *[f"   {_file(name, home)}" for home in groups], ""]
     for home, names in groups.items():
         heading = _heading(home, name)
-        main += [heading, "-" * len(heading), "", ".. autosummary::", "   :nosignatures:", ""]
-        main += [*[f"   {public}" for public in names], ""]
+        main += [*_title(heading, "-"), *_summary(names)]
         entries = [line for public in names for line in _entry(name, public)]
         if single:
             main += entries
         else:
-            page = [heading, "=" * len(heading), "", f".. currentmodule:: {name}", "", *entries]
+            page = [*_title(heading, "="), f".. currentmodule:: {name}", "", *entries]
             pages[f"{_file(name, home)}.rst"] = "\n".join(page)
     if constants:
         main += ["Constants", "---------", "", ", ".join(f"``{public}``" for public in constants), ""]
@@ -125,8 +156,21 @@ def _pages(name: str, about: str) -> dict[str, str]:
     return pages
 
 
+def _opening(name: str) -> list[str]:
+    """What a module's page begins with: its docstring, and the names that it is opened for."""
+    paragraphs = (inspect.getdoc(import_module(name)) or "").split("\n\n")
+    # Why a file is long is for those who write it.
+    lines = [*"\n\n".join(p for p in paragraphs if not p.startswith("This file is longer")).splitlines(), ""]
+    if name in FIRST:
+        lines += [*_title("Begin with", "-"), *_summary(FIRST[name])]
+    return lines
+
+
 def _groups(name: str) -> tuple[dict[str, list[str]], list[str]]:
-    """The exported functions and classes of a module by the modules that define them, and its other names."""
+    """The exported functions and classes of a module by the modules that define them, and its other names.
+
+    Those of ``dyn`` are by task; what has none comes last.
+    """
     module = import_module(name)
     groups: dict[str, list[str]] = {}
     constants: list[str] = []
@@ -139,13 +183,26 @@ def _groups(name: str) -> tuple[dict[str, list[str]], list[str]]:
             groups.setdefault(home, []).append(public)
         else:
             constants.append(public)
+    if name == "dyn":
+        return _grouped_by_task([public for names in groups.values() for public in names]), constants
     return dict(sorted(groups.items(), key=lambda group: _heading(group[0], name))), constants
+
+
+def _grouped_by_task(names: list[str]) -> dict[str, list[str]]:
+    tasks = {task: [path.removeprefix("dyn.") for path in paths] for task, paths in TASKS.items()}
+    groups = {task: [name for name in own if name in names] for task, own in tasks.items()}
+    taken = {name for own in groups.values() for name in own}
+    groups["Further names"] = [name for name in names if name not in taken]
+    return {task: own for task, own in groups.items() if own}
 
 
 def _entry(name: str, public: str) -> list[str]:
     value = getattr(import_module(name), public)
     if inspect.isclass(value):
-        return [f".. autoclass:: {name}.{public}", "   :members:", ""]
+        # Methods of a class that several front ends derive theirs from are told of with each.
+        inherited = any(base.__module__.startswith("dyn.frontend") for base in value.__mro__[1:])
+        options = ["   :members:", *(["   :inherited-members: object"] if inherited else [])]
+        return [f".. autoclass:: {name}.{public}", *options, ""]
     return [f".. autofunction:: {name}.{public}", ""]
 
 
@@ -157,10 +214,24 @@ def _is_earlier(name: str, value: Any) -> bool:
 
 
 def _heading(home: str, name: str) -> str:
+    """The heading of a group: a task's own, or the first line of the docstring of the file ``home``."""
+    if name == "dyn":
+        return home
     doc = inspect.getdoc(import_module(home)) or home
     return name if home == name else doc.partition("\n")[0].rstrip(".").replace("``", "").replace(":", " –")
 
 
+def _call_by_public_names() -> None:
+    """Give exported classes their public names: of one with another name autodoc says only that it is an alias."""
+    for name in MODULES:
+        module = import_module(name)
+        for public in module.__all__:
+            value = getattr(module, public)
+            if inspect.isclass(value) and value.__module__.startswith("dyn.") and not _is_earlier(name, value):
+                value.__name__ = public
+
+
 def setup(app: Any) -> dict[str, bool]:
+    _call_by_public_names()
     app.connect("config-inited", lambda app, _: write_pages(Path(app.srcdir) / "api"))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -6,15 +6,11 @@ SciPy is imported when code that calls them is loaded.
 from __future__ import annotations
 
 import ctypes
-import importlib
 import importlib.util
 import re
 from functools import cache, lru_cache
-from typing import Any
 
-from dyn.errors import BackendUnavailableError
-from dyn.fork_safety import importing
-from dyn.requirements import install_required
+from dyn.requirements import scipy_module
 
 #: How the text of a library call (``dyn.lower.lapack``) refers to a function.
 _NAME = re.compile(rb"dyn_(blas|lapack)_([a-z0-9]+)")
@@ -39,16 +35,5 @@ def _address(library: str, name: str) -> int:
     # Prototypes of our own: those in ctypes.pythonapi are everybody's.
     named = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
     pointed = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
-    capsule = _capsules(library)[name]
+    capsule = scipy_module(f"linalg.cython_{library}", library.upper()).__pyx_capi__[name]
     return pointed(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, named(capsule))
-
-
-def _capsules(library: str) -> dict[str, Any]:
-    try:
-        with importing:
-            return importlib.import_module(f"scipy.linalg.cython_{library}").__pyx_capi__
-    except ImportError as error:
-        raise BackendUnavailableError(
-            f"{library.upper()} is called through SciPy, which cannot be imported: {error}.",
-            remedy=install_required("scipy"),
-        ) from error

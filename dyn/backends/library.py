@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dyn.errors import BackendUnavailableError
 from dyn.fork_safety import lock
 from dyn.ir.core import Op, attr_values
 from dyn.ir.opdef import LibraryRoutine
@@ -45,7 +46,10 @@ class _ReferenceCall:
         if into is not None:
             into(results, *operands, **attrs)
             return
-        found = self.op.opdef.reference(*operands, **attrs)
+        try:
+            found = self.op.opdef.reference(*operands, **attrs)
+        except BackendUnavailableError as error:
+            raise BackendUnavailableError(error.problem, loc=self.op.loc, remedy=error.remedy) from error
         for result, array in zip(results, found if isinstance(found, tuple) else (found,), strict=True):
             result[...] = array
 

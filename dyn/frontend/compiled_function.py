@@ -232,11 +232,11 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
         Of a function of another library's it is the program of arrays that such a call runs.
 
         Args:
-            *args: arrays, or :class:`ShapeDtypeStruct` for arrays that are not there; static arguments as they are.
+            *args: arrays, or :class:`dyn.ShapeDtypeStruct` for arrays that are not there; static arguments as they are.
             **kwargs: arguments by name.
 
         Returns:
-            A :class:`Traced`.
+            A :class:`dyn.Traced`.
 
         Raises:
             TraceError: if the function cannot be traced.
@@ -257,11 +257,11 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
         """Program for some arguments, optimised: ``trace(...).lower()``, as in JAX.
 
         Args:
-            *args: arrays, or :class:`ShapeDtypeStruct`; static arguments as they are.
+            *args: arrays, or :class:`dyn.ShapeDtypeStruct`; static arguments as they are.
             **kwargs: arguments by name.
 
         Returns:
-            A :class:`Lowered`.
+            A :class:`dyn.Lowered`.
 
         Raises:
             TraceError: if the function cannot be traced.
@@ -282,8 +282,8 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
 
         Args:
             shapes: the calls to prepare for. Each is a tuple of arguments, a dict of arguments by name, or the only
-                argument. An array counts by its shape and dtype, and so does a :class:`ShapeDtypeStruct`, whose sizes
-                are numbers here; static arguments and Python numbers are given as they are.
+                argument. An array counts by its shape and dtype, and so does a :class:`dyn.ShapeDtypeStruct`, whose
+                sizes are numbers here; static arguments and Python numbers are given as they are.
 
         Raises:
             ArgumentError: if a size is no number.
@@ -372,7 +372,7 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
         """Counts so far.
 
         Returns:
-            A :class:`CacheInfo`.
+            A :class:`dyn.CacheInfo`.
 
         Example:
             >>> f = dyn.jit(lambda x: x + 1)

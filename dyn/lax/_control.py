@@ -25,7 +25,7 @@ def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any) -> 
     """Choice between two functions by a scalar: only one of them runs.
 
     Sizes may differ: the result has the size of the function that runs. A size that a function finds out inside (of
-    ``x[x > 0]``, ``nonzero``, ``unique``) is computed twice there. Sizes of two dims of arguments (``n`` and ``m``) have
+    ``x[x > 0]``, ``nonzero``, ``unique``) is computed twice there. Sizes of two dims (``n`` and ``m``) have
     to be equal, as in JAX, where all sizes have.
 
     Args:

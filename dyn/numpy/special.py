@@ -18,11 +18,12 @@ import numpy as np
 
 from dyn.callbacks import pure_callback
 from dyn.dtypes import Kind
-from dyn.errors import UnsupportedOpError
+from dyn.errors import BackendUnavailableError, UnsupportedOpError
 from dyn.numpy._broadcast import align
 from dyn.numpy._operands import emit, operand
 from dyn.numpy._public import Array, ArrayLike, public
 from dyn.numpy._unary import real_float
+from dyn.requirements import scipy_module
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
 
@@ -81,9 +82,19 @@ psi = _own(
 digamma = psi
 
 
+class _UnavailableAttribute(BackendUnavailableError, AttributeError):
+    """A function of SciPy's where SciPy is not; an AttributeError too, so that hasattr answers False."""
+
+
 def __getattr__(name: str) -> Callable[..., Any]:
-    """The function of that name which SciPy computes; AttributeError where it has none that goes by elements."""
-    ufunc = None if name.startswith("_") else _ufunc_of_scipy(name)
+    """The function of that name which SciPy computes; AttributeError where it has none that goes by elements.
+
+    Where there is no SciPy to ask, the AttributeError is a BackendUnavailableError with the remedy.
+    """
+    try:
+        ufunc = None if name.startswith("_") else _ufunc_of_scipy(name)
+    except BackendUnavailableError as error:
+        raise _UnavailableAttribute(error.problem, loc=user_loc(), remedy=error.remedy) from error
     if ufunc is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
     return _by_scipy(name, ufunc)
@@ -91,9 +102,7 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
 def _ufunc_of_scipy(name: str) -> np.ufunc | None:
     """The ufunc itself: with SciPy's array API ``scipy.special`` has a function around it."""
-    from scipy.special import _ufuncs
-
-    found = getattr(_ufuncs, name, None)
+    found = getattr(scipy_module("special._ufuncs", f"special.{name}"), name, None)
     return found if isinstance(found, np.ufunc) else None
 
 

@@ -49,6 +49,7 @@ from dyn.ops.pointwise import COMPLEXES, FLOATS, FLOATS8, INTS, NUMBERS, REALS, 
 from dyn.ops.rules import ANY, BITS, BOOL, FLOAT, INEXACT, NUMBER, REAL, pointwise, predicate, same_type
 from dyn.ops.scalar import Scalar
 from dyn.ops.transform_rules import again, elementwise_vjp, linear, pointwise_batch, unbroadcast
+from dyn.requirements import scipy_module
 from dyn.shapes import Dim, RelKind
 
 Array = np.ndarray[Any, Any]
@@ -63,9 +64,7 @@ def _logistic(x: Array) -> Array:
 
 
 def _erf(x: Array) -> Array:
-    from scipy.special import erf as scipy_erf
-
-    return np.asarray(scipy_erf(x)).astype(x.dtype)
+    return np.asarray(scipy_module("special", "erf").erf(x)).astype(x.dtype)
 
 
 def _fused_multiply_add(x: Array, y: Array, z: Array) -> Array:

@@ -22,6 +22,7 @@ from dyn.ops.formula import Num, formula_op
 from dyn.ops.pointwise import draw
 from dyn.ops.rules import FLOAT, same_type
 from dyn.ops.scalar import Scalar as S
+from dyn.requirements import scipy_module
 
 Array = np.ndarray[Any, Any]
 
@@ -83,9 +84,8 @@ def _inverse(x: Num, w: Num) -> Num:
 
 
 def _reference(x: Array) -> Array:
-    from scipy.special import erfinv
-
-    return np.where(x == 0, x, erfinv(x)).astype(x.dtype)  # SciPy loses the sign of a zero
+    plain = scipy_module("special", "erf_inv").erfinv(x)
+    return np.where(x == 0, x, plain).astype(x.dtype)  # SciPy loses the sign of a zero
 
 
 def erf_inv_formula(x: Num) -> Num:

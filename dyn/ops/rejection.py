@@ -22,6 +22,7 @@ from dyn.ops import rejection_loops
 from dyn.ops.gamma_slope import gamma_jvp, gamma_vjp
 from dyn.ops.threefry import blocks
 from dyn.ops.transform_rules import again
+from dyn.requirements import scipy_module
 from dyn.shapes import Dim, RelKind
 
 Array = np.ndarray[Any, Any]
@@ -53,8 +54,7 @@ def _uniform(keys: Array, count: int, dtype: np.dtype[Any]) -> Array:
 
 def _normal(keys: Array, dtype: np.dtype[Any]) -> Array:
     """A normally distributed float for each of a list of keys."""
-    from scipy.special import erfinv
-
+    erfinv = scipy_module("special", "the reference of random_gamma").erfinv
     low = np.nextafter(dtype.type(-1), dtype.type(0))
     drawn = np.maximum(low, _uniform(keys, 1, dtype)[:, 0] * (dtype.type(1) - low) + low)
     return (dtype.type(np.sqrt(2)) * np.asarray(erfinv(drawn))).astype(dtype)
@@ -176,9 +176,7 @@ def _few(keys: Array, rate: Array) -> Array:
 def _many(keys: Array, rate: Array) -> Array:
     """Poisson numbers by transformed rejection (W. Hörmann, "The transformed rejection method for generating Poisson
     random variables", Insurance: Mathematics and Economics 12, 1993)."""
-    from scipy.special import gammaln
-
-    single = np.float32
+    gammaln, single = scipy_module("special", "the reference of random_poisson").gammaln, np.float32
     log_rate, b = np.log(rate), single(0.931) + single(2.53) * np.sqrt(rate)
     a = single(-0.059) + single(0.02483) * b
     inverse = single(1.1239) + single(1.1328) / (b - single(3.4))

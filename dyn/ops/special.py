@@ -24,6 +24,7 @@ from dyn.ops.log_gamma import lgamma_rounded
 from dyn.ops.pointwise import draw
 from dyn.ops.rules import FLOAT, predicate, same_type
 from dyn.ops.scalar import Scalar as S
+from dyn.requirements import scipy_module
 
 Array = np.ndarray[Any, Any]
 _FLOAT = same_type(FLOAT)
@@ -187,27 +188,23 @@ def _trigamma(x: Num) -> Num:
 
 
 def _lgamma_array(x: Array) -> Array:
-    from scipy.special import gammaln
-
     wide = x.astype(np.float64)
     size = np.abs(wide)
     with np.errstate(all="ignore"):
         # C's lgamma of both infinities is inf, SciPy's of the lower one is not; near 0 SciPy's is.
-        plain = np.where(np.isinf(size), np.inf, gammaln(wide))
+        plain = np.where(np.isinf(size), np.inf, scipy_module("special", "lgamma").gammaln(wide))
         return np.where(size < 1e-300, -np.log(size), plain).astype(x.dtype)
 
 
 def _digamma_array(x: Array) -> Array:
-    from scipy.special import psi
-
     pole = (x <= 0) & (x == np.floor(x))
-    return np.where(pole, np.nan, psi(np.where(pole, 1, x))).astype(x.dtype)
+    plain = scipy_module("special", "digamma").psi(np.where(pole, 1, x))
+    return np.where(pole, np.nan, plain).astype(x.dtype)
 
 
 def _trigamma_array(x: Array) -> Array:
     """Trigamma function by NumPy: by its reflection below 0, where SciPy's is wrong."""
-    from scipy.special import polygamma
-
+    polygamma = scipy_module("special", "trigamma").polygamma
     wide = x.astype(np.float64)
     pole = (wide <= 0) & (wide == np.floor(wide))
     sine = np.sin(np.pi * (wide - np.round(wide)))
@@ -335,9 +332,7 @@ def _exp_short(x: Num) -> Num:
 
 
 def _erfc_array(x: Array) -> Array:
-    from scipy.special import erfc as scipy_erfc
-
-    return np.asarray(scipy_erfc(x)).astype(x.dtype)
+    return np.asarray(scipy_module("special", "erfc").erfc(x)).astype(x.dtype)
 
 
 def _erfc_grad(a: Arithmetic, ct: Value, y: Value, x: Value) -> tuple[Value]:

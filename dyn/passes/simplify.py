@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dyn.errors import BackendUnavailableError
 from dyn.ir.builder import Builder, literal
 from dyn.ir.core import BUFFER_FROM, Dense, Function, Op, Value, attr_dims, uniform_element
 from dyn.ir.opdef import REGISTRY, OpKind
@@ -80,8 +81,11 @@ def _compute(builder: Builder, op: Op) -> Array | None:
             np.broadcast_to(a, [n for n in v.shape if isinstance(n, int)])  # all are, of what is small
             for a, v in zip(arrays, op.operands, strict=True)
         ]
-    with np.errstate(all="ignore"):
-        array = np.array(op.opdef.reference(*arrays, **op.attrs), element, order="C")
+    try:
+        with np.errstate(all="ignore"):
+            array = np.array(op.opdef.reference(*arrays, **op.attrs), element, order="C")
+    except BackendUnavailableError:  # the reference is SciPy's, and SciPy is not here: the program computes it
+        return None
     one = uniform_element(array)
     return array if one is None else one
 

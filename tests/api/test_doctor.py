@@ -86,10 +86,16 @@ def test_architectures_of_hipcc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_package_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     real = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda name: None if name in ("scipy", "jax") else real(name))
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name in ("optree", "scipy", "jax") else real(name))
     diagnosis = examine()
     found = findings(diagnosis)
-    assert found["scipy"] == Finding("scipy", Severity.FAILED, "not installed", "pip install 'scipy>=1.13'")
+    assert found["optree"] == Finding("optree", Severity.FAILED, "not installed", "pip install 'optree>=0.14'")
+    assert found["scipy"] == Finding(
+        "scipy",
+        Severity.MISSING,
+        "not installed: linear algebra, and SciPy's special functions",
+        "pip install 'scipy>=1.13'",
+    )
     assert found["jax"] == Finding(
         "jax", Severity.MISSING, "not installed: programs written in JAX", "pip install 'jax>=0.9.2,<0.11'"
     )

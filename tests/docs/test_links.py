@@ -20,7 +20,7 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/decisions/*.md"), *ROOT.glob("notebooks/*.ipynb")]
 )
 #: Pages that tell of what was: the files that they name may have been renamed since.
-RECORDS = {"CHANGELOG.md", "performance.md"}
+RECORDS = {"CHANGELOG.md", "changelog_0_1.md", "performance.md"}
 
 MODULES = [
     path.relative_to(ROOT).as_posix()

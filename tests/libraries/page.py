@@ -21,6 +21,7 @@ Abilities = Mapping[str, tuple[bool, bool]]
 def general(reason: str) -> str:
     """A reason without the numbers and names that are those of one call."""
     made = reason.partition(" [")[0]
+    made = re.sub(r"'/[^']*/(site-packages/[^']*)'", r"'\1'", made)
     made = re.sub(r"dimension .*? \(.*?\), and it differs.*", "dimension that differs from call to call", made)
     made = re.sub(r"\b[a-z]+\d+\[[^\]]*\]~?", "an array", made)
     made = re.sub(r"'[\w.<>]+' is traced", "the function is traced", made)
@@ -112,8 +113,8 @@ def _reasons(results: Sequence[Result], stage: str) -> Iterable[str]:
 
 def section(results: Sequence[Result], abilities: Abilities) -> str:
     """The part of the page that a run writes."""
-    lines = [*_rows(results, abilities), "", "### Eager calls that are not right", "", *_reasons(results, "eager")]
-    return "\n".join([*lines, "", "### Calls under `dyn.jit` that are not right", "", *_reasons(results, "jit")])
+    lines = [*_rows(results, abilities), "", "## Eager calls that are not right", "", *_reasons(results, "eager")]
+    return "\n".join([*lines, "", "## Calls under `dyn.jit` that are not right", "", *_reasons(results, "jit")])
 
 
 def write_page(results: Sequence[Result], abilities: Abilities) -> None:

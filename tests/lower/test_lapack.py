@@ -289,7 +289,7 @@ def test_scipy_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BackendUnavailableError) as error:
         lapack_imports(b"..dyn_lapack_dpotrf..")
     assert str(error.value) == (
-        "LAPACK is called through SciPy, which cannot be imported: import of scipy.linalg.cython_lapack halted; None "
+        "LAPACK is computed by SciPy, which cannot be imported: import of scipy.linalg.cython_lapack halted; None "
         "in sys.modules.\n"
         "  help: pip install 'scipy>=1.13'"
     )

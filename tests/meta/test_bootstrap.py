@@ -85,6 +85,36 @@ def test_missing_tool_is_announced(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     )
 
 
+# ---- bootstrap.py: what it says meanwhile ----------------------------------------------------------------------------
+
+
+def test_a_command_says_what_it_is_at(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(bootstrap, "SECONDS", 0.4)
+    program = "import time; print('Collecting torch', flush=True); time.sleep(1.1); print('done')"
+    result = bootstrap.run_visibly([sys.executable, "-c", program], "installing torch")
+    assert (result.returncode, result.stdout) == (0, "Collecting torch\ndone")
+    first, *beats = capsys.readouterr().out.splitlines()
+    assert first == "[dyn] installing torch"
+    assert len(beats) >= 2
+    assert beats[-1] == "[dyn]   1 s: Collecting torch"
+
+
+def test_a_quick_command_says_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    program = "import sys; sys.stderr.write('no such package\\n'); sys.exit(3)"
+    result = bootstrap.run_visibly([sys.executable, "-c", program], "installing it")
+    assert (result.returncode, result.stdout) == (3, "no such package")
+    assert capsys.readouterr().out == "[dyn] installing it\n"
+
+
+def test_a_long_line_is_shortened() -> None:
+    assert bootstrap._shortened("  Downloading   numpy ") == "Downloading numpy"
+    assert bootstrap._shortened("x" * 91) == "x" * 89 + "…"
+
+
+def test_silence_is_short() -> None:
+    assert bootstrap.SECONDS <= 15
+
+
 # ---- bootstrap.py: what pip installs ---------------------------------------------------------------------------------
 
 
@@ -103,6 +133,7 @@ class Pip:
         self.commands: list[list[str]] = []
         monkeypatch.setattr(bootstrap, "STAMP", root / ".venv" / "stamp")
         monkeypatch.setattr(bootstrap.subprocess, "run", self.run)
+        monkeypatch.setattr(bootstrap, "run_visibly", self.run_visibly)
 
     def write(self, dependency: str, line_length: int) -> None:
         text = (
@@ -115,6 +146,11 @@ class Pip:
         self.commands.append(command)
         self.extras.append(command[-1])
         return subprocess.CompletedProcess(command, self.status)
+
+    def run_visibly(self, command: list[str], task: str) -> subprocess.CompletedProcess[str]:
+        assert task.startswith("installing ")
+        self.run(command)
+        return subprocess.CompletedProcess(command, self.status, "Collecting numpy\nERROR: no network\n")
 
 
 @pytest.fixture
@@ -130,14 +166,14 @@ def test_pip_runs_once(pip: Pip) -> None:
     bootstrap.install(test)
     bootstrap.install(demo)
     bootstrap.install(test)
-    assert pip.extras == [".[demo]", ".[test,demo,notebook,cuda,jax,torch,transformers,tensorflow,onnx]"]
+    assert pip.extras == [".[demo]", ".[test,linalg,demo,notebook,cuda,jax,torch,transformers,tensorflow,onnx]"]
     pip.write("numpy>=2", line_length=100)  # a setting of a tool is no reason
     bootstrap.install(test)
     assert pip.extras[2:] == []
     pip.write("numpy>=2.1", line_length=100)
     bootstrap.install(bench)
     bootstrap.install(test)
-    assert pip.extras[2:] == [".[bench]", ".[test,demo,notebook,cuda,jax,torch,transformers,tensorflow,onnx]"]
+    assert pip.extras[2:] == [".[bench]", ".[test,linalg,demo,notebook,cuda,jax,torch,transformers,tensorflow,onnx]"]
 
 
 def test_demo_needs_nothing_that_test_does_not_install() -> None:
@@ -149,7 +185,7 @@ def test_failed_pip_leaves_no_stamp(pip: Pip) -> None:
     with pytest.raises(bootstrap.Failure) as caught:
         bootstrap.install(bootstrap.JOBS["demo"])
     assert str(caught.value) == (
-        "pip could not install what is needed; its own message is above.\n"
+        "pip could not install what is needed. Its last words:\n    Collecting numpy\n    ERROR: no network\n"
         "  help: the first run needs a network (or a local package index that pip knows of); later runs do not."
     )
     assert not bootstrap.STAMP.exists()

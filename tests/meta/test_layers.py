@@ -41,6 +41,8 @@ LEFT_TO_RIGHT = [
     ("frozen", "source", "errors", "config", "events"),
     ("source", "errors", "config", "tracebacks"),
     ("fork_safety", "late_imports"),
+    ("source", "errors", "requirements"),
+    ("fork_safety", "requirements"),
     ("frozen", "source", "errors", "dtypes", "dtype_aliases"),
     ("passes", "trace"),
     ("passes", "stitch"),

@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 
 from dyn.ops.custom_call import define
+from dyn.requirements import scipy_module
 
 Array = np.ndarray[Any, Any]
 _INFO = np.dtype(np.int32)
 
 
 def _routine(name: str, like: Array) -> Callable[..., Any]:
-    from scipy.linalg import get_lapack_funcs
-
-    found: Any = get_lapack_funcs(name, dtype=like.dtype)
+    found: Any = scipy_module("linalg", f"lapack.{name}").get_lapack_funcs(name, dtype=like.dtype)
     return found
 
 

@@ -22,6 +22,7 @@ from dyn.ir.types import TensorType
 from dyn.ops.indexing.along import take_along
 from dyn.ops.linalg.matrices import LAPACK_DTYPES, OBLONGS, Array, Matrices, random_matrices, require_matrices
 from dyn.ops.transform_rules import pointwise_batch, transposed
+from dyn.requirements import scipy_module
 from dyn.shapes import Dim, dim_min
 
 # --- lu -----------------------------------------------------------------------------------------------------------
@@ -39,12 +40,10 @@ def _lu_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) 
 
 
 def _lu(a: Array) -> tuple[Array, Array, Array]:
-    from scipy.linalg import get_lapack_funcs
-
     *lead, m, n = a.shape
     factors, pivots = np.array(a), np.zeros((*lead, min(m, n)), np.int32)
     if a.size:
-        getrf: Any = get_lapack_funcs("getrf", dtype=a.dtype)
+        getrf: Any = scipy_module("linalg", "lu").get_lapack_funcs("getrf", dtype=a.dtype)
         for place in np.ndindex(*lead):
             factors[place], pivots[place], _ = getrf(a[place])
     return factors, pivots, _permutations(pivots, m)

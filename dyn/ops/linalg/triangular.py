@@ -29,6 +29,7 @@ from dyn.ops.linalg.matrices import (
     require_square,
 )
 from dyn.ops.transform_rules import pointwise_batch, transposed
+from dyn.requirements import scipy_module
 from dyn.shapes import RelKind
 
 _TRANSPOSES = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
@@ -93,12 +94,10 @@ def _solve_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attr
 
 
 def _triangular_solve(a: Array, b: Array, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str) -> Array:
-    from scipy.linalg import get_blas_funcs
-
     result = np.array(b)
     if result.size == 0:
         return result
-    trsm: Any = get_blas_funcs("trsm", dtype=a.dtype)
+    trsm: Any = scipy_module("linalg", "triangular_solve").get_blas_funcs("trsm", dtype=a.dtype)
     # BLAS reads columns first, and so sees every matrix transposed: of X op(A) = B it solves op(A)^T X^T = B^T.
     options = {"side": left_side, "lower": not lower, "trans_a": _TRANSPOSES.index(transpose_a), "diag": unit_diagonal}
     with np.errstate(all="ignore"):

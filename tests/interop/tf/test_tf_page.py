@@ -7,10 +7,9 @@ from pathlib import Path
 from types import ModuleType
 
 import dyn
-from tests.docs.examples import examples_of
+from tests.docs.examples import run_in_fresh_process
 
 
-def test_examples_run_and_give_what_is_shown(require_module: Callable[[str], ModuleType]) -> None:
+def test_examples_run_and_give_what_is_shown(require_module: Callable[[str], ModuleType], tmp_path: Path) -> None:
     require_module("sybil")
-    for example in examples_of(Path(dyn.__file__).parents[1] / "docs" / "from_tensorflow.md"):
-        example.evaluate()
+    run_in_fresh_process(Path(dyn.__file__).parents[1] / "docs" / "from_tensorflow.md", tmp_path)
