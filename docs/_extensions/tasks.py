@@ -36,6 +36,7 @@ TASKS = {
         "dyn.report", "dyn.profile", "dyn.CacheInfo", "dyn.cache_info", "dyn.CodeInfo", "dyn.RecompileWarning",
         "dyn.interop.torch.explain",
     ),
+    "Find what is wrong with a call": ("dyn.bisect", "dyn.minify", "dyn.debug.program"),
     "Look at values, and call out of programs": (
         "dyn.debug.print", "dyn.debug.callback", "dyn.pure_callback", "dyn.io_callback", "dyn.ffi_call",
     ),
