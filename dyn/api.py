@@ -42,6 +42,7 @@ from dyn.specialize.inline import call_in_trace
 from dyn.specialize.table import ProgramTable
 from dyn.specialize.version import Version, build_beside, load_compiler, no_more_compiling
 from dyn.stages import Traced
+from dyn.trace import random_draws
 from dyn.trace.attributes import AttributeReads, objects_read
 from dyn.trace.closed_numbers import closed_floats
 from dyn.trace.context import current_trace
@@ -341,12 +342,12 @@ class Jitted(CompiledFunction[BoundCall, Version]):
         def call(tracers: list[Tracer]) -> Any:
             return self._signature.call(bound, tracers, unflatten_sorted)
 
-        floats = closed_floats(self._signature.function)
-        return trace_function(
-            call, self._signature.name, specs, self._options.declarations, closed_floats=floats, ends=False,
-            reads=AttributeReads(objects_read(self._signature.function, bound.static)),
-            function=self._signature.function,
-        )  # fmt: skip
+        function, name = self._signature.function, self._signature.name
+        with random_draws.warned_of(function, name):
+            return trace_function(
+                call, name, specs, self._options.declarations, closed_floats=closed_floats(function), ends=False,
+                reads=AttributeReads(objects_read(function, bound.static)), function=function,
+            )  # fmt: skip
 
     def _trace_stage(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         bound = self._signature.bind(args, kwargs)

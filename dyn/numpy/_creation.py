@@ -699,10 +699,11 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
         InvalidValueError: if ``copy`` is False and a copy is needed.
     """
     if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
+        once = "pass the array that it is of: a capsule can be read once."
         raise UnsupportedOpError(
             f"from_dlpack: a {type(x).__name__} has no __dlpack__.",
             loc=user_loc(),
-            remedy="use dyn.numpy.asarray.",
+            remedy=once if type(x).__name__ == "PyCapsule" else "use dyn.numpy.asarray.",
         )
     return asarray(x, device=device, copy=copy)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,23 @@ def test_a_file_that_is_not_there() -> None:
         text = text_of(lambda name=name: dyn.interop.stablehlo.load(name))
         assert text == f"there is no file {name}.\n  help: check the path."
     assert text_of(lambda: dyn.interop.stablehlo.load("not a module")).startswith("this is no StableHLO module")
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    pytest.importorskip("jaxlib")
+    lowered = dyn.jit(lambda x: x).lower(ONES)
+    for given in (3, [1], lowered):
+        assert text_of(lambda given=given: dyn.interop.stablehlo.load(given)) == (
+            f"load() takes a module's text or bytes, or the path of its file, not a {type(given).__name__}.\n"
+            "  help: of a program of dyn's write dyn.interop.stablehlo.dump(lowered), which is such text."
+        )
+    assert text_of(lambda: dyn.interop.stablehlo.load(tmp_path)) == (
+        f"{tmp_path} cannot be read: Is a directory.\n  help: name the file of a module."
+    )
+    capsule = np.zeros(3).__dlpack__()
+    assert text_of(lambda: dyn.numpy.from_dlpack(capsule)).splitlines()[-1] == (
+        "  help: pass the array that it is of: a capsule can be read once."
+    )
 
 
 def test_a_command_that_is_misspelt() -> None:

@@ -135,7 +135,7 @@ def read(source: Any) -> OnnxModel:
         try:
             contents = path.read_bytes()
         except FileNotFoundError:
-            raise ArgumentError(f"there is no file {path}.", remedy="check the path.") from None
+            raise ArtifactError(f"there is no file {path}.", remedy="check the path.") from None
         except OSError as error:
             raise ArgumentError(f"{path} cannot be read: {error.strerror or error}.") from None
         proto, folders = _parsed(contents, os.fspath(path)), (path.parent.resolve(), path.resolve().parent)

@@ -66,7 +66,8 @@ def load(source: str | bytes | os.PathLike[str], *, name: str = "main", trusted:
         A :class:`dyn.Jitted` of the module's arguments in order, which gives its result, or a tuple of several.
 
     Raises:
-        ArtifactError: with MLIR's line and column, for what is no StableHLO module.
+        ArtifactError: with MLIR's line and column, for what is no StableHLO module; for a file that cannot be read.
+        ArgumentError: for what is neither text, bytes nor a path.
         UnsupportedOpError: for types that dyn has not; when traced, for operations that it has not, with their line.
         BackendUnavailableError: without jaxlib.
 
@@ -93,7 +94,17 @@ def _contents(source: str | bytes | os.PathLike[str]) -> tuple[str | bytes, str]
             if _IS_PATH.fullmatch(source):
                 raise ArtifactError(f"there is no file {source}.", remedy="check the path.")
             return source, "-"
-    return Path(source).read_bytes(), os.fspath(source)
+    elif not isinstance(source, os.PathLike):
+        raise ArgumentError(
+            f"load() takes a module's text or bytes, or the path of its file, not a {type(source).__name__}.",
+            remedy="of a program of dyn's write dyn.interop.stablehlo.dump(lowered), which is such text.",
+        )
+    try:
+        return Path(source).read_bytes(), os.fspath(source)
+    except OSError as error:
+        raise ArtifactError(
+            f"{os.fspath(source)} cannot be read: {error.strerror}.", remedy="name the file of a module."
+        ) from None
 
 
 def function_of(

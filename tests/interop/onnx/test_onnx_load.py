@@ -392,7 +392,7 @@ def test_types_that_dyn_has_not() -> None:
 
 
 def test_what_is_no_model(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="there is no file"):
+    with pytest.raises(ArtifactError, match="there is no file"):
         dyn.interop.onnx.load(tmp_path / "none.onnx")
     with pytest.raises(ArgumentError, match=r"load takes a path, bytes or an onnx.ModelProto, not a int"):
         dyn.interop.onnx.load(3)
