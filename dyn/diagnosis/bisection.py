@@ -18,7 +18,7 @@ from dyn.frozen import record
 from dyn.ir.core import Function, Op, Value
 from dyn.pipeline import PIPELINE, Stitched
 from dyn.schedule.launch import Condition, Launch
-from dyn.shapes import Symbol, evaluate
+from dyn.shapes import Symbol
 from dyn.stitch.groups import Group, Plan
 from dyn.stitch.plan import stitch
 from dyn.trace.pytree import flatten
@@ -316,7 +316,4 @@ def _without_parts(launch: Launch) -> Choose:
 
 
 def _holds(condition: Condition | None, sizes: Mapping[Symbol, int]) -> bool:
-    if condition is None:
-        return True
-    size = evaluate(condition.dim, sizes)
-    return condition.low <= size and (condition.high is None or size <= condition.high)
+    return condition is None or condition.holds(sizes)

@@ -9,7 +9,7 @@ from dyn.errors import DynError, ShapeError
 from dyn.ir.binding import bind_function
 from dyn.lower.host import HostProgram
 from dyn.schedule.launch import Condition, Launch, Variant
-from dyn.shapes import Facts, Reason, Relation, RelKind, Symbol, as_dim, evaluate, substitute
+from dyn.shapes import Facts, Reason, Relation, RelKind, Symbol, as_dim, substitute
 
 #: So many combinations of likely sizes are looked at.
 MOST_COMBINATIONS = 32
@@ -95,7 +95,7 @@ def _holds(condition: Condition, sizes: Mapping[Symbol, int], facts: Facts | Non
     With ``facts`` it may hold whatever the sizes are that are not known.
     """
     try:
-        size = evaluate(condition.dim, sizes)
+        return condition.holds(sizes)
     except KeyError:
         if facts is None:
             return None
@@ -103,4 +103,3 @@ def _holds(condition: Condition, sizes: Mapping[Symbol, int], facts: Facts | Non
         return Condition(dim, condition.low, condition.high).decided(facts)
     except DynError:
         return None
-    return condition.low <= size and (condition.high is None or size <= condition.high)

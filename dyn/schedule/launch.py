@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dyn.dtypes import DType
@@ -28,6 +28,7 @@ from dyn.shapes import (
     SymExpr,
     dim_max,
     dim_min,
+    evaluate,
     free_symbols,
     product,
 )
@@ -52,6 +53,11 @@ class Condition:
             return f"{self.low} <= {self.dim} <= {self.high}"
         above = at_most(self.dim, self.high)
         return f"{at_least(self.dim, self.low)} and {above}" if self.low else above
+
+    def holds(self, sizes: Mapping[Symbol, int]) -> bool:
+        """Whether it holds at some sizes; KeyError where one is missing, ShapeError where the dim has no value."""
+        size = evaluate(self.dim, sizes)
+        return self.low <= size and (self.high is None or size <= self.high)
 
     def indicator(self) -> Dim:
         """1 where it holds, 0 elsewhere."""
