@@ -396,6 +396,7 @@ class TensorProgram(LibraryProgram[TorchCall]):
         except Exception as error:
             if tracing.env.strayed:
                 raise by_sizes_lacking() from error
+            self._try_static_integers(error)
             raise
         if tracing.lacked:  # and the function went on all the same
             raise tracing.lacked[0]
@@ -410,6 +411,15 @@ class TensorProgram(LibraryProgram[TorchCall]):
         if pieces not in self._cut:  # as those of the same sizes are, traced again
             self._cut.append(pieces)
         return outputs
+
+    def _try_static_integers(self, error: Exception) -> None:
+        """Have the call read again with integers of objects as numbers, where it is these that the trace may have
+        failed for; back to sizes where it fails all the same."""
+        opened = self.owner._opened
+        if not opened.integers_are_sizes:
+            opened.integers_are_sizes = True
+        elif any(isinstance(one, ObjectLayout) and one.has_integers() for one in self.rest):
+            raise Retrace(_keep_integers, rereads=True) from error
 
     def _collected(
         self, tracing: TorchTracing, tracers: Sequence[Tracer], hidden: Sequence[Tracer], compiled: _Compiled
@@ -506,6 +516,10 @@ class TensorProgram(LibraryProgram[TorchCall]):
                 found._forget_calls()
 
         return ended
+
+
+def _keep_integers(owner: Owner) -> None:
+    owner._opened.integers_are_sizes = False
 
 
 #: As many optimizers of the same parameters may step in a function.

@@ -301,6 +301,14 @@ def format_number(number: Any, form: str) -> str:
     return format(in_text(), form)
 
 
+def attribute_of_number(number: Any, name: str) -> Any:
+    """An attribute of a symbolic number. Of ``__class__``, which ``isinstance`` asks for beside the type, code of the
+    user's has Python's."""
+    if name == "__class__" and is_made_by_user(sys._getframe(1)):
+        return getattr(object.__getattribute__(number, "node"), "pytype", type(number))
+    return object.__getattribute__(number, name)
+
+
 def _root(number: Any) -> Any:
     return torch.sym_sqrt(number)
 
@@ -313,6 +321,7 @@ def _logarithm(number: Any) -> Any:
 OPERATORS: tuple[Replacement[bool], ...] = (
     Replacement(torch.SymInt, "__divmod__", lambda a, b: (a // b, a % b)),
     Replacement(torch.SymInt, "__rdivmod__", lambda a, b: (b // a, b % a)),
+    Replacement(torch.SymInt, "__getattribute__", attribute_of_number),
     Replacement(torch.SymInt, "__hash__", _hash),
     Replacement(torch.SymInt, "__format__", format_number),
     Replacement(torch.SymInt, "sqrt", _root),
@@ -478,3 +487,13 @@ def as_dyn(trace: Trace, number: Any) -> Any:
     if isinstance(number, torch.SymBool):
         return cast(Any, number.node).guard_bool()
     return number
+
+
+def size_carrier(size: int) -> torch.Tensor:
+    """An integer, which is not negative, as an argument of a program: a tensor of that size, which takes no memory."""
+    return torch.empty((size, 0))
+
+
+def carried_size(carrier: torch.Tensor) -> Any:
+    """The integer that a tensor of :func:`size_carrier` is passed for."""
+    return carrier.shape[0]

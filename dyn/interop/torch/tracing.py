@@ -57,7 +57,7 @@ from dyn.interop.torch.hooks import call_users
 from dyn.interop.torch.inference import called_again, ordinary_tensors
 from dyn.interop.torch.iteration import decide_axis, open_sizes
 from dyn.interop.torch.layouts import ROWS, Order, TensorLayout, layout_of, order_by_size
-from dyn.interop.torch.module_paths import noting_modules
+from dyn.interop.torch.module_calls import noting_modules
 from dyn.interop.torch.python_effects import refused
 from dyn.interop.torch.randomness import GeneratorError, Keys
 from dyn.interop.torch.saved_tensors import without_callers_hooks
