@@ -22,6 +22,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "from_jax.md": ("jax",),
     "from_pytorch.md": ("torch",),
     "serving.md": (),
+    "torch.md": ("torch", "transformers"),
     "training.md": ("torch",),
     "adding_an_op.md": (),
     "adding_a_pass.md": (),

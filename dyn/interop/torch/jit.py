@@ -326,13 +326,14 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
     def _compiled_for(self, module: torch.nn.Module) -> Callable[..., Any] | None:
         """The compiled function for a call of a module in one of this module's methods: of this one, and of those of
         its parts that have parts themselves, such as an encoder; None for others."""
-        if module is self._function:
+        whole = self._module
+        if module is whole:
             return self
-        if module._compiled_call_impl is not None or not any(module.children()):
+        if whole is None or module._compiled_call_impl is not None or not any(module.children()):
             return None
         with self._lock:
             known = next((one for one in self._parts if one._function is module), None)
-            if known is None and any(one is module for one in self._function.modules()):
+            if known is None and any(one is module for one in whole.modules()):
                 known = _jitted(module, None, self._options)
                 self._parts = [*self._parts, known]
         return known

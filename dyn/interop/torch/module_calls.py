@@ -5,6 +5,8 @@ module."""
 from __future__ import annotations
 
 import contextlib
+import functools
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -66,11 +68,30 @@ def noting_modules() -> Iterator[None]:
         yield
 
 
+#: A class of a library, and a method by which its own methods have a module compiled by ``torch.compile``:
+#: ``generate`` of transformers does for static caches on GPUs.
+_COMPILING = ("transformers.modeling_utils", "PreTrainedModel", "get_compiled_call")
+
+
+@functools.cache
+def _compiling(owner: Any, name: str) -> Replacement[bool]:
+    """A method that gives what calls a module, rather than what ``torch.compile`` makes of that."""
+    of_library = getattr(owner, name)
+
+    def get(module: Any, *args: Any, **kwargs: Any) -> Any:
+        return of_library(module, *args, **kwargs) if replacement.current is None else module.__call__
+
+    replacement: Replacement[bool] = Replacement(owner, name, get)
+    return replacement
+
+
 @contextlib.contextmanager
 def calls_made_by(choose: Callable[[torch.nn.Module], Callable[..., Any] | None]) -> Iterator[None]:
     """Have this thread's calls of modules made by what ``choose`` gives for one. In what that does, and where it gives
     None, modules are called as before."""
     outer = _CALLER.current or _CALL
+    file, kind, name = _COMPILING
+    owner = getattr(sys.modules.get(file), kind, None)
 
     def call(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         with _CALLER.active(outer):
@@ -79,5 +100,5 @@ def calls_made_by(choose: Callable[[torch.nn.Module], Callable[..., Any] | None]
                 return chosen(*args, **kwargs)
         return outer(module, *args, **kwargs)
 
-    with _CALLER.active(call):
+    with _CALLER.active(call), contextlib.nullcontext() if owner is None else _compiling(owner, name).active(True):
         yield

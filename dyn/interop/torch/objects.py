@@ -30,16 +30,13 @@ from torch.utils._pytree import (
 
 from dyn.frozen import record
 from dyn.interop.torch.attributes import HOOKS, is_plain, own_names
-from dyn.interop.torch.sizes import carried_size, size_carrier
+from dyn.interop.torch.sizes import MOST_CARRIED, carried_size, size_carrier
 from dyn.trace.static_keys import Static
 
 #: What leads to what is closed over.
 _LEADING: Any = (FunctionType, MethodType, functools.partial, torch.nn.Module)
 #: More than so many objects are not looked through for a tensor.
 MOST = 10_000
-#: Integers of objects that are sizes are less: it leaves room for what is computed of them in 64 bits. Negative ones,
-#: which most often are axes, are static.
-_MOST_INTEGER = 1 << 31
 
 
 @record()
@@ -52,7 +49,8 @@ class ObjectNumber:
 @record()
 class IntegerNumber:
     """The integer of a number among those of an object and of what it leads to, in the order in which they are come
-    to. Equal integers in attributes of one name and class are one: the layers of a cache are of one length."""
+    to. Equal integers at the same place in objects of one class, in one object, are one: the layers of a cache are of
+    one length."""
 
     number: int
 
@@ -63,11 +61,12 @@ class _Read:
 
     tensors: list[torch.Tensor]
     objects: dict[int, int] = field(default_factory=dict)
-    integers: dict[tuple[type, str, int], int] = field(default_factory=dict)
+    integers: dict[tuple[int | None, type, int, int], int] = field(default_factory=dict)
 
-    def integer(self, kind: type, attribute: str, value: int) -> IntegerNumber:
-        """The layout of an integer, which is passed as a size."""
-        key = (kind, attribute, value)
+    def integer(self, outer: int | None, kind: type, place: int, value: int) -> IntegerNumber:
+        """The layout of an integer, which is passed as a size: the leaf at a place in an object that is in ``outer``,
+        by number."""
+        key = (outer, kind, place, value)
         if key not in self.integers:
             self.integers[key] = len(self.integers)
             self.tensors.append(size_carrier(value))
@@ -206,24 +205,22 @@ class Opened:
 
     def layout(self, value: Any, tensors: list[torch.Tensor]) -> ObjectLayout:
         """The layout of an object that is taken apart; its tensors, and those of its integers, join ``tensors``."""
-        return self._layout(value, _Read(tensors))
+        return self._layout(value, _Read(tensors), None)
 
-    def _layout(self, value: Any, read: _Read) -> ObjectLayout:
-        read.objects[id(value)] = len(read.objects)
+    def _layout(self, value: Any, read: _Read, outer: int | None) -> ObjectLayout:
+        own = read.objects[id(value)] = len(read.objects)
         made: list[Static | ObjectLayout | ObjectNumber | IntegerNumber | None] = []
-        names = dict(own_names(value))
-        leaves, tree = tree_flatten(names, is_leaf=self.__contains__)
-        owners = [name for name, part in zip(names, tree.children(), strict=True) for _ in range(part.num_leaves)]
-        for name, leaf in zip(owners, leaves, strict=True):
+        leaves, tree = tree_flatten(dict(own_names(value)), is_leaf=self.__contains__)
+        for place, leaf in enumerate(leaves):
             if isinstance(leaf, torch.Tensor):
                 read.tensors.append(leaf)
                 made.append(None)
-            elif self.integers_are_sizes and type(leaf) is int and 0 <= leaf < _MOST_INTEGER:
-                made.append(read.integer(type(value), name, leaf))
+            elif self.integers_are_sizes and type(leaf) is int and 0 <= leaf < MOST_CARRIED:  # below 0 are axes
+                made.append(read.integer(outer, type(value), place, leaf))
             elif id(leaf) in read.objects:
                 made.append(ObjectNumber(read.objects[id(leaf)]))
             else:
-                made.append(self._layout(leaf, read) if self.takes(leaf) else Static("attribute", leaf))
+                made.append(self._layout(leaf, read, own) if self.takes(leaf) else Static("attribute", leaf))
         return ObjectLayout(type(value), tree, tuple(made))
 
     def containers(self, value: Any, *, plain: bool = False) -> list[Any]:

@@ -5,6 +5,7 @@ This file is longer than most: it is one class, whose parts share what a program
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from dyn.frontend.retrace import Retrace
 from dyn.frozen import record
 from dyn.hosts import TORCH
 from dyn.interop.torch.arguments import TensorSignature, apart, plain, start_at_0, types_of
-from dyn.interop.torch.attributes import Changes, HooksChanged, Reads, is_plain, settable
+from dyn.interop.torch.attributes import Changes, HooksChanged, Reads, Watched, is_plain, own_names, settable
 from dyn.interop.torch.calls import Captured, ModuleConditions, Watch, torch_state
 from dyn.interop.torch.devices import autocast, common_device, device_name
 from dyn.interop.torch.dynamic_shapes import DeclaredShapes, DynamicShapes
@@ -32,6 +33,7 @@ from dyn.interop.torch.eager_pieces import cut
 from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.gradients import BackwardProgram, Given, spent
 from dyn.interop.torch.hidden_arguments import (
+    ChangedAttribute,
     Hidden,
     HiddenState,
     LearningRate,
@@ -160,7 +162,10 @@ class TensorProgram(LibraryProgram[TorchCall]):
             return self._traced(args, hidden, compiled)
 
         traced.__name__ = traced.__qualname__ = self.owner._name
-        sizes = tuple([tuple(value.shape) for value in values if value is not None])
+        given = [(one, value) for one, value in zip(hidden, values, strict=True) if value is not None]
+        sizes = tuple([
+            (None,) * value.ndim if isinstance(one, ChangedAttribute) else tuple(value.shape) for one, value in given
+        ])  # fmt: skip
         shapes: dict[str, Any] = {"hidden": sizes} if sizes else {}
         shapes |= {} if self.declared is None else {"args": self.declared.axes}
         function = api.jit_of_arrays(
@@ -456,15 +461,19 @@ class TensorProgram(LibraryProgram[TorchCall]):
 
         leaves = [tensor for one in given[: len(tracers)] for tensor in (one.leaf, one.tensor)]
         own = Copies(self.owner._opened.containers((*args, *kwargs.values())))
-        returned, outside = self._run(tracing, args, kwargs, state.placed(leaves, captured))
+        placed = zip(compiled.hidden, state.given, strict=True)
+        attributes = [(one, value) for one, value in placed if isinstance(one, ChangedAttribute) and value is not None]
+        returned, outside = self._run(tracing, args, kwargs, state.placed(leaves, captured), attributes)
         self._optimizers = state.optimizers
         collector = Collector(tracing, given)
         return collector.collect(returned, self.owner._name, own.containers, own.changed(), settable(outside), state)
 
     def _run(
-        self, tracing: TorchTracing, args: tuple[Any, ...], kwargs: dict[str, Any], state: AbstractContextManager[None]
-    ) -> tuple[Any, Changes]:
-        """The function's result, and the attributes of modules that it changes, run in ``state``.
+        self, tracing: TorchTracing, args: tuple[Any, ...], kwargs: dict[str, Any], state: AbstractContextManager[None],
+        attributes: Sequence[tuple[ChangedAttribute, Any]],
+    ) -> tuple[Any, Changes]:  # fmt: skip
+        """The function's result, and the attributes of modules that it changes, run in ``state`` with what is passed
+        for ``attributes``.
 
         Nothing from outside of it has changed then: raises Retrace and NotYetError where it did that cannot be
         done at each call.
@@ -472,16 +481,23 @@ class TensorProgram(LibraryProgram[TorchCall]):
         owner = self.owner
         statics = self._plain_statics()
         closed = Copies(owner._opened.containers(closed_over(owner._function), plain=True))
-        reads = Reads()
+        reads = Reads(frozenset([(id(one.names), one.name) for one, _ in attributes]))
         tracing.on_wrapper = reads.note_wrapper
+        placed = contextlib.ExitStack()  # until it is known what the function has changed
         try:
+            for one, given in attributes:
+                placed.enter_context(one.placed(given))
             with reads.recording(), tracing.keys.watched(), tracing.active(), state:
                 returned = owner._function(*args, **kwargs)
         finally:
             hooked = reads.hooked()
             outside = reads.taken_back()
-            self.rewritten |= reads.rewritten(outside)
-            self.modules = self.modules.joined(ModuleConditions.of(reads.watched.values(), self._on_end()))
+            placed.close()
+            rewritten = reads.rewritten(outside)
+            lacking = self._read_and_set(rewritten)
+            if not lacking:  # these are no conditions once they are passed
+                self.rewritten |= {f"{type(one.owner).__name__}.{name}" for one, name in rewritten}
+                self.modules = self.modules.joined(ModuleConditions.of(reads.watched.values(), self._on_end()))
             changed = statics.leading_to_changed()
             statics.restore()
             kept = closed.taken_back(tracing.is_own)
@@ -495,7 +511,19 @@ class TensorProgram(LibraryProgram[TorchCall]):
                 loc=user_loc(),
                 remedy="return it, or write it to a tensor or a buffer in place.",
             )
+        if lacking:
+            raise Retrace(lambda attempt: attempt.give(lacking))
         return returned, outside
+
+    def _read_and_set(self, rewritten: Sequence[tuple[Watched, str]]) -> list[ChangedAttribute]:
+        """The attributes among those that were read and set that can be passed to the program, and are not yet."""
+        found = [
+            ChangedAttribute(one.owner, one.names, name)
+            for one, name in rewritten
+            if not isinstance(one.owner, dict) and one.names is own_names(one.owner)
+        ]
+        known = {one.key for one in self.hidden}
+        return [one for one in found if one.key not in known and one.sample() is not None]
 
     def _plain_statics(self) -> Copies:
         """The contents of the plain objects that are passed as they are."""

@@ -489,11 +489,15 @@ def as_dyn(trace: Trace, number: Any) -> Any:
     return number
 
 
-def size_carrier(size: int) -> torch.Tensor:
-    """An integer, which is not negative, as an argument of a program: a tensor of that size, which takes no memory."""
-    return torch.empty((size, 0))
+#: Integers that are passed as sizes are less, without their sign: it leaves room for what is computed of them.
+MOST_CARRIED = 1 << 31
+
+
+def size_carrier(number: int) -> torch.Tensor:
+    """An integer as an argument of a program: a tensor of that size, which takes no memory. Its rank says the sign."""
+    return torch.empty((number, 0) if number >= 0 else (-number, 0, 0))
 
 
 def carried_size(carrier: torch.Tensor) -> Any:
     """The integer that a tensor of :func:`size_carrier` is passed for."""
-    return carrier.shape[0]
+    return carrier.shape[0] if carrier.ndim == 2 else -carrier.shape[0]
