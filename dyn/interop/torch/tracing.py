@@ -50,6 +50,7 @@ from dyn.interop.torch.converters import (
 )
 from dyn.interop.torch.devices import CPU, check_devices, require_device, result_device
 from dyn.interop.torch.dynamo import leave_dynamo, without_dynamo
+from dyn.interop.torch.encoder_layers import ENCODERS
 from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.float_sizes import FLOAT_OPERATORS, NODE_TYPES
 from dyn.interop.torch.functions import Functions
@@ -148,7 +149,7 @@ class TorchTracing(TorchDispatchMode):
         """
         with (
             disable_autocast_cache(), enable_python_dispatcher(), COMPILING, without_dynamo(), self.keys.active(),
-            all_active((*OPERATORS, *FLOAT_OPERATORS)),
+            all_active((*OPERATORS, *FLOAT_OPERATORS, *ENCODERS)),
             torch.autograd.set_multithreading_enabled(False), without_callers_hooks(),
             self, Functions(HIGHER_ORDER, self.env, self.note_wrappers, self._note_hooks, self._pulling),
             noting_modules(),
