@@ -31,6 +31,7 @@ from dyn.interop.torch.devices import autocast, common_device, device_name
 from dyn.interop.torch.dynamic_shapes import DeclaredShapes, DynamicShapes
 from dyn.interop.torch.eager_pieces import cut
 from dyn.interop.torch.errors import torch_error
+from dyn.interop.torch.forks import Forks
 from dyn.interop.torch.gradients import BackwardProgram, Given, spent
 from dyn.interop.torch.hidden_arguments import (
     ChangedAttribute,
@@ -118,6 +119,8 @@ class TensorProgram(LibraryProgram[TorchCall]):
         self.rewritten: frozenset[str] = frozenset()
         #: Whether it counts places from where memory starts. Arguments that start elsewhere are PyTorch's.
         self._has_starts = False
+        #: Whether the function branches on what only the running program knows, and both ways are followed.
+        self._has_forks = False
         self.declared = call.declared
         #: What of the optimizers that step has to be as it was.
         self._optimizers: list[OptimizerState] = []
@@ -396,6 +399,7 @@ class TensorProgram(LibraryProgram[TorchCall]):
         assert trace is not None, "dyn.jit calls functions in a trace"
         options = self.owner._options
         tracing = TorchTracing(trace, None if options.strict else cut, self._has_starts, options.memory, self.device)
+        tracing.env.forks = Forks(are_followed=self._has_forks)
         try:
             outputs = self._collected(tracing, tracers, hidden, compiled)
         except Exception as error:
@@ -461,19 +465,22 @@ class TensorProgram(LibraryProgram[TorchCall]):
 
         leaves = [tensor for one in given[: len(tracers)] for tensor in (one.leaf, one.tensor)]
         own = Copies(self.owner._opened.containers((*args, *kwargs.values())))
-        placed = zip(compiled.hidden, state.given, strict=True)
-        attributes = [(one, value) for one, value in placed if isinstance(one, ChangedAttribute) and value is not None]
-        returned, outside = self._run(tracing, args, kwargs, state.placed(leaves, captured), attributes)
+        pairs = zip(compiled.hidden, state.given, strict=True)
+        attributes = [(one, value) for one, value in pairs if isinstance(one, ChangedAttribute) and value is not None]
+        placed = state.placed(leaves, captured)
+        returned, outside = self._run(
+            tracing, args, kwargs, placed, attributes, lambda: not (own.changed() or state.optimizers)
+        )
         self._optimizers = state.optimizers
         collector = Collector(tracing, given)
         return collector.collect(returned, self.owner._name, own.containers, own.changed(), settable(outside), state)
 
     def _run(
         self, tracing: TorchTracing, args: tuple[Any, ...], kwargs: dict[str, Any], state: AbstractContextManager[None],
-        attributes: Sequence[tuple[ChangedAttribute, Any]],
+        attributes: Sequence[tuple[ChangedAttribute, Any]], is_unchanged: Callable[[], bool],
     ) -> tuple[Any, Changes]:  # fmt: skip
         """The function's result, and the attributes of modules that it changes, run in ``state`` with what is passed
-        for ``attributes``.
+        for ``attributes``. ``is_unchanged`` says whether arguments and optimizers are as they were.
 
         Nothing from outside of it has changed then: raises Retrace and NotYetError where it did that cannot be
         done at each call.
@@ -483,12 +490,19 @@ class TensorProgram(LibraryProgram[TorchCall]):
         closed = Copies(owner._opened.containers(closed_over(owner._function), plain=True))
         reads = Reads(frozenset([(id(one.names), one.name) for one, _ in attributes]))
         tracing.on_wrapper = reads.note_wrapper
+        run, forks = functools.partial(owner._function, *args, **kwargs), tracing.env.forks
+        assert forks is not None, "a trace has them"
+
+        def is_all_unchanged() -> bool:
+            watched = any(one.changed() for one in list(reads.watched.values()))
+            return is_unchanged() and not (watched or statics.changed() or closed.changed())
+
         placed = contextlib.ExitStack()  # until it is known what the function has changed
         try:
             for one, given in attributes:
                 placed.enter_context(one.placed(given))
             with reads.recording(), tracing.keys.watched(), tracing.active(), state:
-                returned = owner._function(*args, **kwargs)
+                returned = forks.run(tracing, run, is_all_unchanged) if forks.are_followed else run()
         finally:
             hooked = reads.hooked()
             outside = reads.taken_back()
@@ -584,6 +598,10 @@ class _Attempt:
     def move_to(self, device: torch.device) -> None:
         """Have it run on a GPU, on which the function has a tensor."""
         self._program._move_to(device)
+
+    def follow_forks(self) -> None:
+        """Have both ways followed where the function branches on what only the running program knows."""
+        self._program._has_forks = True
 
     def note_starts(self) -> None:
         """Have it be for arguments that start where their memory does, from where it counts places."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from dyn.errors import NotYetError
+from dyn.errors import NotYetError, UndecidedDimError
 from dyn.interop.sizes import conditions
 from dyn.interop.sizes.conditions import Condition
 from dyn.interop.torch.errors import TorchDomainError
@@ -45,7 +45,10 @@ _MOST_POWER = 8
 
 
 #: Modules whose code is between a call of ``len`` or ``int`` and what answers it.
-_BETWEEN = ("dyn.", "torch.overrides", "torch._tensor", "torch.fx.experimental.sym_node")
+_BETWEEN = (
+    "dyn.", "torch._ops", "torch._compile", "torch._dynamo.eval_frame", "torch.overrides", "torch._tensor",
+    "torch.fx.experimental.sym_node",
+)  # fmt: skip
 
 
 def asking_frame() -> FrameType | None:
@@ -385,9 +388,19 @@ class BoolNode(SymNode):
         return then if self.guard_bool() else otherwise
 
     def guard_bool(self, file: str = "", line: int = 0) -> bool:
-        return conditions.decide(self.value, self.trace)
+        try:
+            return conditions.decide(self.value, self.trace)
+        except UndecidedDimError:
+            answer = self._answer()
+            if answer is None:
+                raise
+            return answer
 
     bool_ = guard_bool
+
+    def _answer(self) -> bool | None:
+        """The answer for one of the ways that the function goes; None where there is none."""
+        return None if self.shape_env.forks is None else self.shape_env.forks.answer(self)
 
     def guard_or_false(self, file: str = "", line: int = 0) -> bool:
         return self.shape_env.known_or(self.value, False)
@@ -426,6 +439,10 @@ class ValueNode(BoolNode):
         return self.truth
 
     def guard_bool(self, file: str = "", line: int = 0) -> bool:
+        known = conditions.known(self.value, self.trace)
+        answer = self._answer() if known is None else known
+        if answer is not None:
+            return answer
         raise NotYetError(
             "Python asks for the truth value of a tensor, which is known when the program runs.",
             loc=user_loc(),

@@ -16,7 +16,7 @@ This file is longer than most: it is one class, which PyTorch calls and converte
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -140,6 +140,8 @@ class TorchTracing(TorchDispatchMode):
         self.on_wrapper: Callable[[torch.Tensor], None] = check_wrapper
         #: The regions that are being traced, each in the one before it.
         self.scopes: list[RegionScope] = []
+        #: The tensors that stand in the place of others, by the identity of these, in a region that is run once more.
+        self.others: Mapping[int, Any] = {}
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
@@ -166,6 +168,15 @@ class TorchTracing(TorchDispatchMode):
         finally:
             self.scopes.pop()
             scope.restore()
+
+    @contextlib.contextmanager
+    def standing_in(self, others: Mapping[int, Any]) -> Iterator[None]:
+        """Note that tensors stand in the place of others."""
+        before, self.others = self.others, others
+        try:
+            yield
+        finally:
+            self.others = before
 
     def note_read(self, tree: Any) -> None:
         """Note tensors that are read in the regions that are being traced."""
