@@ -173,7 +173,7 @@ class _Computed:
 
 
 @record(eq=False)
-class _Inner:
+class _Forked:
     """A leaf that is one or the other by a question that the way itself has asked."""
 
     leaf: Either
@@ -192,9 +192,9 @@ class _Inner:
         return Either(truth, _leaf(self.leaf.yes).of(parts), _leaf(self.leaf.no).of(parts))
 
 
-def _leaf(leaf: Any) -> _Outside | _Computed | _Inner:
+def _leaf(leaf: Any) -> _Outside | _Computed | _Forked:
     if isinstance(leaf, Either):
-        return _Inner(leaf)
+        return _Forked(leaf)
     is_number = isinstance(leaf, torch.SymInt) or type(leaf) is int
     is_own = isinstance(leaf, FakeTensor) and is_traced(leaf) and record_of(leaf).storage.origin is None
     return _Computed(leaf) if is_number or is_own else _Outside(leaf)
@@ -209,7 +209,7 @@ class _Fork:
 
     def __init__(self, loc: Loc, way: Callable[[bool], Any]) -> None:
         self._loc, self._way = loc, way
-        self._ends: dict[bool, tuple[TreeSpec, list[_Outside | _Computed | _Inner]]] = {}
+        self._ends: dict[bool, tuple[TreeSpec, list[_Outside | _Computed | _Forked]]] = {}
         #: For each leaf whether it is one by both ways; None until both have been gone.
         self._alike: list[bool] | None = None
 

@@ -24,10 +24,10 @@ from dyn.errors import NotYetError
 from dyn.frontend.retrace import Retrace
 from dyn.frozen import record
 from dyn.interop.torch.arguments import unsupported
+from dyn.interop.torch.carried_sizes import MOST_CARRIED, carried_size, size_carrier
 from dyn.interop.torch.converters import HIGHER_ORDER
 from dyn.interop.torch.function_modes import FunctionMode
 from dyn.interop.torch.randomness import Seed
-from dyn.interop.torch.sizes import MOST_CARRIED, carried_size, size_carrier
 from dyn.interop.torch.tensors import float_of, is_traced, record_of
 from dyn.source import Loc, user_loc
 

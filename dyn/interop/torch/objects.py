@@ -30,7 +30,7 @@ from torch.utils._pytree import (
 
 from dyn.frozen import record
 from dyn.interop.torch.attributes import HOOKS, is_plain, own_names
-from dyn.interop.torch.sizes import MOST_CARRIED, carried_size, size_carrier
+from dyn.interop.torch.carried_sizes import MOST_CARRIED, carried_size, size_carrier
 from dyn.trace.static_keys import Static
 
 #: What leads to what is closed over.
