@@ -52,7 +52,8 @@ class Forks:
         self.are_followed = are_followed
         self._answers: tuple[bool, ...] = ()
         self._count = 0
-        self._ways = 1
+        #: The answers that lead to each question: there is one way more than there are questions.
+        self._forks: set[tuple[bool, ...]] = set()
         #: The keys of random numbers that there were when the function was begun.
         self._drawn: dict[Any, int] = {}
 
@@ -115,8 +116,8 @@ class Forks:
             raise _refusal("is asked, something but tensors has been changed", loc)
         if len(tracing.pieces) > pieces:
             raise _refusal("is asked, eager PyTorch has run an operation", loc)
-        self._ways += 1
-        if self._ways > _MOST_WAYS:
+        self._forks.add(answers)
+        if len(self._forks) >= _MOST_WAYS:
             raise NotYetError(
                 f"more than {_MOST_WAYS} ways by questions of values that are known when the program runs.",
                 loc=loc,
@@ -226,7 +227,9 @@ class _Fork:
             if len(self._ends) == 1:
                 return [part for leaf in own for part in leaf.parts]
             self._compare()
-            raise RunAgain
+            if not all(self._alike or ()):
+                raise RunAgain
+        assert self._alike is not None, "both ways were gone"
         parts: list[Any] = []
         for leaf, other, is_alike in zip(own, self._ends[not answer][1], self._alike, strict=True):
             if is_alike:
