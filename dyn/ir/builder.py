@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dyn.errors import ShapeError, UnsupportedOpError
-from dyn.ir.core import Attr, Dense, Op, Region, Value
+from dyn.ir.core import Attr, Dense, Op, Region, Value, attrs_key
+from dyn.ir.effects import has_own_effect
 from dyn.ir.external import callees
 from dyn.ir.opdef import REGISTRY, OpDef, OpKind
+from dyn.ir.types import TensorType
 from dyn.shapes import Answer, Dim, Facts, Reason, Relation, RelKind, SymbolSequence, broadcast
 from dyn.source import Loc
 
@@ -109,6 +111,10 @@ class Builder:
         #: Whether what it built is finished, so that its values have no place in what is built now.
         self.closed = False
         self._producers: dict[Value, Op] = {}
+        #: Whether the region does what has been done around it once more, before it goes on.
+        self.repeats = False
+        #: The ops around it then, which are in the place of those that compute the same.
+        self._shared: dict[object, Op] = {}
 
     @property
     def facts(self) -> Facts:
@@ -129,6 +135,18 @@ class Builder:
     def inner(self) -> Builder:
         """A builder of a region of this program."""
         return Builder(self.facts, self.loc, self, self.symbols)
+
+    def repeat(self) -> None:
+        """Have this region do what has been done around it once more: ops that compute the same are those around it.
+
+        Sizes that are measured are measured again: what is found out of them in the region is of no other.
+        """
+        self.repeats, outer = True, self._outer
+        while outer is not None:
+            for op in outer.ops:
+                if not op.regions and not has_own_effect(op):
+                    self._shared.setdefault(_key(op.opdef, op.operands, op.attrs, [v.type for v in op.results]), op)
+            outer = outer._outer
 
     def adopt(self, demands: Sequence[Relation]) -> None:
         """Demand here what a region demands whose ops are written out here."""
@@ -153,6 +171,10 @@ class Builder:
         types = opdef.types(demands, tuple([v.type for v in operands]), attrs)
         if demands.facts is not known:
             self.facts = demands.facts
+        if self._shared and not regions:
+            shared = self._shared.get(_key(opdef, tuple(operands), attrs, types))
+            if shared is not None:
+                return shared.results
         if regions:
             regions = demands.grown_regions()
             if opdef.kind is not OpKind.CONTROL:  # what is folded or mapped runs wherever the op does
@@ -206,6 +228,11 @@ class Builder:
             op = self._producers.get(op.operands[0])
         dense = literal(op) if op is not None else None
         return None if dense is None else dense.element
+
+
+def _key(opdef: OpDef, operands: Sequence[Value], attrs: Mapping[str, Attr], types: Sequence[TensorType]) -> object:
+    """Key of ops that compute the same from the same."""
+    return opdef, tuple(operands), attrs_key(attrs), tuple(types)
 
 
 def literal(op: Op) -> Dense | None:

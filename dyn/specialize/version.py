@@ -142,10 +142,14 @@ def build_beside(
     """A version for a call with ``arrays``, for which none of the ``known`` ones is: with the code of one that serves,
     or its own."""
     import_whole("dyn.specialize.widening")
-    from dyn.specialize.widening import generalized, without_small_size_guards
+    from dyn.specialize.widening import generalized, narrowed, without_small_size_guards
 
     for version in [one for one in known if one.code_of is None][-_MOST_TRIED:]:
         served = generalized(version.traced, traced)
+        if served is None:
+            special = narrowed(version.traced, traced)
+            if special is not None and special.broken(arrays) is None:
+                served = generalized(version.traced, special)
         if served is not None and served.broken(arrays) is None:
             return load(version.program.under(served, record_of(traced, trace_seconds)), version)
     return build(without_small_size_guards(traced), trace_seconds, [np.shape(array) for array in arrays], placement)

@@ -61,6 +61,26 @@ def generalized(general: TracedFunction, special: TracedFunction) -> TracedFunct
     return _serving_both_halves(general, special) or _serving_alone(general, special)
 
 
+def narrowed(general: TracedFunction, special: TracedFunction) -> TracedFunction | None:
+    """The function of ``special`` for those of its calls that satisfy the guards that the code of ``general`` rests on,
+    too; None where these follow from its own, or nothing satisfies both.
+
+    A call of ``special`` that breaks them is traced again, and has the program that ``special`` would have.
+    """
+    dims, facts = _dims(general.function, special.function), special.function.facts
+    if dims is None or not all(symbol in dims for one in _unchecked(general) for symbol in one.symbols()):
+        return None
+    guards = [one.substituted(dims) for one in _unchecked(general)]
+    unknown = tuple([one for one in guards if not facts.ask(one).proved])
+    if not unknown or any(facts.ask(one).refuted for one in unknown):
+        return None
+    try:
+        function = replace(special.function, facts=restated(facts, [*facts.relations, *unknown]))
+    except DynError:  # they contradict each other
+        return None
+    return replace(special, function=function, guards=(*special.guards, *unknown))
+
+
 def _serving_alone(general: TracedFunction, special: TracedFunction) -> TracedFunction | None:
     """:func:`generalized`, with what ``special`` has for a second half of its derivative, if it has one."""
     env = _env(general, special, general.function, special.function)

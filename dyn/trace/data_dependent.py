@@ -45,14 +45,15 @@ def _as_int64(trace: Trace, count: Value) -> Value:
 def memoized_dim(trace: Trace, key: Hashable, make: Callable[[], tuple[Value, Dim]]) -> tuple[Value, Dim]:
     """Memo of a trace's measured sizes: ``make`` runs once a key, so that one mask has one number of true elements.
 
-    A key has the values that it is about; those of enclosing traces are looked for there too.
+    A key has the values that it is about; those of enclosing traces are looked for there too, but from a region that
+    does what is done around it once more, and has sizes of its own.
     """
     around: Trace | None = trace
     while around is not None and trace.may_read(around):
         found = around.data_dependent.get(key)
         if found is not None:
             return found
-        around = around.outer
+        around = None if around.builder.repeats else around.outer
     found = trace.data_dependent[key] = make()
     return found
 

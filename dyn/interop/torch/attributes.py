@@ -68,6 +68,8 @@ class Watched:
     names: dict[str, Any]
     before: dict[str, Any]
     read: set[str] | None = field(default_factory=set)
+    #: Names that are no conditions.
+    given: frozenset[str] = frozenset()
 
     def changed(self) -> dict[str, Any]:
         """The names that have other values now, with these."""
@@ -90,7 +92,9 @@ class Watched:
         """The values that were read, as a condition: ``tensors``, or all else."""
         read = self.before.keys() if self.read is None else sorted(self.read)
         entries = [(name, self.before.get(name, ABSENT)) for name in read]
-        kept = tuple([entry for entry in entries if isinstance(entry[1], torch.Tensor) is tensors])
+        kept = tuple([
+            entry for entry in entries if isinstance(entry[1], torch.Tensor) is tensors and entry[0] not in self.given
+        ])  # fmt: skip
         return HeldDict(self.names, kept, self.read is None and len(kept) == len(entries))
 
 
@@ -101,7 +105,9 @@ Changes = list[tuple[Watched, dict[str, Any]]]
 class Reads:
     """Attributes that a function reads of modules, and of plain objects and dicts that are attributes of modules."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: frozenset[tuple[int, str]] = frozenset()) -> None:
+        #: What is ``given`` at each call, and so is no condition: identities of dicts of attributes, with the names.
+        self._given = given
         self.watched: dict[int, Watched] = {}
         #: Modules that the function itself makes.
         self._own: dict[int, Any] = {}
@@ -124,7 +130,7 @@ class Reads:
                 return
             watched = self._watch(module)
         assert watched.read is not None, "of a module single names are read"
-        if name in watched.read or name in _COVERED:
+        if name in watched.read or name in _COVERED or (id(watched.names), name) in self._given:
             return
         own = watched.names.get(name, ABSENT)
         if own is not watched.before.get(name, ABSENT):
@@ -137,7 +143,10 @@ class Reads:
         watched.read.add(name)
         names = value if type(value) is dict else own_names(value) if is_plain(type(value)) else None
         if names is not None and id(names) not in self.watched and all(type(one) is str for one in names):
-            self.watched[id(names)] = Watched(value, names, dict(names), None)
+            self.watched[id(names)] = Watched(value, names, dict(names), None, self._given_of(names))
+
+    def _given_of(self, names: dict[str, Any]) -> frozenset[str]:
+        return frozenset([name for known, name in self._given if known == id(names)])
 
     def note_wrapper(self, tensor: torch.Tensor) -> None:
         """Note that a wrapper is used, whose tensors are attributes. UnsupportedOpError for one that is not taken."""
@@ -173,15 +182,14 @@ class Reads:
         """Record the reads of this thread."""
         return _READER.active(self)
 
-    @staticmethod
-    def rewritten(changes: Changes) -> frozenset[str]:
-        """The attributes among ``changes`` that were read, too."""
-        return frozenset([
-            f"{type(one.owner).__name__}.{name}"
+    def rewritten(self, changes: Changes) -> list[tuple[Watched, str]]:
+        """The attributes among ``changes`` that were read, too, and are conditions."""
+        return [
+            (one, name)
             for one, changed in changes
             for name in changed
-            if one.read is None or name in one.read
-        ])  # fmt: skip
+            if (one.read is None or name in one.read) and (id(one.names), name) not in self._given
+        ]  # fmt: skip
 
     def taken_back(self) -> Changes:
         """The changes that the function has made, which are undone."""

@@ -42,7 +42,7 @@ from dyn.interop.torch.arguments import unsupported
 from dyn.interop.torch.attributes import BACKWARD_HOOKS, FORWARD_HOOKS, TABLES, Watched, own_names, same_values
 from dyn.interop.torch.devices import autocasts
 from dyn.interop.torch.results import TorchOutputs
-from dyn.interop.torch.return_plans import Plain, Returned, ReturnedTensor, ReturnPlan
+from dyn.interop.torch.return_plans import Plain, Returned, ReturnedEither, ReturnedTensor, ReturnPlan
 from dyn.interop.torch.tensors import dyn_dtype
 from dyn.interop.torch.threads import thread_limit
 from dyn.specialize.version import Version
@@ -318,7 +318,7 @@ def _results(outputs: TorchOutputs) -> Results:
     if plan.writes or plan.derivative is not None or not plan.is_of_results:
         raise NoPlanError
     for one in returned:
-        if isinstance(one, ReturnedTensor) and one.at_sizes is not None:
+        if isinstance(one, ReturnedEither) or (isinstance(one, ReturnedTensor) and one.at_sizes is not None):
             raise NoPlanError
     each_once = sorted([leaf for leaf in leaves if type(leaf) is int]) == list(range(len(outputs.results)))
     is_plain = each_once and _Odd not in leaves and _has_plain_containers(tree_of_results)

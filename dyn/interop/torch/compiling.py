@@ -16,8 +16,7 @@ class _Compiling:
     """PyTorch's settings for the whole process while anything is traced: by the first trace that begins, and until the
     last one that goes on in any thread ends.
 
-    ``torch.compiler.is_compiling()`` holds, as it does for ``torch.compile`` and ``torch.export``; and ``torch.nn``
-    computes transformers as it does in training: their fast paths are one operation each.
+    ``torch.compiler.is_compiling()`` holds, as it does for ``torch.compile`` and ``torch.export``.
     ``torch.compile(fullgraph=True)`` is taken as inside of another such call. That a mode is active is noted: PyTorch's
     modes leave the note that they found, which is of another thread where they do not end in turn.
     """
@@ -30,19 +29,18 @@ class _Compiling:
     @staticmethod
     def _taken_settings() -> tuple[Any, ...]:
         notes = [getattr(_python_dispatch, name) for name in _NOTES_OF_MODES]
-        return count_frames(0), torch.compiler._is_compiling_flag, torch.backends.mha.get_fastpath_enabled(), *notes
+        return count_frames(0), torch.compiler._is_compiling_flag, *notes
 
     @staticmethod
-    def _set(frames: int, is_compiling: bool, has_fast_paths: bool, *notes: bool) -> None:
+    def _set(frames: int, is_compiling: bool, *notes: bool) -> None:
         count_frames(frames)
         torch.compiler._is_compiling_flag = is_compiling
-        torch.backends.mha.set_fastpath_enabled(has_fast_paths)
         for name, is_active in zip(_NOTES_OF_MODES, notes, strict=True):
             setattr(_python_dispatch, name, is_active)
         set_is_in_mode_without_ignore_compile_internals(notes[-1])
 
     def _set_for_traces(self) -> None:
-        self._set(0, True, False, *[True for _ in _NOTES_OF_MODES])
+        self._set(0, True, *[True for _ in _NOTES_OF_MODES])
 
     def __enter__(self) -> None:
         with self._lock:

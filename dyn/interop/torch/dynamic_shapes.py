@@ -45,6 +45,19 @@ class DeclaredShapes:
             row[axis] = tensors[number].shape[axis]
         return DeclaredShapes(tuple([None if one is None else tuple(one) for one in axes]), (), self.dims)
 
+    def among(self, tensors: Sequence[torch.Tensor], declared: Sequence[torch.Tensor]) -> DeclaredShapes:
+        """The same for all ``tensors`` that are passed, those of objects too, of which nothing is ``declared``."""
+        if len(tensors) == len(declared):
+            return self
+        left = iter(zip(declared, self.axes, strict=True))
+        tensor, own = next(left, (None, None))
+        axes: list[tuple[Axis, ...] | None] = []
+        for one in tensors:
+            axes.append(own if one is tensor else None)
+            if one is tensor:
+                tensor, own = next(left, (None, None))
+        return DeclaredShapes(tuple(axes), self.static, self.dims)
+
 
 class DynamicShapes:
     """What is said of the axes of a function's arguments.

@@ -20,6 +20,7 @@ from dyn.interop.torch.sizes import (
     BoolNode,
     IntNode,
     ValueNode,
+    attribute_of_number,
     format_number,
     is_made_by_user,
     require_true,
@@ -402,6 +403,7 @@ def _powers(name: str, own: str) -> Replacement[bool]:
 #: What is done otherwise with ``torch.SymFloat``s while a function is traced.
 FLOAT_OPERATORS = (
     _powers("__pow__", "__float_pow__"), _powers("__rpow__", "__rfloat_pow__"),
+    Replacement(torch.SymFloat, "__getattribute__", attribute_of_number),
     Replacement(torch.SymFloat, "__format__", format_number),
 )  # fmt: skip
 

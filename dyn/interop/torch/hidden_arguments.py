@@ -3,7 +3,8 @@
 A function may use the gradients that tensors have (``p.grad``), which are other tensors, or none, at each step, and the
 learning rates of optimizers. Each of those that its trace comes to is an argument of the program: the trace then begins
 anew, with the traced tensor in the gradient's place. What the function leaves there, each call leaves there. So are
-seeds of random numbers, and tensors that it closes over and that do not stay where they are in memory.
+seeds of random numbers, tensors that it closes over and that do not stay where they are in memory, and numbers and
+tensors that are attributes of modules which the function reads and sets, such as a count of its calls.
 
 The rest of an optimizer that steps is a condition of the program: its other hyperparameters, and which tensors are its
 state. What of that the function changes itself, no program does.
@@ -22,6 +23,8 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 from dyn.errors import NotYetError
 from dyn.frontend.retrace import Retrace
 from dyn.frozen import record
+from dyn.interop.torch.arguments import unsupported
+from dyn.interop.torch.carried_sizes import MOST_CARRIED, carried_size, size_carrier
 from dyn.interop.torch.converters import HIGHER_ORDER
 from dyn.interop.torch.function_modes import FunctionMode
 from dyn.interop.torch.randomness import Seed
@@ -103,7 +106,63 @@ class MovingTensor:
         """It stays the tensor that it is: a trace finds out when the function comes to it (``Tracing.stand_ins``)."""
 
 
-Hidden = ClosureGradient | LearningRate | MovingTensor | Seed
+@record(eq=False)
+class ChangedAttribute:
+    """An attribute of a module, or of a plain object that is one, that the function reads and sets: a number or a
+    tensor. ``names`` are the attributes of ``owner``."""
+
+    owner: Any
+    names: dict[str, Any]
+    name: str
+
+    @property
+    def key(self) -> Any:
+        return "attribute", id(self.names), self.name
+
+    def sample(self) -> torch.Tensor | None:
+        """The tensor that a call is given; None for a value that no call is given, which is a condition."""
+        value = self.names.get(self.name, getattr(type(self.owner), self.name, None))
+        if type(value) is int and abs(value) < MOST_CARRIED:
+            return size_carrier(value)
+        if type(value) is float:
+            return torch.tensor(value, dtype=torch.float64)
+        return value if isinstance(value, torch.Tensor) and unsupported(value) is None else None
+
+    def get(self) -> Any:
+        return None
+
+    def set(self, value: Any) -> None:
+        """It is there before attributes are watched, and until they have been (:meth:`placed`)."""
+
+    def value_of(self, given: Any) -> Any:
+        """The attribute, from the traced tensor that is passed for it."""
+        value = self.names.get(self.name, getattr(type(self.owner), self.name, None))
+        match value:
+            case int():
+                return carried_size(given)
+            case float():
+                return float_of(given)
+            case _:
+                return given
+
+    @contextlib.contextmanager
+    def placed(self, given: Any) -> Iterator[None]:
+        """Have the attribute be what is passed for it, if anything is."""
+        if given is None:
+            yield
+            return
+        is_own, before = self.name in self.names, self.names.get(self.name)
+        self.names[self.name] = self.value_of(given)
+        try:
+            yield
+        finally:
+            if is_own:
+                self.names[self.name] = before
+            else:
+                del self.names[self.name]
+
+
+Hidden = ClosureGradient | LearningRate | MovingTensor | ChangedAttribute | Seed
 
 
 class StateCreated(NotYetError):
@@ -127,7 +186,7 @@ class HiddenState:
     """
 
     def __init__(self, hidden: Sequence[Hidden] = (), given: Sequence[Any] = ()) -> None:
-        self.hidden, self._given = hidden, given
+        self.hidden, self.given = hidden, given
         self._known = {one.key for one in hidden}
         self._needed: dict[Any, Hidden] = {}
         #: What the gradients of tensors were when these were captured.
@@ -169,7 +228,7 @@ class HiddenState:
 
         handle = register_optimizer_step_pre_hook(note)
         try:
-            for one, value in zip(self.hidden, self._given, strict=True):
+            for one, value in zip(self.hidden, self.given, strict=True):
                 if value is not None or isinstance(one, ClosureGradient):
                     one.set(value)
             try:
@@ -183,7 +242,7 @@ class HiddenState:
                 raise _of_argument()
             for optimizer in self._optimizers.values():
                 optimizer.check()
-            pairs = zip(self.hidden, self._given, strict=True)
+            pairs = zip(self.hidden, self.given, strict=True)
             gradients = [(one, one.get(), given) for one, given in pairs if isinstance(one, ClosureGradient)]
             self.left = [(one, now) for one, now, given in gradients if now is not given]
         finally:

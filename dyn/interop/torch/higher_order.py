@@ -44,6 +44,7 @@ from dyn.interop.torch.tensors import inverse, record_of
 from dyn.interop.torch.tracing import TorchTracing
 from dyn.source import user_loc
 from dyn.trace import control
+from dyn.trace.branch_sizes import Unequal
 from dyn.trace.tracer import Tracer
 
 #: What is asked of sizes right below is asked by the function that is called here.
@@ -74,7 +75,10 @@ def higher_order(operation: Any) -> Callable[[Function], Function]:
 
 
 @higher_order(cond_op)
-def cond(tracing: TorchTracing, pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> Any:
+def cond(
+    tracing: TorchTracing, pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any],
+    unequal: Unequal = Unequal.DEMANDED,
+) -> Any:  # fmt: skip
     if isinstance(pred, torch.SymBool) and cast(Any, pred.node).can_be_decided():
         pred = bool(pred)
     if not isinstance(pred, torch.Tensor | torch.SymBool):
@@ -83,7 +87,7 @@ def cond(tracing: TorchTracing, pred: Any, true_fn: Function, false_fn: Function
 
     def choose(branch: Callable[[Function], Sequence[Tracer]]) -> list[Tracer]:
         ways = [functools.partial(branch, function) for function in (true_fn, false_fn)]
-        return control.switch(here(), flag, ways, (), "cond")
+        return control.switch(here(), flag, ways, (), "cond", unequal)
 
     def write(needs: Needs) -> Any:
         ends: list[tuple[TreeSpec, list[RegionLeaf]]] = []

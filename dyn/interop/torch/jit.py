@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import weakref
@@ -26,6 +27,7 @@ from dyn.interop.torch.distributed import DistributedModuleError, compile_parts,
 from dyn.interop.torch.dynamic_shapes import DeclaredShapes, DynamicShapes
 from dyn.interop.torch.dynamo import passed_by, without_dynamo
 from dyn.interop.torch.hidden_arguments import MovingTensor, StateCreated
+from dyn.interop.torch.module_calls import calls_made_by
 from dyn.interop.torch.objects import Opened, reached
 from dyn.interop.torch.options import DEFAULT, TorchOptions
 from dyn.interop.torch.program import TensorProgram
@@ -187,10 +189,12 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
         found = getattr(self._function, name)
         if module is None or not isinstance(found, MethodType) or found.__self__ is not module:
             return found
+        is_own = name not in vars(torch.nn.Module)
 
         @functools.wraps(found)
         def method(self: TorchJitted, *args: Any, **kwargs: Any) -> Any:
-            result = found(*args, **kwargs)
+            with calls_made_by(self._compiled_for) if is_own else contextlib.nullcontext():
+                result = found(*args, **kwargs)
             return self if result is module else result
 
         return MethodType(method, self)
@@ -309,8 +313,8 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
         """Compile the parts of the modules that calls of a distributed module lead through; ``failure`` says so."""
         modules = [one for one in reached(self._function) if isinstance(one, torch.nn.Module)]
         parts = compile_parts([*modules, error.module], self._part)
-        self._parts = [part for part in parts if isinstance(part, TorchJitted)]
-        count = len(self._parts)
+        found = [part for part in parts if isinstance(part, TorchJitted)]
+        self._parts, count = list({id(part): part for part in (*self._parts, *found)}.values()), len(found)
         says = "1 part of it is" if count == 1 else f"{count} parts of it are"
         return replace(failure, reason=f"{failure.reason} {says} compiled.") if count else failure
 
@@ -318,6 +322,21 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
         part = TorchJitted.single()(function)
         part._name = name
         return part
+
+    def _compiled_for(self, module: torch.nn.Module) -> Callable[..., Any] | None:
+        """The compiled function for a call of a module in one of this module's methods: of this one, and of those of
+        its parts that have parts themselves, such as an encoder; None for others."""
+        whole = self._module
+        if module is whole:
+            return self
+        if whole is None or module._compiled_call_impl is not None or not any(module.children()):
+            return None
+        with self._lock:
+            known = next((one for one in self._parts if one._function is module), None)
+            if known is None and any(one is module for one in whole.modules()):
+                known = _jitted(module, None, self._options)
+                self._parts = [*self._parts, known]
+        return known
 
     def _check_rewritten(self, program: TensorProgram, known: Sequence[TensorProgram]) -> None:
         """Leave calls to eager PyTorch where each changes an attribute that the next one reads, as a counter."""

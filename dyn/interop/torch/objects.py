@@ -11,6 +11,7 @@ import functools
 import gc
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -29,6 +30,7 @@ from torch.utils._pytree import (
 
 from dyn.frozen import record
 from dyn.interop.torch.attributes import HOOKS, is_plain, own_names
+from dyn.interop.torch.carried_sizes import MOST_CARRIED, carried_size, size_carrier
 from dyn.trace.static_keys import Static
 
 #: What leads to what is closed over.
@@ -38,26 +40,72 @@ MOST = 10_000
 
 
 @record()
+class ObjectNumber:
+    """The object of a number among those that an object leads to, in the order in which they are come to."""
+
+    number: int
+
+
+@record()
+class IntegerNumber:
+    """The integer of a number among those of an object and of what it leads to, in the order in which they are come
+    to. Equal integers at the same place in objects of one class, in one object, are one: the layers of a cache are of
+    one length."""
+
+    number: int
+
+
+@dataclass(slots=True)
+class _Read:
+    """Objects and integers that an object leads to, with their numbers, and the tensors that are passed for it."""
+
+    tensors: list[torch.Tensor]
+    objects: dict[int, int] = field(default_factory=dict)
+    integers: dict[tuple[int | None, type, int, int], int] = field(default_factory=dict)
+
+    def integer(self, outer: int | None, kind: type, place: int, value: int) -> IntegerNumber:
+        """The layout of an integer, which is passed as a size: the leaf at a place in an object that is in ``outer``,
+        by number."""
+        key = (outer, kind, place, value)
+        if key not in self.integers:
+            self.integers[key] = len(self.integers)
+            self.tensors.append(size_carrier(value))
+        return IntegerNumber(self.integers[key])
+
+
+@dataclass(slots=True)
+class _Made:
+    """Objects and integers that were made of the tensors that are passed, by number."""
+
+    objects: list[Any] = field(default_factory=list)
+    integers: list[Any] = field(default_factory=list)
+
+
+@record()
 class ObjectLayout:
-    """An object without its tensors: its class, and the tree of its attributes. Of the leaves of this None is a tensor,
-    and an int the object of that number, in the order in which they are come to."""
+    """An object without its tensors and integers: its class, and the tree of its attributes, with its leaves. Of these
+    None is a tensor."""
 
     kind: type
     tree: TreeSpec
-    leaves: tuple[Static | ObjectLayout | int | None, ...]
+    leaves: tuple[Static | ObjectLayout | ObjectNumber | IntegerNumber | None, ...]
 
-    def made(self, tensors: Iterator[Any], known: list[Any] | None = None) -> Any:
+    def made(self, tensors: Iterator[Any], known: _Made | None = None) -> Any:
         """An object like that, of these tensors."""
-        known = [] if known is None else known
+        known = _Made() if known is None else known
         made = object.__new__(self.kind)
-        known.append(made)
+        known.objects.append(made)
         leaves: list[Any] = []
         for leaf in self.leaves:
             match leaf:
                 case None:
                     leaves.append(next(tensors))
-                case int():
-                    leaves.append(known[leaf])
+                case ObjectNumber(number):
+                    leaves.append(known.objects[number])
+                case IntegerNumber(number):
+                    if number == len(known.integers):
+                        known.integers.append(carried_size(next(tensors)))
+                    leaves.append(known.integers[number])
                 case ObjectLayout():
                     leaves.append(leaf.made(tensors, known))
                 case Static():
@@ -65,14 +113,31 @@ class ObjectLayout:
         own_names(made).update(tree_unflatten(leaves, self.tree))
         return made
 
+    def has_integers(self) -> bool:
+        """Whether integers of the object, or of what it leads to, are passed as sizes."""
+        return any(
+            isinstance(leaf, IntegerNumber) or (isinstance(leaf, ObjectLayout) and leaf.has_integers())
+            for leaf in self.leaves
+        )
+
     def tensor_names(self, name: str) -> Iterator[str]:
-        """The tensors of an object of that name, as a user would write them."""
+        """The tensors that are passed for an object of that name, as a user would write them."""
+        return self._tensor_names(name, set())
+
+    def _tensor_names(self, name: str, integers: set[int]) -> Iterator[str]:
         for (attribute, *rest), leaf in zip(_paths_in(self.tree, ()), self.leaves, strict=True):
             own = f"{name}.{getattr(attribute, 'key', attribute)}{keystr(tuple(rest))}"
-            if leaf is None:
-                yield own
-            elif isinstance(leaf, ObjectLayout):
-                yield from leaf.tensor_names(own)
+            match leaf:
+                case None:
+                    yield own
+                case IntegerNumber(number):
+                    if number not in integers:
+                        integers.add(number)
+                        yield own
+                case ObjectLayout():
+                    yield from leaf._tensor_names(own, integers)
+                case _:
+                    pass
 
     def statics(self) -> Iterator[Any]:
         """The attributes that are passed as they are."""
@@ -115,6 +180,8 @@ class Opened:
 
     def __init__(self) -> None:
         self._kinds: set[type] = set()
+        #: Whether their integers are sizes, and not parts of what programs are found by.
+        self.integers_are_sizes = True
 
     def __contains__(self, value: Any) -> bool:
         return type(value) in self._kinds
@@ -136,20 +203,24 @@ class Opened:
     def _is_inside(self, value: Any) -> bool:
         return isinstance(value, torch.Tensor) or type(value) in self._kinds
 
-    def layout(self, value: Any, tensors: list[torch.Tensor], known: dict[int, int] | None = None) -> ObjectLayout:
-        """The layout of an object that is taken apart; its tensors join ``tensors``."""
-        known = {} if known is None else known
-        known[id(value)] = len(known)
+    def layout(self, value: Any, tensors: list[torch.Tensor]) -> ObjectLayout:
+        """The layout of an object that is taken apart; its tensors, and those of its integers, join ``tensors``."""
+        return self._layout(value, _Read(tensors), None)
+
+    def _layout(self, value: Any, read: _Read, outer: int | None) -> ObjectLayout:
+        own = read.objects[id(value)] = len(read.objects)
+        made: list[Static | ObjectLayout | ObjectNumber | IntegerNumber | None] = []
         leaves, tree = tree_flatten(dict(own_names(value)), is_leaf=self.__contains__)
-        made: list[Static | ObjectLayout | int | None] = []
-        for leaf in leaves:
+        for place, leaf in enumerate(leaves):
             if isinstance(leaf, torch.Tensor):
-                tensors.append(leaf)
+                read.tensors.append(leaf)
                 made.append(None)
-            elif id(leaf) in known:
-                made.append(known[id(leaf)])
+            elif self.integers_are_sizes and type(leaf) is int and 0 <= leaf < MOST_CARRIED:  # below 0 are axes
+                made.append(read.integer(outer, type(value), place, leaf))
+            elif id(leaf) in read.objects:
+                made.append(ObjectNumber(read.objects[id(leaf)]))
             else:
-                made.append(self.layout(leaf, tensors, known) if self.takes(leaf) else Static("attribute", leaf))
+                made.append(self._layout(leaf, read, own) if self.takes(leaf) else Static("attribute", leaf))
         return ObjectLayout(type(value), tree, tuple(made))
 
     def containers(self, value: Any, *, plain: bool = False) -> list[Any]:

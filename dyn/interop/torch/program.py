@@ -5,6 +5,7 @@ This file is longer than most: it is one class, whose parts share what a program
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Sequence
@@ -24,14 +25,16 @@ from dyn.frontend.retrace import Retrace
 from dyn.frozen import record
 from dyn.hosts import TORCH
 from dyn.interop.torch.arguments import TensorSignature, apart, plain, start_at_0, types_of
-from dyn.interop.torch.attributes import Changes, HooksChanged, Reads, is_plain, settable
+from dyn.interop.torch.attributes import Changes, HooksChanged, Reads, Watched, is_plain, own_names, settable
 from dyn.interop.torch.calls import Captured, ModuleConditions, Watch, torch_state
 from dyn.interop.torch.devices import autocast, common_device, device_name
 from dyn.interop.torch.dynamic_shapes import DeclaredShapes, DynamicShapes
 from dyn.interop.torch.eager_pieces import cut
 from dyn.interop.torch.errors import torch_error
+from dyn.interop.torch.forks import Forks
 from dyn.interop.torch.gradients import BackwardProgram, Given, spent
 from dyn.interop.torch.hidden_arguments import (
+    ChangedAttribute,
     Hidden,
     HiddenState,
     LearningRate,
@@ -116,6 +119,8 @@ class TensorProgram(LibraryProgram[TorchCall]):
         self.rewritten: frozenset[str] = frozenset()
         #: Whether it counts places from where memory starts. Arguments that start elsewhere are PyTorch's.
         self._has_starts = False
+        #: Whether the function branches on what only the running program knows, and both ways are followed.
+        self._has_forks = False
         self.declared = call.declared
         #: What of the optimizers that step has to be as it was.
         self._optimizers: list[OptimizerState] = []
@@ -160,7 +165,10 @@ class TensorProgram(LibraryProgram[TorchCall]):
             return self._traced(args, hidden, compiled)
 
         traced.__name__ = traced.__qualname__ = self.owner._name
-        sizes = tuple([tuple(value.shape) for value in values if value is not None])
+        given = [(one, value) for one, value in zip(hidden, values, strict=True) if value is not None]
+        sizes = tuple([
+            (None,) * value.ndim if isinstance(one, ChangedAttribute) else tuple(value.shape) for one, value in given
+        ])  # fmt: skip
         shapes: dict[str, Any] = {"hidden": sizes} if sizes else {}
         shapes |= {} if self.declared is None else {"args": self.declared.axes}
         function = api.jit_of_arrays(
@@ -391,11 +399,13 @@ class TensorProgram(LibraryProgram[TorchCall]):
         assert trace is not None, "dyn.jit calls functions in a trace"
         options = self.owner._options
         tracing = TorchTracing(trace, None if options.strict else cut, self._has_starts, options.memory, self.device)
+        tracing.env.forks = Forks(are_followed=self._has_forks)
         try:
             outputs = self._collected(tracing, tracers, hidden, compiled)
         except Exception as error:
             if tracing.env.strayed:
                 raise by_sizes_lacking() from error
+            self._try_static_integers(error)
             raise
         if tracing.lacked:  # and the function went on all the same
             raise tracing.lacked[0]
@@ -410,6 +420,15 @@ class TensorProgram(LibraryProgram[TorchCall]):
         if pieces not in self._cut:  # as those of the same sizes are, traced again
             self._cut.append(pieces)
         return outputs
+
+    def _try_static_integers(self, error: Exception) -> None:
+        """Have the call read again with integers of objects as numbers, where it is these that the trace may have
+        failed for; back to sizes where it fails all the same."""
+        opened = self.owner._opened
+        if not opened.integers_are_sizes:
+            opened.integers_are_sizes = True
+        elif any(isinstance(one, ObjectLayout) and one.has_integers() for one in self.rest):
+            raise Retrace(_keep_integers, rereads=True) from error
 
     def _collected(
         self, tracing: TorchTracing, tracers: Sequence[Tracer], hidden: Sequence[Tracer], compiled: _Compiled
@@ -446,15 +465,22 @@ class TensorProgram(LibraryProgram[TorchCall]):
 
         leaves = [tensor for one in given[: len(tracers)] for tensor in (one.leaf, one.tensor)]
         own = Copies(self.owner._opened.containers((*args, *kwargs.values())))
-        returned, outside = self._run(tracing, args, kwargs, state.placed(leaves, captured))
+        pairs = zip(compiled.hidden, state.given, strict=True)
+        attributes = [(one, value) for one, value in pairs if isinstance(one, ChangedAttribute) and value is not None]
+        placed = state.placed(leaves, captured)
+        returned, outside = self._run(
+            tracing, args, kwargs, placed, attributes, lambda: not (own.changed() or state.optimizers)
+        )
         self._optimizers = state.optimizers
         collector = Collector(tracing, given)
         return collector.collect(returned, self.owner._name, own.containers, own.changed(), settable(outside), state)
 
     def _run(
-        self, tracing: TorchTracing, args: tuple[Any, ...], kwargs: dict[str, Any], state: AbstractContextManager[None]
-    ) -> tuple[Any, Changes]:
-        """The function's result, and the attributes of modules that it changes, run in ``state``.
+        self, tracing: TorchTracing, args: tuple[Any, ...], kwargs: dict[str, Any], state: AbstractContextManager[None],
+        attributes: Sequence[tuple[ChangedAttribute, Any]], is_unchanged: Callable[[], bool],
+    ) -> tuple[Any, Changes]:  # fmt: skip
+        """The function's result, and the attributes of modules that it changes, run in ``state`` with what is passed
+        for ``attributes``. ``is_unchanged`` says whether arguments and optimizers are as they were.
 
         Nothing from outside of it has changed then: raises Retrace and NotYetError where it did that cannot be
         done at each call.
@@ -462,16 +488,30 @@ class TensorProgram(LibraryProgram[TorchCall]):
         owner = self.owner
         statics = self._plain_statics()
         closed = Copies(owner._opened.containers(closed_over(owner._function), plain=True))
-        reads = Reads()
+        reads = Reads(frozenset([(id(one.names), one.name) for one, _ in attributes]))
         tracing.on_wrapper = reads.note_wrapper
+        run, forks = functools.partial(owner._function, *args, **kwargs), tracing.env.forks
+        assert forks is not None, "a trace has them"
+
+        def is_all_unchanged() -> bool:
+            watched = any(one.changed() for one in list(reads.watched.values()))
+            return is_unchanged() and not (watched or statics.changed() or closed.changed())
+
+        placed = contextlib.ExitStack()  # until it is known what the function has changed
         try:
+            for one, given in attributes:
+                placed.enter_context(one.placed(given))
             with reads.recording(), tracing.keys.watched(), tracing.active(), state:
-                returned = owner._function(*args, **kwargs)
+                returned = forks.run(tracing, run, is_all_unchanged) if forks.are_followed else run()
         finally:
             hooked = reads.hooked()
             outside = reads.taken_back()
-            self.rewritten |= reads.rewritten(outside)
-            self.modules = self.modules.joined(ModuleConditions.of(reads.watched.values(), self._on_end()))
+            placed.close()
+            rewritten = reads.rewritten(outside)
+            lacking = self._read_and_set(rewritten)
+            if not lacking:  # these are no conditions once they are passed
+                self.rewritten |= {f"{type(one.owner).__name__}.{name}" for one, name in rewritten}
+                self.modules = self.modules.joined(ModuleConditions.of(reads.watched.values(), self._on_end()))
             changed = statics.leading_to_changed()
             statics.restore()
             kept = closed.taken_back(tracing.is_own)
@@ -485,7 +525,19 @@ class TensorProgram(LibraryProgram[TorchCall]):
                 loc=user_loc(),
                 remedy="return it, or write it to a tensor or a buffer in place.",
             )
+        if lacking:
+            raise Retrace(lambda attempt: attempt.give(lacking))
         return returned, outside
+
+    def _read_and_set(self, rewritten: Sequence[tuple[Watched, str]]) -> list[ChangedAttribute]:
+        """The attributes among those that were read and set that can be passed to the program, and are not yet."""
+        found = [
+            ChangedAttribute(one.owner, one.names, name)
+            for one, name in rewritten
+            if not isinstance(one.owner, dict) and one.names is own_names(one.owner)
+        ]
+        known = {one.key for one in self.hidden}
+        return [one for one in found if one.key not in known and one.sample() is not None]
 
     def _plain_statics(self) -> Copies:
         """The contents of the plain objects that are passed as they are."""
@@ -506,6 +558,10 @@ class TensorProgram(LibraryProgram[TorchCall]):
                 found._forget_calls()
 
         return ended
+
+
+def _keep_integers(owner: Owner) -> None:
+    owner._opened.integers_are_sizes = False
 
 
 #: As many optimizers of the same parameters may step in a function.
@@ -542,6 +598,10 @@ class _Attempt:
     def move_to(self, device: torch.device) -> None:
         """Have it run on a GPU, on which the function has a tensor."""
         self._program._move_to(device)
+
+    def follow_forks(self) -> None:
+        """Have both ways followed where the function branches on what only the running program knows."""
+        self._program._has_forks = True
 
     def note_starts(self) -> None:
         """Have it be for arguments that start where their memory does, from where it counts places."""

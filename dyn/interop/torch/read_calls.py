@@ -139,7 +139,8 @@ def read_call(
     declared = shapes
     if isinstance(declared, DynamicShapes):
         key = (tree, tuple([type.rank for type in types]))
-        declared = declared.declared(args, kwargs, key).of(tensors)
+        own = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        declared = declared.declared(args, kwargs, key).of(own).among(tensors, own)
     call = TorchCall(
         function, args, kwargs, leaves, tree, tensors, generators, tuple(rest), tuple(types), torch_state(), declared
     )

@@ -40,6 +40,8 @@ class Recorded:
     def __init__(self, tracing: TorchTracing, keys: Mapping[Any, int]) -> None:
         self.tracing, self.keys = tracing, keys
         self.autocasts = autocasts()
+        #: The tensors in whose place others stand, by identity, where it is run in the second half of another region.
+        self._others = tracing.others
 
     def alias(self, tensor: Any) -> Any:
         """A tensor from outside, of which autograd knows nothing but what the region does with it."""
@@ -55,11 +57,12 @@ class Recorded:
         """
         tracing, drawn = self.tracing, self.tracing.keys.position
         tracing.keys.go_to(self.keys)
+        others = {**{key: others.get(id(one), one) for key, one in self._others.items()}, **others}
         with (
             tracing.scope() as scope, tracing.keys.drawing_in(here(), step), torch.enable_grad(),
             autocast(self.autocasts),
         ):  # fmt: skip
-            with _InPlaceOf(others):
+            with _InPlaceOf(others), tracing.standing_in(others):
                 made = [one for one in tree_leaves(run()) if is_differentiable(one)]
             if scope.read or scope.written:
                 raise NotYetError(

@@ -24,10 +24,12 @@ from dyn.interop.torch.return_plans import (
     Again,
     Change,
     Container,
+    Either,
     MadeObject,
     Number,
     Plain,
     Returned,
+    ReturnedEither,
     ReturnedSize,
     ReturnedTensor,
     ReturnPlan,
@@ -146,7 +148,9 @@ class Collector:
     def _count(self, tree: Any) -> None:
         """Count the tensors that share memory."""
         for leaf in tree_flatten(tree, is_leaf=self._is_leaf)[0]:
-            if isinstance(leaf, FakeTensor):
+            if isinstance(leaf, Either):
+                self._count((leaf.yes, leaf.no))
+            elif isinstance(leaf, FakeTensor):
                 storage = id(record_of(leaf).storage)
                 self._shared[storage] = self._shared.get(storage, 0) + 1
             elif self._is_made(leaf) and id(leaf) not in self._objects:
@@ -165,7 +169,7 @@ class Collector:
 
     def _is_made(self, leaf: Any) -> bool:
         """Whether a leaf is an object that has to be made at each call: it has tensors of the trace."""
-        if type(leaf) in SIMPLE or id(leaf) in self._containers or isinstance(leaf, torch.Tensor):
+        if type(leaf) in SIMPLE or id(leaf) in self._containers or isinstance(leaf, torch.Tensor | Either):
             return False
         return is_plain(type(leaf)) and (id(leaf) in self._objects or holds(leaf, self._is_own))
 
@@ -204,6 +208,10 @@ class Collector:
                     remedy="compute from it outside, or ask for the gradient by torch.autograd.grad.",
                 )
             return self._tensor(leaf, record_of(leaf))
+        if isinstance(leaf, Either):
+            truth = self._result(record_of(leaf.truth).value)
+            ways = [self._returned(one, where, root) for one in (leaf.yes, leaf.no)]
+            return ReturnedEither(truth, *ways)
         number = self._containers.get(id(leaf))
         if number is not None:
             return Container(number)

@@ -102,7 +102,25 @@ class Again:
     number: int
 
 
-Returned = ReturnedTensor | Number | ReturnedSize | Plain | Container | MadeObject | Again
+@record()
+class ReturnedEither:
+    """A leaf that is ``yes`` or ``no`` by the truth value that is result ``truth``: an argument, say, or computed."""
+
+    truth: int
+    yes: Returned
+    no: Returned
+
+
+Returned = ReturnedTensor | Number | ReturnedSize | Plain | Container | MadeObject | Again | ReturnedEither
+
+
+@record(eq=False)
+class Either:
+    """In a trace a leaf of what the function returns that is ``yes`` or ``no`` by ``truth``, a traced tensor."""
+
+    truth: Any
+    yes: Any
+    no: Any
 
 
 @record()
@@ -291,6 +309,8 @@ class ReturnPlan:
                 return torch.Size(_numbers(sizes, results))
             case Plain(value):
                 return value
+            case ReturnedEither(truth, yes, no):
+                return self._made(yes if results[truth].item() else no, call)
             case Number():
                 return _numbers(one, results)
             case Container(number):

@@ -1,4 +1,7 @@
-"""Symbolic sizes as PyTorch holds them: ``torch.SymInt`` and ``SymBool`` whose nodes are dyn's dims and conditions."""
+"""Symbolic sizes as PyTorch holds them: ``torch.SymInt`` and ``SymBool`` whose nodes are dyn's dims and conditions.
+
+This file is longer than most: its two nodes make one another.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from dyn.errors import NotYetError
+from dyn.errors import NotYetError, UndecidedDimError
 from dyn.interop.sizes import conditions
 from dyn.interop.sizes.conditions import Condition
 from dyn.interop.torch.errors import TorchDomainError
@@ -45,7 +48,10 @@ _MOST_POWER = 8
 
 
 #: Modules whose code is between a call of ``len`` or ``int`` and what answers it.
-_BETWEEN = ("dyn.", "torch.overrides", "torch._tensor", "torch.fx.experimental.sym_node")
+_BETWEEN = (
+    "dyn.", "torch._ops", "torch._compile", "torch._dynamo.eval_frame", "torch.overrides", "torch._tensor",
+    "torch.fx.experimental.sym_node",
+)  # fmt: skip
 
 
 def asking_frame() -> FrameType | None:
@@ -301,6 +307,14 @@ def format_number(number: Any, form: str) -> str:
     return format(in_text(), form)
 
 
+def attribute_of_number(number: Any, name: str) -> Any:
+    """An attribute of a symbolic number. Of ``__class__``, which ``isinstance`` asks for beside the type, code of the
+    user's has Python's."""
+    if name == "__class__" and is_made_by_user(sys._getframe(1)):
+        return getattr(object.__getattribute__(number, "node"), "pytype", type(number))
+    return object.__getattribute__(number, name)
+
+
 def _root(number: Any) -> Any:
     return torch.sym_sqrt(number)
 
@@ -313,6 +327,7 @@ def _logarithm(number: Any) -> Any:
 OPERATORS: tuple[Replacement[bool], ...] = (
     Replacement(torch.SymInt, "__divmod__", lambda a, b: (a // b, a % b)),
     Replacement(torch.SymInt, "__rdivmod__", lambda a, b: (b // a, b % a)),
+    Replacement(torch.SymInt, "__getattribute__", attribute_of_number),
     Replacement(torch.SymInt, "__hash__", _hash),
     Replacement(torch.SymInt, "__format__", format_number),
     Replacement(torch.SymInt, "sqrt", _root),
@@ -376,9 +391,19 @@ class BoolNode(SymNode):
         return then if self.guard_bool() else otherwise
 
     def guard_bool(self, file: str = "", line: int = 0) -> bool:
-        return conditions.decide(self.value, self.trace)
+        try:
+            return conditions.decide(self.value, self.trace)
+        except UndecidedDimError:
+            answer = self._answer()
+            if answer is None:
+                raise
+            return answer
 
     bool_ = guard_bool
+
+    def _answer(self) -> bool | None:
+        """The answer for one of the ways that the function goes; None where there is none."""
+        return None if self.shape_env.forks is None else self.shape_env.forks.answer(self)
 
     def guard_or_false(self, file: str = "", line: int = 0) -> bool:
         return self.shape_env.known_or(self.value, False)
@@ -417,6 +442,10 @@ class ValueNode(BoolNode):
         return self.truth
 
     def guard_bool(self, file: str = "", line: int = 0) -> bool:
+        known = conditions.known(self.value, self.trace)
+        answer = self._answer() if known is None else known
+        if answer is not None:
+            return answer
         raise NotYetError(
             "Python asks for the truth value of a tensor, which is known when the program runs.",
             loc=user_loc(),

@@ -22,6 +22,7 @@ from dyn.trace.context import Trace
 
 if TYPE_CHECKING:
     from dyn.interop.torch.float_sizes import FloatNode
+    from dyn.interop.torch.forks import Forks
     from dyn.interop.torch.sizes import BoolNode, IntNode
 
 ASKS_FOR_OTHERS = True
@@ -64,6 +65,8 @@ class Environment:
 
     def __init__(self, trace: Trace, types: NodeTypes) -> None:
         self.trace, self.types = trace, types
+        #: What answers the user's questions of values that only the running program knows.
+        self.forks: Forks | None = None
         self.settings = None
         self._by_sizes = _by_sizes.get()
         self._makes = self._decides = False

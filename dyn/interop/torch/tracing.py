@@ -16,7 +16,7 @@ This file is longer than most: it is one class, which PyTorch calls and converte
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -50,6 +50,7 @@ from dyn.interop.torch.converters import (
 )
 from dyn.interop.torch.devices import CPU, check_devices, require_device, result_device
 from dyn.interop.torch.dynamo import leave_dynamo, without_dynamo
+from dyn.interop.torch.encoder_layers import ENCODERS
 from dyn.interop.torch.errors import torch_error
 from dyn.interop.torch.float_sizes import FLOAT_OPERATORS, NODE_TYPES
 from dyn.interop.torch.functions import Functions
@@ -57,7 +58,7 @@ from dyn.interop.torch.hooks import call_users
 from dyn.interop.torch.inference import called_again, ordinary_tensors
 from dyn.interop.torch.iteration import decide_axis, open_sizes
 from dyn.interop.torch.layouts import ROWS, Order, TensorLayout, layout_of, order_by_size
-from dyn.interop.torch.module_paths import noting_modules
+from dyn.interop.torch.module_calls import noting_modules
 from dyn.interop.torch.python_effects import refused
 from dyn.interop.torch.randomness import GeneratorError, Keys
 from dyn.interop.torch.saved_tensors import without_callers_hooks
@@ -139,6 +140,8 @@ class TorchTracing(TorchDispatchMode):
         self.on_wrapper: Callable[[torch.Tensor], None] = check_wrapper
         #: The regions that are being traced, each in the one before it.
         self.scopes: list[RegionScope] = []
+        #: The tensors that stand in the place of others, by the identity of these, in a region that is run once more.
+        self.others: Mapping[int, Any] = {}
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
@@ -148,7 +151,7 @@ class TorchTracing(TorchDispatchMode):
         """
         with (
             disable_autocast_cache(), enable_python_dispatcher(), COMPILING, without_dynamo(), self.keys.active(),
-            all_active((*OPERATORS, *FLOAT_OPERATORS)),
+            all_active((*OPERATORS, *FLOAT_OPERATORS, *ENCODERS)),
             torch.autograd.set_multithreading_enabled(False), without_callers_hooks(),
             self, Functions(HIGHER_ORDER, self.env, self.note_wrappers, self._note_hooks, self._pulling),
             noting_modules(),
@@ -165,6 +168,15 @@ class TorchTracing(TorchDispatchMode):
         finally:
             self.scopes.pop()
             scope.restore()
+
+    @contextlib.contextmanager
+    def standing_in(self, others: Mapping[int, Any]) -> Iterator[None]:
+        """Note that tensors stand in the place of others."""
+        before, self.others = self.others, others
+        try:
+            yield
+        finally:
+            self.others = before
 
     def note_read(self, tree: Any) -> None:
         """Note tensors that are read in the regions that are being traced."""

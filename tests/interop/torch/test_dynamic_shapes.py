@@ -141,3 +141,29 @@ def test_parts_that_are_none(said: Any, problem: str) -> None:
     with pytest.raises(ArgumentError) as error:
         dyn_torch.jit(f, dynamic_shapes=said)({"a": ones(2)})
     assert message(error) == f"dynamic_shapes: {problem}."
+
+
+class Rows:
+    """A tensor and a number, of which no dims are declared."""
+
+    def __init__(self, length: int, number: int) -> None:
+        self.x, self.number = torch.ones(length), number
+
+
+@pytest.mark.parametrize("comes_first", [False, True])
+def test_objects_beside_what_is_declared(comes_first: bool) -> None:
+    def scaled(x: Any, one: Any) -> Any:
+        return x * one.number + one.x.sum()
+
+    def swapped(one: Any, x: Any) -> Any:
+        return scaled(x, one)
+
+    function = swapped if comes_first else scaled
+    compiled = dyn_torch.jit(function, dynamic_shapes={"x": {0: Dim("n", max=4)}}, strict=True)
+    for n in (3, 0, 1):
+        x, one = torch.randn(n), Rows(n + 2, n)
+        arguments = (one, x) if comes_first else (x, one)
+        same(function(*arguments), compiled(*arguments))
+    assert compiled.cache_info().compiles == 1
+    with pytest.raises(ShapeError, match="0 <= n <= 4 was declared"):
+        compiled(*((Rows(1, 1), torch.ones(5)) if comes_first else (torch.ones(5), Rows(1, 1))))

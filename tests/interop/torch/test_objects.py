@@ -224,28 +224,138 @@ def test_attributes_are_looked_at_by_the_native_entry() -> None:
     assert compiled.cache_info().compiles == 2
 
 
-class Counter(torch.nn.Module):
+class Counting(torch.nn.Module):
+    """A module whose calls read and set numbers and a tensor: its own, its class's, and those of an object."""
+
     count = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rate, self.state, self.config, self.below = 1.0, torch.zeros(1), Batch(None, 2.0), -3
 
     def forward(self, x: Any) -> Any:
         self.count += 1
-        return x * self.count
+        self.below -= x.shape[0]
+        self.rate *= 0.5
+        self.config.weight += 1.0
+        self.state = torch.cat([self.state * 0.5, x])
+        return x * self.count * self.rate + self.state.sum() * self.config.weight + self.below
 
 
-def test_a_counter_counts() -> None:
+def test_what_calls_read_and_set_is_passed_to_the_program() -> None:
+    module = Counting()
+    again = copy.deepcopy(module)
+    compiled = dyn_torch.jit(again, strict=True)
+    for count, length in enumerate((2, 0, 1, 5, 3), 1):
+        x = torch.randn(length)
+        same(module(x), compiled(x))
+        same(module.state, again.state)
+        numbers = [(one.count, one.below, one.rate, one.config.weight) for one in (module, again)]
+        assert numbers[0] == numbers[1]
+        assert [type(one) for one in numbers[1]] == [int, int, float, float]
+        assert again.count == count
+    again.count = module.count = 7  # by others, too
+    same(module(torch.ones(2)), compiled(torch.ones(2)))
+    assert compiled.cache_info().compiles == 1
+
+
+def test_gradients_come_to_a_state_that_calls_read_and_set() -> None:
+    class Recurrent(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(3, 3)
+            self.state: Any = None
+
+        def forward(self, x: Any) -> Any:
+            self.state = x if self.state is None else torch.tanh(self.linear(self.state)) + x
+            return self.state.square().sum()
+
+    module = Recurrent()
+    again = copy.deepcopy(module)
+    compiled = dyn_torch.jit(again, strict=True)
+    for _ in range(4):
+        x = torch.randn(2, 3)
+        wanted, found = module(x), compiled(x)
+        same(wanted.detach(), found.detach())
+        for loss in (wanted, found):
+            loss.backward(retain_graph=True) if loss.requires_grad else None
+        same([p.grad for p in module.parameters()], [p.grad for p in again.parameters()])
+    assert compiled.cache_info().compiles == 2  # no state, and one
+
+
+class Naming(torch.nn.Module):
+    name = ""
+
+    def forward(self, x: Any) -> Any:
+        self.name += "x"
+        return x * len(self.name)
+
+
+def test_what_else_calls_read_and_set() -> None:
     """Each call reads what the one before it has set: a few are compiled, and eager PyTorch makes the others."""
-    module = Counter()
-    compiled = dyn_torch.jit(module)
+    compiled = dyn_torch.jit(Naming())
     for count in range(1, 5):
         same(torch.full((2,), float(count)), compiled(torch.ones(2)))
-    with pytest.warns(dyn_torch.FallbackWarning, match=r"Counter\.count is read and changed by each call"):
+    with pytest.warns(dyn_torch.FallbackWarning, match=r"Naming\.name is read and changed by each call"):
         same(torch.full((2,), 5.0), compiled(torch.ones(2)))
     same(torch.full((2,), 6.0), compiled(torch.ones(2)))
-    strict = dyn_torch.jit(Counter(), strict=True)
+    strict = dyn_torch.jit(Naming(), strict=True)
     for _ in range(4):
         strict(torch.ones(2))
-    with pytest.raises(NotYetError, match=r"Counter\.count"):
+    with pytest.raises(NotYetError, match=r"Naming\.name"):
         strict(torch.ones(2))
+
+
+class Sized:
+    """An object with integers of every kind of use."""
+
+    def __init__(self, n: int, *, axis: int = -1) -> None:
+        self.x, self.n, self.axis, self.counts = torch.arange(12.0).reshape(3, 4) + 1, n, axis, [n, 2]
+
+
+def test_integers_of_objects_are_sizes() -> None:
+    """One program for all of them, where nothing asks which they are."""
+
+    def function(one: Any) -> Any:
+        one.n += one.x.shape[0]
+        rows = one.x.repeat(one.counts[0], 1)
+        return rows.sum(one.axis) * one.n, torch.arange(one.n), one.x / one.counts[1], one.counts[0] * 2
+
+    compiled = dyn_torch.jit(function, strict=True)
+    for n in (2, 0, 1, 5, 3):
+        theirs, ours = Sized(n), Sized(n)
+        same(function(theirs), compiled(ours))
+        assert (ours.n, type(ours.n)) == (n + 3, int) == (theirs.n, int)
+    assert compiled.cache_info().compiles == 1
+
+
+INTEGERS: list[tuple[Any, int]] = [
+    (lambda one: one.x.sum(one.n), 2),
+    (lambda one: one.x[one.n], 1),
+    (lambda one: [one.x for _ in range(one.n)], 2),
+    (lambda one: one.x * (2 if one.n == 1 else 3), 2),
+    (lambda one: one.x * (2 if isinstance(one.n, int) else 3), 1),
+    (lambda one: one.x * {0: 2, 1: 3}[one.n], 2),
+    (lambda one: (f"{one.n}", one.x**one.n), 2),
+    (lambda one: one.x * round(one.n / 3, 1), 2),  # of which the program has no form: it is a number
+    (lambda one: torch.nn.functional.dropout(one.x, 0.0 * one.n), 1),
+]
+
+
+@pytest.mark.parametrize("number", range(len(INTEGERS)))
+def test_uses_of_integers_of_objects(number: int) -> None:
+    function, programs = INTEGERS[number]
+    compiled = dyn_torch.jit(function, strict=True)
+    for n in (0, 1, 0, 1):
+        same(function(Sized(n)), compiled(Sized(n)))
+    assert compiled.cache_info().compiles == programs
+
+
+def test_errors_are_those_of_calls_with_integers_of_objects() -> None:
+    compiled = dyn_torch.jit(lambda one: one.x.reshape(one.n, 4), strict=True)
+    with pytest.raises(ShapeError):
+        compiled(Sized(2))
+    same(compiled(Sized(3)), Sized(3).x)
 
 
 def test_a_buffer_that_is_replaced_is_refused() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import torch
 
 import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import NotYetError
 from dyn.interop.torch.aten.tables import axis_of, converts
+from dyn.interop.torch.composites import composite
 from dyn.interop.torch.tensors import numpy_dtype
 from dyn.source import user_loc
 from dyn.trace.tracer import Tracer
@@ -64,6 +68,18 @@ def int_matmul(a: Tracer, b: Tracer) -> Tracer:
 def linear(x: Tracer, weight: Tracer, bias: Tracer | None = None) -> Tracer:
     product = dnp.matmul(x, dnp.transpose(weight))
     return product if bias is None else product + bias
+
+
+@composite("linear.default")
+def linear_of_rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """One product of matrices. PyTorch asks first whether ``x`` lies in rows, which it may do at some sizes only, and
+    adds the bias before or after it restores the axes; the sums are the same."""
+    if weight.ndim != 2 or x.ndim < 2:
+        product = x.matmul(weight.t())
+        return product if bias is None else product + bias
+    rows = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    made = rows.mm(weight.t()) if bias is None else torch.addmm(bias, rows, weight.t())
+    return made if x.ndim == 2 else torch.ops.aten._unsafe_view(made, (*x.shape[:-1], weight.shape[0]))
 
 
 @converts("addbmm.default")
