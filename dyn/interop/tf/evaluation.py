@@ -105,9 +105,9 @@ class Evaluation:
         ]
         return np.array([*range(first, first + extra), *ones], np.int32)
 
-    def within(self, state: EffectState) -> Evaluation:
-        """The reading of a region, which has a state of its own."""
-        inner = Evaluation(self.library, state, self.otherwise)
+    def within(self, state: EffectState, *, alone: bool = False) -> Evaluation:
+        """The reading of a region, which has a state of its own; where it is ``alone``, without TensorFlow."""
+        inner = Evaluation(self.library, state, None if alone else self.otherwise)
         inner.pieces, inner.branch, inner.is_misled = self.pieces, self.branch, self.is_misled
         return inner
 

@@ -22,9 +22,10 @@ from dyn.interop.sizes.values import (
     vector,
 )
 from dyn.interop.tf.converter_registry import takes_call
-from dyn.interop.tf.lists import TensorList
+from dyn.interop.tf.lists import NestedList, TensorList
+from dyn.interop.tf.loop_values import CountedList
 from dyn.interop.tf.values import known_dtype
-from dyn.shapes import RelKind
+from dyn.shapes import RelKind, dim_max
 from dyn.source import user_loc
 from dyn.trace import control
 from dyn.trace.branch_sizes import Unequal
@@ -33,6 +34,11 @@ from dyn.trace.dims import unwrap_dim, wrap_dim
 
 def _list(call: Any, number: int = 0) -> TensorList:
     found = call.inputs[number]
+    if isinstance(found, CountedList):
+        raise UnsupportedOpError(
+            "elements read of a list that grows without a greatest length, in the loop that it grows in.",
+            remedy="give tf.while_loop maximum_iterations, or a tf.range to go over.",
+        )
     if not isinstance(found, TensorList):
         raise UnsupportedOpError(f"{call.node.op} of a {type(found).__name__}.")
     return found
@@ -61,6 +67,8 @@ def empty(call: Any) -> Any:
     most = call.sizes(1)
     capacity = None if isinstance(most, int) and most < 0 else most
     count = dnp.zeros((), dtype="int32")
+    if call.attr("element_dtype") == "variant":
+        return NestedList(capacity, count)
     return TensorList(None, capacity, _element_shape(call, 0), known_dtype(call.attr("element_dtype")), count)
 
 
@@ -72,8 +80,10 @@ def from_tensor(call: Any) -> Any:
 
 @takes_call("TensorListSetItem", attrs=["resize_if_index_out_of_bounds"])
 def set_item(call: Any) -> Any:
-    item, found = call.value(2), _list(call)
     resizes = call.attributes(["resize_if_index_out_of_bounds"]).get("resize_if_index_out_of_bounds")
+    if isinstance(call.inputs[0], CountedList):
+        return call.inputs[0].written(call.value(1)) if resizes else call.inputs[0]
+    item, found = call.value(2), _list(call)
     if resizes and not found.has_room:
         found = _with_place(call, found)
     known = _known_place(call, found)
@@ -100,11 +110,17 @@ def _known_place(call: Any, found: TensorList) -> int | None:
 
 
 def _with_place(call: Any, found: TensorList) -> TensorList:
-    """A list that has a place of a number that is known."""
+    """A list that has the place that is written to, where it is not as long as that."""
     place, own = call.inputs[1], unwrap_dim(found.capacity)
-    if not isinstance(place, np.ndarray) or not isinstance(own, int) or found.count is not None:
-        raise UnsupportedOpError("an element written beyond the end of a list, at a place that the program computes.")
-    return found if int(place) < own else resized(found, int(place) + 1)
+    if own is None:
+        raise UnsupportedOpError("an element written to a list without a length.")
+    if isinstance(place, np.ndarray) and isinstance(own, int) and found.count is None:
+        return found if int(place) < own else resized(found, int(place) + 1)
+    if is_known(place) and found.count is None:
+        return resized(found, wrap_dim(call.trace, dim_max(own, elements_of(place).item() + 1)))
+    even = (found if found.rows is None else found.stacked()).counted()
+    most = dnp.maximum(dnp.asarray(found.capacity).astype("int64"), call.value(1).astype("int64") + 1)
+    return resized(even, lax.as_dim(most, name="length"))
 
 
 def resized(found: TensorList, size: Any) -> TensorList:
@@ -123,15 +139,17 @@ def resized(found: TensorList, size: Any) -> TensorList:
 
 @takes_call("TensorListResize")
 def resize(call: Any) -> Any:
+    if isinstance(call.inputs[0], CountedList):
+        return call.inputs[0].resized(call.value(1))
     found, size = _list(call), call.inputs[1]
     own = unwrap_dim(found.capacity) if found.capacity is not None else None
     if found.count is None and is_known(size) and elements_of(size).item() == own:
         return found
     if found.count is None and is_known(size):
         return resized(found, call.sizes(1))
-    if found.count is None:
-        raise UnsupportedOpError("a list of a fixed length, resized to what the program computes.")
-    return replace(found, count=data(call.trace, size).astype("int32"))
+    # That of a gradient, which a value that was added has been taken from.
+    even = found.counted() if found.rows is None else found.stacked().counted()
+    return replace(even, count=data(call.trace, size).astype("int32"))
 
 
 @takes_call("TensorListGetItem", attrs=["element_dtype"])
@@ -196,6 +214,8 @@ def stack(call: Any) -> Any:
 
 @takes_call("TensorListLength")
 def length(call: Any) -> Any:
+    if isinstance(call.inputs[0], CountedList | NestedList):
+        return call.inputs[0].count
     found = _list(call)
     if found.count is not None:
         return found.count
@@ -204,6 +224,10 @@ def length(call: Any) -> Any:
 
 @takes_call("TensorListPushBack")
 def push_back(call: Any) -> Any:
+    if isinstance(call.inputs[0], CountedList):
+        return call.inputs[0].resized(call.inputs[0].count + np.int32(1))
+    if isinstance(call.inputs[0], NestedList):
+        return call.inputs[0].pushed(call.inputs[1])
     found, value = _list(call), call.inputs[1]
     if found.count is None:
         raise UnsupportedOpError("an element added to a list of a fixed length.")
@@ -223,6 +247,8 @@ def push_back(call: Any) -> Any:
 
 @takes_call("TensorListPopBack", attrs=["element_dtype"])
 def pop_back(call: Any) -> Any:
+    if isinstance(call.inputs[0], NestedList):
+        return list(call.inputs[0].popped())
     found = _list(call)
     count: Any = found.count
     if count is None:

@@ -14,7 +14,7 @@ from dyn import lax, nn
 from dyn.errors import UnsupportedOpError
 from dyn.interop.converters import Data
 from dyn.interop.tf.converter_registry import converts, takes_call
-from dyn.interop.tf.lists import TensorList
+from dyn.interop.tf.lists import NestedList, TensorList
 from dyn.interop.tf.optionals import Optional
 from dyn.interop.tf.values import Reductions, known_dtype
 from dyn.shapes import Dim, Reason, Relation, RelKind
@@ -144,9 +144,10 @@ def power(a: Data, b: Data) -> Any:
 
 @takes_call("AddN")
 def add_n(call: Any) -> Any:
-    lists = [value for value in call.inputs if isinstance(value, TensorList)]
-    if lists:
-        return functools.reduce(TensorList.plus, lists)
+    if isinstance(call.inputs[0], TensorList):
+        return functools.reduce(TensorList.plus, call.inputs)
+    if isinstance(call.inputs[0], NestedList):
+        return functools.reduce(NestedList.plus, call.inputs)
     optionals = [value for value in call.inputs if isinstance(value, Optional)]
     if optionals:
         columns = zip(*[value.leaves() for value in optionals if value.ways], strict=True)
@@ -210,7 +211,7 @@ def zeros_like(call: Any) -> Any:
     value = call.inputs[0]
     if isinstance(value, Optional):
         return value.mapped(dnp.zeros_like)
-    return value.zeros() if isinstance(value, TensorList) else dnp.zeros_like(call.value(0))
+    return value.zeros() if isinstance(value, TensorList | NestedList) else dnp.zeros_like(call.value(0))
 
 
 @converts("OnesLike")
