@@ -319,3 +319,33 @@ def test_gradients_of_loops(function: Any) -> None:
         return made, tape.gradient(loss, [x, WEIGHTS])
 
     check(f, MATRICES, tolerance=1e-4)
+
+
+# ---- ranges, and products of batches ---------------------------------------------------------------------------------
+
+
+def test_ranges_that_go_down() -> None:
+    @tf.function
+    def f(x: Any) -> Any:
+        n, total = tf.shape(x)[0], tf.constant(0.0)
+        for i in tf.range(n - 1, -1, -1):
+            total = total * 0.5 + x[i]
+        return tf.range(n, 0, -1), tf.range(n - 1, -1, -2), tf.range(tf.cast(n, tf.float32), -2.0, -0.5), total
+
+    check(f, VECTORS)
+    pairs = [(tf.constant(n), tf.constant(step)) for n, step in ((5, -2), (1, -1), (0, -1), (-4, 2))]
+    check(lambda n, step: tf.range(n, 0, step), pairs)
+
+
+@pytest.mark.parametrize("shapes", [((-1, 2, 3), (1, 3, 4)), ((1, -1, 3), (-1, 3, 2)), ((-1, 2, 3), (-1, 3, 2))])
+def test_products_of_batches_that_broadcast(shapes: Any) -> None:
+    @tf.function
+    def f(a: Any, b: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([a, b])
+            made = tf.einsum("...ij,...jk->...ik", a, b)
+            loss = tf.reduce_sum(made**2)
+        return made, tape.gradient(loss, [a, b])
+
+    own = [[tuple(n if size < 0 else size for size in shape) for shape in shapes] for n in SIZES]
+    check(f, [tuple(floats(*shape, seed=k) for k, shape in enumerate(pair)) for pair in own], tolerance=1e-4)

@@ -13,10 +13,11 @@ import dyn.numpy as dnp
 from dyn import lax, nn
 from dyn.errors import UnsupportedOpError
 from dyn.interop.converters import Data
+from dyn.interop.sizes.values import SizeTensor, data
 from dyn.interop.tf.converter_registry import converts, takes_call
 from dyn.interop.tf.lists import NestedList, TensorList
 from dyn.interop.tf.optionals import Optional
-from dyn.interop.tf.values import Reductions, known_dtype
+from dyn.interop.tf.values import Choice, EachAxis, Reductions, known_dtype
 from dyn.shapes import Dim, Reason, Relation, RelKind
 from dyn.source import user_loc
 
@@ -35,7 +36,7 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "Mul": dnp.multiply, "RealDiv": dnp.true_divide, "FloorDiv": dnp.floor_divide, "FloorMod": dnp.remainder,
     "Maximum": dnp.maximum, "Minimum": dnp.minimum, "Atan2": dnp.arctan2,
     "LogicalAnd": dnp.logical_and, "LogicalOr": dnp.logical_or, "Less": dnp.less, "LessEqual": dnp.less_equal,
-    "Greater": dnp.greater, "GreaterEqual": dnp.greater_equal,
+    "Greater": dnp.greater,
     "BitwiseAnd": dnp.bitwise_and, "BitwiseOr": dnp.bitwise_or, "BitwiseXor": dnp.bitwise_xor,
     "LeftShift": dnp.left_shift, "RightShift": dnp.right_shift, "NextAfter": dnp.nextafter,
     "TruncateMod": dnp.fmod, "Real": dnp.real,
@@ -50,12 +51,24 @@ for _name, _function in _PLAIN.items():
 def add(call: Any) -> Any:
     axes = next((n for n in range(2) if isinstance(call.inputs[n], Reductions)), None)
     if axes is None:
-        return dnp.add(call.value(0), call.value(1))
-    moved = call.numbers(1 - axes)
-    if moved.ndim:  # a number for each of the axes, which it takes to know them: parallel_for writes that
-        return call.evaluation.counted(call.inputs[axes]) + moved
+        return dnp.add(*[data(call.trace, call.evaluation.counted(value)) for value in call.inputs])
+    own, other = call.inputs[axes], call.inputs[1 - axes]
     # The axes that a gradient is summed over, counted from another one.
-    return replace(call.inputs[axes], first=call.inputs[axes].first + int(moved))
+    if isinstance(other, EachAxis) and other.reductions is own:
+        return replace(own, first=own.first + 1)
+    moved = call.numbers(1 - axes)
+    if moved.ndim:  # a number for each of the axes, which it takes to know them
+        return call.evaluation.counted(own) + moved
+    return replace(own, first=own.first + int(moved))
+
+
+@takes_call("GreaterEqual")
+def greater_equal(call: Any) -> Any:
+    own, least = call.inputs
+    is_least = isinstance(least, np.ndarray) and least.ndim == 0
+    if isinstance(own, Reductions) and is_least and own.first >= int(least):  # as parallel_for asks of its axes
+        return EachAxis(own)
+    return dnp.greater_equal(*[data(call.trace, call.evaluation.counted(value)) for value in call.inputs])
 
 
 def _compares(name: str, function: Callable[..., Any], otherwise: bool) -> None:
@@ -156,7 +169,13 @@ def add_n(call: Any) -> Any:
     return functools.reduce(dnp.add, call.values())
 
 
-@converts("Cast")
+@takes_call("Cast", attrs=["DstT", "Truncate"])
+def cast_(call: Any) -> Any:
+    if isinstance(call.inputs[0], EachAxis):
+        return call.inputs[0]
+    return cast(data(call.trace, call.evaluation.counted(call.inputs[0])), **call.attributes(["DstT", "Truncate"]))
+
+
 def cast(a: Data, *, DstT: str, Truncate: bool = False) -> Any:  # TensorFlow's names
     wanted = known_dtype(DstT)
     if Truncate and not a.element_type.is_integer:
@@ -170,17 +189,21 @@ def bitcast(a: Data, *, type: str) -> Any:
     return lax.bitcast_convert_type(a, known_dtype(type).np)
 
 
-@converts("SelectV2")
-def select(condition: Data, a: Data, b: Data) -> Any:
-    return dnp.where(condition, a, b)
-
-
-@converts("Select")
-def select_rows(condition: Data, a: Data, b: Data) -> Any:
-    """The old choice: a vector of conditions is one for each row."""
-    if len(condition.dims) == 1 and len(a.dims) > 1:
+@takes_call("SelectV2", "Select")
+def select(call: Any) -> Any:
+    """A choice by elements. Of the old one, a vector of conditions is one for each row."""
+    condition, a, b = call.values()
+    if call.op == "Select" and len(condition.dims) == 1 and len(a.dims) > 1:
         condition = dnp.reshape(condition, (-1, *[1] * (len(a.dims) - 1)))
-    return dnp.where(condition, a, b)
+    made = dnp.where(condition, a, b)
+    asked, *constants = call.inputs
+    if (
+        isinstance(asked, SizeTensor)
+        and not asked.elements.ndim
+        and all(isinstance(one, np.ndarray) for one in constants)
+    ):
+        call.evaluation.choices[made._value] = Choice(asked.elements.item(), *constants)
+    return made
 
 
 @converts("ClipByValue")
