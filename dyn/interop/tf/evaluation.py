@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+import dyn.numpy as dnp
 from dyn.errors import NotYetError, UnsupportedOpError, problem_of
 from dyn.frontend.fallback import Piece
 from dyn.interop.converters import OperationCall, Typed, noted
@@ -19,6 +20,7 @@ from dyn.interop.sizes import conditions
 from dyn.interop.sizes.values import elements_of, is_known, settled
 from dyn.interop.tf.attributes import check_all_read, of_inputs, unread
 from dyn.interop.tf.converter_registry import OPERATIONS
+from dyn.interop.tf.faults import Fault
 from dyn.interop.tf.graphs import FunctionLibrary, Graph, GraphNode, constant
 from dyn.interop.tf.values import Choice, EachAxis, Reductions, known_dtype
 from dyn.ir.core import Value
@@ -33,7 +35,8 @@ ASKS_FOR_OTHERS = True
 
 @dataclass
 class EffectState:
-    """The state that operations have effects on, as data: variables by number, and how often numbers were drawn.
+    """The state that operations have effects on, as data: variables by number, how often numbers were drawn, and which
+    errors were found.
 
     A region has a state of its own, which begins as that around it.
     """
@@ -41,6 +44,8 @@ class EffectState:
     values: dict[Any, Any] = field(default_factory=dict[Any, Any])
     written: set[Any] = field(default_factory=set[Any])
     outer: EffectState | None = None
+    #: Whether it is that of a region, which errors wait for the end of.
+    is_region: bool = True
 
     def get(self, key: Any) -> Any:
         if key in self.values or self.outer is None:
@@ -48,8 +53,26 @@ class EffectState:
         return self.outer.get(key)
 
     def set(self, key: Any, value: Any) -> None:
+        if isinstance(key, Fault) and not self._waits:
+            key.raise_where(value)
+            return
         self.values[key] = value
         self.written.add(key)
+
+    def note_fault(self, fault: Fault, found: Any) -> None:
+        """Have the program raise an error where a truth value is true: once the region is over that this is the state
+        of, and those around it."""
+        if self._waits:
+            around = self
+            while around.outer is not None:
+                around = around.outer
+            around.values.setdefault(fault, np.zeros((), bool))
+            found = dnp.logical_or(found, self.get(fault))
+        self.set(fault, found)
+
+    @property
+    def _waits(self) -> bool:
+        return self.outer is not None and self.is_region
 
 
 #: The operations that take the axes of :class:`Reductions` where it is not known which these are.

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import dyn.numpy as dnp
-from dyn import lax, nn
+from dyn import dtypes, lax, nn
 from dyn.errors import UnsupportedOpError
 from dyn.interop.converters import Data, attributes_of, rank_of
 from dyn.interop.sizes import conditions
 from dyn.interop.tf.converter_registry import converts, takes_call
+from dyn.interop.tf.ops.reductions import above_lowest
 from dyn.interop.tf.ops.shapes import pairs_of
 from dyn.shapes import dim_max, evaluate, floordiv
 from dyn.transforms import vjp
@@ -141,8 +142,10 @@ def bias_add_grad(cotangent: Data, *, data_format: str = "NHWC") -> Any:
 def max_pool(
     a: Data, *, ksize: Any, strides: Any, padding: str, explicit_paddings: Any = None, data_format: str = "NHWC"
 ) -> Any:
+    # TensorFlow's bfloat16 begins with the lowest float32, which is an infinity there.
+    lowest = -math.inf if a.element_type is dtypes.bfloat16 else None
     return nn.max_pool(
-        a, _spatial(ksize, data_format), _spatial(strides, data_format),
+        above_lowest(a, lowest), _spatial(ksize, data_format), _spatial(strides, data_format),
         _pads(padding, explicit_paddings, data_format), dimension_numbers=data_format,
     )  # fmt: skip
 

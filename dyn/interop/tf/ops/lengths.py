@@ -126,11 +126,22 @@ _Bounds = frozenset[_Bound] | None
 
 
 class _Bounding:
-    """What values of a loop's body are not greater than, after a step, in terms of the body's arguments."""
+    """What values of a loop's body are not greater than, after a step, in terms of the body's arguments.
 
-    def __init__(self, call: NodeCall, body: Graph) -> None:
-        self._call, self._body = call, body
+    Where it is about ``all_writes``, lists are as long as what is written to them says, and nothing is less than 0.
+    """
+
+    def __init__(self, call: NodeCall, body: Graph, *, all_writes: bool = False) -> None:
+        self._call, self._body, self.all_writes = call, body, all_writes
         self._kept = [body.source(body.outputs[n]) == (name, 0) for n, name in enumerate(body.arguments)]
+
+    def _is_positive(self, dim: Dim) -> bool:
+        return self._call.trace.facts.ge(dim, 0).proved
+
+    def start(self, number: int) -> Dim | None:
+        """The size that a counter begins with; None where it is none."""
+        start = _size(self._call.inputs[number])
+        return None if start is None or (self.all_writes and not self._is_positive(start)) else start
 
     def of_output(self, number: int) -> _Bounds:
         arguments = list(map(self._argument, range(len(self._body.arguments))))
@@ -155,13 +166,16 @@ class _Bounding:
                 size = _size(constant(node))
                 return None if size is None else frozenset([_Bound(None, size)])
             case "Add" | "AddV2":
-                return _sums(given(0), given(1))
+                made = _sums(given(0), given(1))
+                is_less = self.all_writes and any(not self._is_positive(one.added) for one in made or ())
+                return None if is_less else made
             case "TensorListLength":
                 return given(0)
             case "TensorListPushBack":
                 return _sums(given(0), one)
             case "TensorListSetItem":
-                return _greatest([given(0), _sums(given(1), one)]) if _is_resizing(node) else given(0)
+                is_one = self.all_writes or _is_resizing(node)
+                return _greatest([given(0), _sums(given(1), one)]) if is_one else given(0)
             case "TensorListPopBack" if output == 0:
                 return given(0)
             case _:
@@ -195,9 +209,11 @@ def _greatest(bounds: Sequence[_Bounds]) -> _Bounds:
     return frozenset().union(*found) if len(found) == len(bounds) else None
 
 
-def _most(call: NodeCall, body: Graph, number: int, steps: Dim | None, own: Dim) -> Dim | None:
+def _most(
+    call: NodeCall, body: Graph, number: int, steps: Dim | None, own: Dim, *, all_writes: bool = False
+) -> Dim | None:
     """The greatest length that a list of ``own`` elements has in a loop of at most so many ``steps``; None: unknown."""
-    bounding = _Bounding(call, body)
+    bounding = _Bounding(call, body, all_writes=all_writes)
     bounds = bounding.of_output(number)
     if bounds is None:
         return None
@@ -208,7 +224,7 @@ def _most(call: NodeCall, body: Graph, number: int, steps: Dim | None, own: Dim)
         elif bound.base is None:
             lengths.append(bound.added)
         else:
-            counter = _greatest_count(call, bounding, bound.base, steps)
+            counter = _greatest_count(bounding, bound.base, steps)
             if counter is None:
                 return None
             lengths.append(counter + bound.added)
@@ -217,9 +233,9 @@ def _most(call: NodeCall, body: Graph, number: int, steps: Dim | None, own: Dim)
     return None if steps is None else dim_max(*lengths) + steps * per_step
 
 
-def _greatest_count(call: NodeCall, bounding: _Bounding, number: int, steps: Dim | None) -> Dim | None:
+def _greatest_count(bounding: _Bounding, number: int, steps: Dim | None) -> Dim | None:
     """The greatest number that a counter is at the beginning of a step; None where none is known."""
-    start, bounds = _size(call.inputs[number]), bounding.of_output(number)
+    start, bounds = bounding.start(number), bounding.of_output(number)
     if start is None or steps is None or bounds is None or any(bound.base != number for bound in bounds):
         return None
     return start + dim_max(steps - 1, 0) * dim_max(0, *[bound.added for bound in bounds])
@@ -258,10 +274,12 @@ def with_room(
     """
     library, pushes = call.evaluation.library, value.capacity is None
     is_kept = body.source(body.outputs[number]) == (body.arguments[number], 0)
-    if is_kept or value.has_room or not _is_growing(library, body, pushes=pushes):
+    if is_kept or value.has_room:
         return value
     steps = steps_of(call, condition, body)
     most = None if steps is None else steps.most
+    if not _is_growing(library, body, pushes=pushes):
+        return _of_its_length(call, body, number, value, most)
     if pushes:
         bound = _most(call, body, number, most, 0) if is_empty(value) else None
         return None if bound is None else replace(value, capacity=wrap_dim(call.trace, bound))
@@ -276,6 +294,19 @@ def with_room(
     if value.count is None and steps is not None and steps.is_exact and _writes_each(call, body, number, own):
         return roomy(call, value, wrap_dim(call.trace, own + steps.most), counts=False)
     return roomy(call, value, wrap_dim(call.trace, bound))
+
+
+def _of_its_length(
+    call: NodeCall, body: Graph, number: int, value: TensorList | NestedList, steps: Dim | None
+) -> TensorList | NestedList:
+    """A list of a fixed length, for which it is noted where it is proved to have all places that are written to."""
+    own = None if isinstance(value, NestedList) or value.count is not None else unwrap_dim(value.capacity)
+    if isinstance(value, NestedList) or own is None:
+        return value
+    most = _most(call, body, number, steps, own, all_writes=True)
+    # Without a step nothing is written.
+    is_in_range = most is not None and call.trace.facts.ge(dim_max(own, 1), most).proved
+    return replace(value, has_room=True) if is_in_range else value
 
 
 def _writes_each(call: NodeCall, body: Graph, number: int, own: Dim) -> bool:

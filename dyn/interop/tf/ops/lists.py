@@ -9,7 +9,8 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn import lax
-from dyn.errors import ShapeError, TraceError, UnsupportedOpError
+from dyn.errors import OutOfRangeError, ShapeError, TraceError, UnsupportedOpError
+from dyn.interop.index_ranges import require_in_range
 from dyn.interop.sizes.values import (
     boxed,
     data,
@@ -24,12 +25,15 @@ from dyn.interop.sizes.values import (
 from dyn.interop.tf.converter_registry import takes_call
 from dyn.interop.tf.lists import NestedList, TensorList
 from dyn.interop.tf.loop_values import CountedList
+from dyn.interop.tf.ops.assertions import refuse
 from dyn.interop.tf.values import known_dtype
 from dyn.shapes import RelKind, dim_max
 from dyn.source import user_loc
 from dyn.trace import control
 from dyn.trace.branch_sizes import Unequal
 from dyn.trace.dims import unwrap_dim, wrap_dim
+
+_REMEDY = "use a place that the list has."
 
 
 def _list(call: Any, number: int = 0) -> TensorList:
@@ -86,13 +90,30 @@ def set_item(call: Any) -> Any:
     item, found = call.value(2), _list(call)
     if resizes and not found.has_room:
         found = _with_place(call, found)
+    if resizes and not isinstance(call.inputs[1], np.ndarray):
+        refuse(
+            call, call.value(1) < 0, "modify an element of a list that is before its first", _REMEDY, OutOfRangeError
+        )
     known = _known_place(call, found)
     if known is not None and found.elements is None and found.count is None and not found.has_room:
         return found.with_row(known, item)
+    if not found.has_room:
+        _check_has(call, found, "modify")
     found = found.of(item.shape)
     place = call.value(1)
     count = found.count if found.count is None else dnp.maximum(found.count, place + np.int32(1))
     return replace(found, elements=lax.dynamic_update_index_in_dim(found.elements, item, place, 0), count=count)
+
+
+def _check_has(call: Any, found: TensorList, verb: str) -> None:
+    """Have an error where a list has no element at a place that the program computes: with both where nothing waits."""
+    place, size = call.value(1), found.capacity
+    if place._trace.here.outer is None and found.count is None:
+        require_in_range(place, size, f"trying to {verb} element {{}} in a list with {{}} elements")
+        return
+    most = size if found.count is None else found.count
+    is_outside = (place < 0) | (place >= dnp.asarray(most).astype(place.dtype))
+    refuse(call, is_outside, f"trying to {verb} an element that a list does not have", _REMEDY, OutOfRangeError)
 
 
 #: A list of more elements is one array, also where each place is known.
@@ -161,6 +182,8 @@ def get_item(call: Any) -> Any:
         return row
     if found.rows is not None and not found.is_even:
         return _one_of(call, found)
+    if call.evaluation.state.outer is None and not isinstance(call.inputs[1], np.ndarray):
+        _check_has(call, found, "access")
     return lax.dynamic_index_in_dim(found.filled(), call.value(1), 0, keepdims=False)
 
 

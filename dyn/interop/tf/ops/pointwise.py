@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from dyn.interop.converters import Data
 from dyn.interop.sizes.values import SizeTensor, data
 from dyn.interop.tf.converter_registry import converts, takes_call
 from dyn.interop.tf.lists import NestedList, TensorList
+from dyn.interop.tf.ops.assertions import refuse
 from dyn.interop.tf.optionals import Optional
 from dyn.interop.tf.values import Choice, EachAxis, Reductions, known_dtype
 from dyn.shapes import Dim, Reason, Relation, RelKind
@@ -33,13 +35,13 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "Rint": dnp.rint, "Round": dnp.rint, "IsNan": dnp.isnan, "IsInf": dnp.isinf, "IsFinite": dnp.isfinite,
     "Conj": dnp.conj, "Invert": dnp.bitwise_invert, "LogicalNot": dnp.logical_not, "Relu": nn.relu, "Relu6": nn.relu6,
     "Sigmoid": nn.sigmoid, "Softplus": nn.softplus, "Softsign": nn.soft_sign, "Sub": dnp.subtract,
-    "Mul": dnp.multiply, "RealDiv": dnp.true_divide, "FloorDiv": dnp.floor_divide, "FloorMod": dnp.remainder,
+    "Mul": dnp.multiply, "RealDiv": dnp.true_divide,
     "Maximum": dnp.maximum, "Minimum": dnp.minimum, "Atan2": dnp.arctan2,
     "LogicalAnd": dnp.logical_and, "LogicalOr": dnp.logical_or, "Less": dnp.less, "LessEqual": dnp.less_equal,
     "Greater": dnp.greater,
     "BitwiseAnd": dnp.bitwise_and, "BitwiseOr": dnp.bitwise_or, "BitwiseXor": dnp.bitwise_xor,
     "LeftShift": dnp.left_shift, "RightShift": dnp.right_shift, "NextAfter": dnp.nextafter,
-    "TruncateMod": dnp.fmod, "Real": dnp.real,
+    "Real": dnp.real,
     "Imag": dnp.imag, "Complex": lax.complex, "Angle": dnp.angle,
 }  # fmt: skip
 
@@ -101,11 +103,30 @@ _compares("Equal", dnp.equal, False)
 _compares("NotEqual", dnp.not_equal, True)
 
 
-@converts("Div", "TruncateDiv")
 def divide(a: Data, b: Data) -> Any:
+    """A quotient, that of integers without its fraction."""
     if not a.element_type.is_integer:
         return dnp.true_divide(a, b)
     return dnp.floor_divide(a - dnp.fmod(a, b), b)
+
+
+def _divides(function: Callable[..., Any], *names: str) -> None:
+    @takes_call(*names)
+    def run(call: Any) -> Any:
+        """A quotient or a rest, of integers by none that are 0."""
+        a, b = call.values()
+        made = function(a, b)
+        by = call.inputs[1]
+        if b.element_type.is_integer and not (isinstance(by, np.ndarray) and by.all()):
+            is_some = dnp.asarray(math.prod(made.shape)) > 0
+            refuse(call, dnp.any(b == 0) & is_some, "integer division by zero", "divide by what is not 0.")
+        return made
+
+
+_divides(divide, "Div", "TruncateDiv")
+_divides(dnp.floor_divide, "FloorDiv")
+_divides(dnp.remainder, "FloorMod")
+_divides(dnp.fmod, "TruncateMod")
 
 
 @converts("DivNoNan")
