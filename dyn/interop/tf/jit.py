@@ -104,7 +104,9 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if not kwargs and pywrap_tfe.TFE_Py_TapeSetIsEmpty() and context.executing_eagerly():
             try:
-                key = [(array.dtype, array.ndim) for array in [tensor._numpy() for tensor in args]]
+                # A sparse tensor would make a dense array of itself, and be taken for it.
+                arrays: list[Any] = [one._numpy() if type(one) is EagerTensor else None for one in args]
+                key = [(array.dtype, array.ndim) for array in arrays]
             except (AttributeError, TypeError, tf.errors.OpError):
                 key = None
             program = None if key is None else self._programs.recent.get(tuple(key))

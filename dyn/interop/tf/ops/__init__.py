@@ -18,10 +18,12 @@ from dyn.interop.tf.ops import (
     matrices,
     numerics,
     pointwise,
+    quantization,
     randomness,
     reductions,
     shapes,
     sizes,
+    sparse,
     variables,
 )
 
@@ -39,9 +41,11 @@ __all__ = [
     "matrices",
     "numerics",
     "pointwise",
+    "quantization",
     "randomness",
     "reductions",
     "shapes",
     "sizes",
+    "sparse",
     "variables",
 ]

@@ -271,6 +271,11 @@ def _counted(numbers: Data, what: str) -> Any:
     return wrap_dim(trace, memoized_dim(trace, ("counted", numbers._value), make)[1])
 
 
+def segment_counts(segments: Data, count: Any) -> Any:
+    """The number of rows of each of ``count`` segments."""
+    return dnp.zeros((count,), dtype="int64").at[segments].add(1)
+
+
 def _sorted_segments(name: str, fold: str, *, taken: bool = False, per: Callable[[Any], Any] | None = None) -> None:
     """Register a fold of rows whose numbers go up; ``taken`` from a table by their places, ``per`` their count."""
     method, nothing, gap = _FOLDS[fold]
@@ -284,8 +289,7 @@ def _sorted_segments(name: str, fold: str, *, taken: bool = False, per: Callable
         made = getattr(start.at[segments], method)(rows)
         if fold == "Sum" and per is None:
             return made
-        each = dnp.zeros((count,), dtype="int64").at[segments].add(1)
-        each = dnp.reshape(each, (count, *[1] * (rank_of(rows) - 1)))
+        each = dnp.reshape(segment_counts(segments, count), (count, *[1] * (rank_of(rows) - 1)))
         if per is not None:
             wide = made.dtype if made.dtype == np.float64 else np.dtype("float32")
             return divide(made, per(dnp.maximum(each, 1).astype(wide)).astype(made.dtype))
