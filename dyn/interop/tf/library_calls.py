@@ -78,11 +78,11 @@ def _differentiates(concrete: Any) -> bool:
         left = iter(tensors)
         flat = [next(left) if isinstance(one, tf.TensorSpec) else one for one in leaves]
         args, kwargs = tf.nest.pack_sequence_as(signature, flat, expand_composites=True)
-        with tf.GradientTape() as tape:
-            tape.watch(_differentiable(tensors))
+        with tf.GradientTape() as inner:
+            inner.watch(_differentiable(tensors))
             made = tf.nest.flatten(concrete(*args, **kwargs), expand_composites=True)
-        sources = [*tensors, *tape.watched_variables()]
-        return tape.gradient(_differentiable([one for one in made if tf.is_tensor(one)]), sources)
+        sources = [*tensors, *inner.watched_variables()]
+        return inner.gradient(_differentiable([one for one in made if tf.is_tensor(one)]), sources)
 
     try:
         tf.function(gradient).get_concrete_function(*specs)

@@ -97,7 +97,7 @@ def set_item(call: Any) -> Any:
     known = _known_place(call, found)
     if known is not None and found.elements is None and found.count is None and not found.has_room:
         return found.with_row(known, item)
-    if not found.has_room:
+    if not found.has_room and not resizes:
         _check_has(call, found, "modify")
     found = found.of(item.shape)
     place = call.value(1)
