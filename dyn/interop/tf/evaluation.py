@@ -20,9 +20,9 @@ from dyn.interop.sizes import conditions
 from dyn.interop.sizes.values import elements_of, is_known, settled
 from dyn.interop.tf.attributes import check_all_read, of_inputs, unread
 from dyn.interop.tf.converter_registry import OPERATIONS
-from dyn.interop.tf.faults import Fault
+from dyn.interop.tf.faults import DataFault
 from dyn.interop.tf.graphs import FunctionLibrary, Graph, GraphNode, constant
-from dyn.interop.tf.values import Choice, EachAxis, Reductions, known_dtype
+from dyn.interop.tf.values import ConstantChoice, EachAxis, Reductions, known_dtype
 from dyn.ir.core import Value
 from dyn.shapes import RelKind, format_dim
 from dyn.source import within_module
@@ -53,13 +53,13 @@ class EffectState:
         return self.outer.get(key)
 
     def set(self, key: Any, value: Any) -> None:
-        if isinstance(key, Fault) and not self._waits:
+        if isinstance(key, DataFault) and not self._waits:
             key.raise_where(value)
             return
         self.values[key] = value
         self.written.add(key)
 
-    def note_fault(self, fault: Fault, found: Any) -> None:
+    def note_fault(self, fault: DataFault, found: Any) -> None:
         """Have the program raise an error where a truth value is true: once the region is over that this is the state
         of, and those around it."""
         if self._waits:
@@ -99,7 +99,7 @@ class Evaluation:
         #: What ``otherwise`` has taken.
         self.pieces: list[Piece] = []
         #: What is known of data that is one of two constants.
-        self.choices: dict[Value, Choice] = {}
+        self.choices: dict[Value, ConstantChoice] = {}
         #: Whether TensorFlow is wrong about sizes from here on.
         self.is_misled = False
 

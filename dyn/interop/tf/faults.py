@@ -12,7 +12,7 @@ from dyn.trace.data_dependent import dim_from_value
 
 
 @record()
-class Fault:
+class DataFault:
     """An error: its text, its class, the user's line, and what is to be done about it."""
 
     text: str

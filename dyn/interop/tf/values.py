@@ -73,7 +73,7 @@ class EachAxis:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Choice:
+class ConstantChoice:
     """What a tensor is that is one constant under a condition on sizes, and else another."""
 
     condition: Any

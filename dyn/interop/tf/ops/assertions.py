@@ -11,7 +11,7 @@ from dyn.errors import DomainError, ShapeError
 from dyn.interop.sizes import conditions
 from dyn.interop.sizes.values import SizeTensor, data
 from dyn.interop.tf.converter_registry import takes_call
-from dyn.interop.tf.faults import Fault
+from dyn.interop.tf.faults import DataFault
 from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace.data_dependent import dim_from_value
@@ -39,7 +39,7 @@ def claim(call: Any, condition: Any, texts: Any) -> None:
 
 def refuse(call: Any, found: Any, text: str, remedy: str, error: type[ShapeError | DomainError] = DomainError) -> None:
     """Have a call raise an error where a truth value of the program is true."""
-    call.evaluation.state.note_fault(Fault(text, error, user_loc(), remedy), found)
+    call.evaluation.state.note_fault(DataFault(text, error, user_loc(), remedy), found)
 
 
 def message_of(texts: Any) -> str:

@@ -17,7 +17,7 @@ from dyn.interop.tf.converter_registry import takes_call
 from dyn.interop.tf.evaluation import EffectState, Evaluation, NodeCall
 from dyn.interop.tf.graphs import Graph
 from dyn.interop.tf.ops.assertions import claim
-from dyn.interop.tf.ops.regions import COMPOSITES, Carried, leaves_of, rebuilt, retried
+from dyn.interop.tf.ops.regions import COMPOSITES, CarriedResults, leaves_of, rebuilt, retried
 from dyn.interop.tf.optionals import Optional
 from dyn.shapes import Relation
 from dyn.trace import control
@@ -143,7 +143,7 @@ def _choice(
     arguments: Sequence[Any],
 ) -> list[Any]:  # fmt: skip
     """The results of the branch that the program chooses."""
-    carried = Carried()
+    carried = CarriedResults()
     likes: list[list[Any]] = []
 
     def branch(number: int, graph: Graph) -> Callable[[], Any]:

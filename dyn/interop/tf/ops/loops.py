@@ -21,7 +21,7 @@ from dyn.interop.tf.evaluation import EffectState, NodeCall
 from dyn.interop.tf.lists import NestedList, TensorList
 from dyn.interop.tf.loop_values import CountedArray, CountedList, PaddedArray
 from dyn.interop.tf.ops.lengths import roomy, steps_of, with_room
-from dyn.interop.tf.ops.regions import COMPOSITES, Carried, leaves_of, rebuilt, retried
+from dyn.interop.tf.ops.regions import COMPOSITES, CarriedResults, leaves_of, rebuilt, retried
 from dyn.interop.tf.values import Resource
 from dyn.ir.data_dependent import bound_dim, mentions
 from dyn.shapes import Dim, Facts, Symbol, dim_max, format_dim, free_symbols, value_conditions
@@ -162,10 +162,10 @@ class _Loop:
 
         Where it ``counts``, nothing is assigned, and only values that are counted mean something.
         """
-        carried = Carried()
+        carried = CarriedResults()
         return retried(lambda: self._emitted(carried, given, counts=counts))
 
-    def _emitted(self, carried: Carried, given: Sequence[Any], *, counts: bool) -> list[Any]:
+    def _emitted(self, carried: CarriedResults, given: Sequence[Any], *, counts: bool) -> list[Any]:
         evaluation, trace, same = self.evaluation, self.trace, self.same
         starts = [value for value, is_same in zip(carried.filled(given), same, strict=True) if not is_same]
         leaves = [leaf for value in starts for leaf in leaves_of(trace, value)]

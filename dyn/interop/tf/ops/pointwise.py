@@ -19,7 +19,7 @@ from dyn.interop.tf.converter_registry import converts, takes_call
 from dyn.interop.tf.lists import NestedList, TensorList
 from dyn.interop.tf.ops.assertions import refuse
 from dyn.interop.tf.optionals import Optional
-from dyn.interop.tf.values import Choice, EachAxis, Reductions, known_dtype
+from dyn.interop.tf.values import ConstantChoice, EachAxis, Reductions, known_dtype
 from dyn.shapes import Dim, Reason, Relation, RelKind
 from dyn.source import user_loc
 
@@ -223,7 +223,7 @@ def select(call: Any) -> Any:
         and not asked.elements.ndim
         and all(isinstance(one, np.ndarray) for one in constants)
     ):
-        call.evaluation.choices[made._value] = Choice(asked.elements.item(), *constants)
+        call.evaluation.choices[made._value] = ConstantChoice(asked.elements.item(), *constants)
     return made
 
 

@@ -32,12 +32,12 @@ T = TypeVar("T")
 COMPOSITES = (TensorList, NestedList, Optional, CountedList, CountedArray, PaddedArray)
 
 
-class Again(Exception):
+class RetraceRegion(Exception):
     """Ends the trace of a region that has to be given more than it was."""
 
 
 @dataclass
-class Carried:
+class CarriedResults:
     """Results of regions beside the values of their outputs: variables that they assign, and shapes of lists."""
 
     keys: list[Any] = field(default_factory=list[Any])
@@ -53,20 +53,20 @@ class Carried:
     written: dict[int, dict[int, Any]] = field(default_factory=dict[int, dict[int, Any]])
 
     def note(self, state: EffectState) -> None:
-        """Have the variables carried that were assigned. Raises Again for new ones."""
+        """Have the variables carried that were assigned. Raises RetraceRegion for new ones."""
         new = [key for key in state.written if key not in self.keys]
         if new:
             self.keys += sorted(new, key=repr)
-            raise Again
+            raise RetraceRegion
 
     def note_lists(self, around: Trace, given: Sequence[Any], made: Sequence[Any]) -> None:
         """Have lists filled with zeros of the shape that is written to them, or with the item that is.
 
-        Raises Again for new ones.
+        Raises RetraceRegion for new ones.
         """
         found = [self._note_list(around, *one) for one in enumerate(zip(given, made, strict=True))]
         if any(found):
-            raise Again
+            raise RetraceRegion
 
     def _note_list(self, around: Trace, number: int, pair: tuple[Any, Any]) -> bool:
         before, after = pair
@@ -97,7 +97,7 @@ class Carried:
         """The results of a branch, with lists that another branch fills filled with zeros here, and rows as one array
         where other branches have other ones.
 
-        Raises Again for what is new.
+        Raises RetraceRegion for what is new.
         """
         found = False
         for number, value in enumerate(made):
@@ -120,7 +120,7 @@ class Carried:
                     self.likes[number] = value.like, leaf_types(value.like)
                     found = True
         if found:
-            raise Again
+            raise RetraceRegion
         return results
 
     def _one_array(self, number: int, value: Any) -> Any:
@@ -132,7 +132,7 @@ class Carried:
     def note_optionals(self, trace: Trace, branch: int, made: Sequence[Any]) -> list[Any]:
         """The results of a branch, with zeros for what only another branch has: it is taken where that has run.
 
-        Raises Again for what is new.
+        Raises RetraceRegion for what is new.
         """
         optionals = {n: value for n, value in enumerate(made) if isinstance(value, Optional)}
         found = False
@@ -142,7 +142,7 @@ class Carried:
                 given[branch] = value
                 found = True
         if found:
-            raise Again
+            raise RetraceRegion
         return [
             joined(value, branch, self.optionals[n], trace) if n in optionals else value for n, value in enumerate(made)
         ]
@@ -187,7 +187,7 @@ def retried(run: Callable[[], T]) -> T:
     while True:
         try:
             return run()
-        except Again:
+        except RetraceRegion:
             continue
 
 

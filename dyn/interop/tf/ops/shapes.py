@@ -17,7 +17,7 @@ from dyn.interop.sizes.conditions import Comparison
 from dyn.interop.sizes.values import elements_of, is_known, is_symbolic
 from dyn.interop.tf.converter_registry import converts, takes_call
 from dyn.interop.tf.subscripts import Subscripts
-from dyn.interop.tf.values import Choice, known_dtype
+from dyn.interop.tf.values import ConstantChoice, known_dtype
 from dyn.shapes import RelKind, SymExpr, dim_min, mod
 from dyn.source import user_loc
 from dyn.trace.context import current_trace
@@ -58,7 +58,7 @@ def transpose(call: Any) -> Any:
     return dnp.transpose(a, tuple(map(int, order)))
 
 
-def _chosen(call: Any, a: Data, choice: Choice) -> Any:
+def _chosen(call: Any, a: Data, choice: ConstantChoice) -> Any:
     """One of two orders of axes, by sizes: a guard, unless the order does not matter to what is made of it.
 
     ``parallel_for`` leaves two axes as they are where one has a single element, and reshapes the result.
