@@ -92,12 +92,12 @@ class CountedArray:
         return CountedArray(array, sizes, sizes)
 
     def array(self) -> Tracer:
-        """An array of these sizes, whose elements are none of the loop's."""
+        """An array of these sizes, whose elements are none of the loop's, and no constants, which would fold."""
         shape = [
             lax.as_dim(self.sizes[axis], name="grown") if axis in self.sizes else size
             for axis, size in enumerate(self.like.shape)
         ]
-        return dnp.zeros(shape, dtype=self.like.dtype)
+        return dnp.broadcast_to(next(iter(self.sizes.values())).astype(self.like.dtype), shape)
 
     def with_array(self, array: Tracer) -> CountedArray:
         """The sizes of another array."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -95,9 +96,43 @@ def two_lists(x: Any) -> Any:
     return even.stack(), odd.stack()
 
 
-@pytest.mark.parametrize("function", [breaks, appends, selects, halves, leaps, in_loops, after_a_loop, two_lists])
-def test_lists_that_grow(function: Any) -> None:
-    check(tf.function(function), VECTORS)
+def downwards(x: Any) -> Any:
+    rows, sparse_rows = growing(element_shape=[]), growing(element_shape=[])
+    for i in tf.range(tf.shape(x)[0] - 1, -1, -1):
+        rows = rows.write(rows.size(), x[i])
+    for i in tf.range(tf.shape(x)[0] - 1, -1, -2):
+        sparse_rows = sparse_rows.write(i, x[i])
+    return rows.stack(), sparse_rows.stack()
+
+
+def from_one(x: Any) -> Any:
+    rows, i = growing(element_shape=[]), 1
+    while tf.shape(x)[0] >= i:
+        rows = rows.write(i - 1, x[i - 1])
+        i += 1
+    return rows.stack(), i
+
+
+def by_threes(x: Any) -> Any:
+    rows, i = growing(element_shape=[]), 0
+    while i <= tf.shape(x)[0] - 1:
+        rows = rows.write(rows.size(), x[i])
+        i += 3
+    return rows.stack(), i
+
+
+@pytest.mark.parametrize(
+    ("function", "loops"),
+    [
+        (breaks, 1), (appends, 1), (selects, 1), (after_a_loop, 1), (two_lists, 1), (downwards, 2), (from_one, 1),
+        (by_threes, 1), (halves, 2), (leaps, 2), (in_loops, 4),
+    ],
+)  # fmt: skip
+def test_lists_that_grow(function: Any, loops: int) -> None:
+    """A loop runs once for its sizes, and once more for its values, only where nothing says how long it runs."""
+    compiled = check(tf.function(function), VECTORS)
+    lowered = compiled.lower(tf.range(3.0)).as_text("dhlo")
+    assert len(re.findall(r"= while\b", lowered)) == loops, lowered
 
 
 def test_sums_that_are_read_again_while_the_list_grows() -> None:

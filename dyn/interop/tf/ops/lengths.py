@@ -41,7 +41,7 @@ def steps_of(call: NodeCall, condition: Graph, body: Graph) -> Steps | None:
             waiting.append(condition.source(node.inputs[0]))  # AutoGraph's loop that a break ends
             is_exact = False
             continue
-        steps = _counted(call, condition, body, node) if node.op == "Less" else None
+        steps = _counted(call, condition, body, node)
         if steps is None:
             is_exact = False
         else:
@@ -55,17 +55,28 @@ def _is_false(graph: Graph) -> bool:
     return node.op == "Const" and not constant(node).any()
 
 
+#: Comparisons of a counter with a limit: the sign of steps towards it, and how far behind it the last place is.
+_COMPARISONS = {"Less": (1, 0), "LessEqual": (1, 1), "Greater": (-1, 0), "GreaterEqual": (-1, 1)}
+_TURNED = {"Less": "Greater", "LessEqual": "GreaterEqual", "Greater": "Less", "GreaterEqual": "LessEqual"}
+
+
 def _counted(call: NodeCall, condition: Graph, body: Graph, node: GraphNode) -> Dim | None:
-    """The steps until a counter is not less than a size; None where it is not such a comparison."""
-    counter = condition.source(node.inputs[0])[0]
-    limit = _kept(call, condition, body, node.inputs[1])
-    if counter not in condition.arguments or limit is None:
+    """The steps until a counter is beyond a size; None where it is not such a comparison."""
+    if node.op not in _COMPARISONS:
         return None
-    number = condition.arguments.index(counter)
+    (counter, bound), name = node.inputs, node.op
+    if condition.source(counter)[0] not in condition.arguments or _kept(call, condition, body, bound) is None:
+        counter, bound, name = bound, counter, _TURNED[name]
+    place, limit = condition.source(counter)[0], _kept(call, condition, body, bound)
+    if place not in condition.arguments or limit is None:
+        return None
+    number = condition.arguments.index(place)
     start, step = _size(call.inputs[number]), _step(call, body, number)
-    if start is None or step is None:
+    sign, more = _COMPARISONS[name]
+    if start is None or step is None or step * sign <= 0:
         return None
-    return call.trace.facts.simplify(dim_max(floordiv(limit - start + (step - 1), step), 0))
+    way, length = (limit - start) * sign + more, abs(step)
+    return call.trace.facts.simplify(dim_max(floordiv(way + (length - 1), length), 0))
 
 
 def _size(value: Any) -> Dim | None:
@@ -102,7 +113,7 @@ def _step(call: NodeCall, body: Graph, number: int) -> int | None:
         return None
     added = [one for one in node.inputs if body.source(one)[0] != body.arguments[number]]
     step = _kept(call, body, body, added[0]) if len(added) == 1 else None
-    return step if isinstance(step, int) and step > 0 else None
+    return step if isinstance(step, int) and step != 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +180,9 @@ class _Bounding:
                 made = _sums(given(0), given(1))
                 is_less = self.all_writes and any(not self._is_positive(one.added) for one in made or ())
                 return None if is_less else made
+            case "Sub":
+                less = self._exact(graph, arguments, node.inputs[1])
+                return None if less is None or self.all_writes else _sums(given(0), frozenset([_Bound(None, -less)]))
             case "TensorListLength":
                 return given(0)
             case "TensorListPushBack":
@@ -180,6 +194,15 @@ class _Bounding:
                 return given(0)
             case _:
                 return self._of_called(node, output, given)
+
+    def _exact(self, graph: Graph, arguments: Sequence[_Bounds], tensor: Tensor) -> Dim | None:
+        """The size that a scalar is in each step: a constant, or one that the loop keeps."""
+        name, _ = graph.source(tensor)
+        found = (
+            self._of(graph, arguments, tensor) if name in graph.arguments or graph.nodes[name].op == "Const" else None
+        )
+        only = next(iter(found)) if found is not None and len(found) == 1 else None
+        return only.added if only is not None and only.base is None else None
 
     def _of_called(self, node: GraphNode, output: int, given: Callable[[int], _Bounds]) -> _Bounds:
         """The bounds of what branches, or a function, give."""
