@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dyn.interop.keras as dyn_keras
 import dyn.interop.tf as dtf
 from dyn.errors import DomainError, OutOfRangeError
 from tests.interop.tf.comparing import alike, check, tf
@@ -161,6 +162,45 @@ def test_segments_of_rows_with_gradients() -> None:
         return floats(n, 4, seed=n), rows, tf.sort(integers(count, seed=n + 1, low=0, high=4))
 
     check(f, [call(n) for n in SIZES], tolerance=1e-4)
+
+
+class Clicks(tf.keras.Model):
+    """Sums of the embeddings of whatever a row has, behind a dense layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = self.add_weight(shape=(9, 4), initializer="uniform", name="table")
+        self.dense = tf.keras.layers.Dense(1)
+
+    def call(self, x: Any) -> Any:
+        return self.dense(tf.nn.safe_embedding_lookup_sparse(tf.convert_to_tensor(self.table), x, combiner="sqrtn"))
+
+
+def test_training_over_sparse_batches() -> None:
+    random = np.random.default_rng(0)
+    numbers = random.integers(0, 9, (20, 5)) * (random.uniform(size=(20, 5)) < 0.5)
+    wanted = random.normal(size=(20, 1)).astype(np.float32)
+    rows = tf.sparse.from_dense(numbers.astype(np.int64))
+
+    def trained(*, by_dyn: bool) -> Any:
+        tf.keras.utils.set_random_seed(0)
+        model = Clicks()
+        model.compile("adam", loss="mse")
+        if by_dyn:
+            dyn_keras.compile(model)
+        # Batches of 8, 8 and 4.
+        batches = tf.data.Dataset.from_tensor_slices((rows, wanted)).batch(8)
+        losses = model.fit(batches, epochs=2, verbose=0, shuffle=False)
+        if by_dyn:
+            compiled = model.train_function.compiled
+            assert compiled.cache_info().compiles == 1
+            assert not compiled.fallbacks.said
+        return losses.history["loss"], [weight.numpy() for weight in model.weights]
+
+    (losses, weights), (own_losses, own_weights) = trained(by_dyn=True), trained(by_dyn=False)
+    np.testing.assert_allclose(losses, own_losses, rtol=1e-5)
+    for one, other in zip(weights, own_weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 def message(error: BaseException) -> str:

@@ -14,13 +14,13 @@ import dyn.numpy as dnp
 from dyn import lax, nn
 from dyn.errors import UnsupportedOpError
 from dyn.interop.converters import Data
-from dyn.interop.sizes.values import SizeTensor, data
+from dyn.interop.sizes.values import SizeTensor, data, elements_of, is_known
 from dyn.interop.tf.converter_registry import converts, takes_call
 from dyn.interop.tf.lists import NestedList, TensorList
 from dyn.interop.tf.ops.assertions import refuse
 from dyn.interop.tf.optionals import Optional
 from dyn.interop.tf.values import ConstantChoice, EachAxis, Reductions, known_dtype
-from dyn.shapes import Dim, Reason, Relation, RelKind
+from dyn.shapes import Dim, Reason, Relation, RelKind, SymExpr
 from dyn.source import user_loc
 
 ASKS_FOR_OTHERS = True
@@ -116,11 +116,18 @@ def _divides(function: Callable[..., Any], *names: str) -> None:
         """A quotient or a rest, of integers by none that are 0."""
         a, b = call.values()
         made = function(a, b)
-        by = call.inputs[1]
-        if b.element_type.is_integer and not (isinstance(by, np.ndarray) and by.all()):
+        if b.element_type.is_integer and not _is_never_zero(call, call.inputs[1]):
             is_some = dnp.asarray(math.prod(made.shape)) > 0
             refuse(call, dnp.any(b == 0) & is_some, "integer division by zero", "divide by what is not 0.")
         return made
+
+
+def _is_never_zero(call: Any, value: Any) -> bool:
+    """Whether a tensor is known, with no element that is 0 in any call."""
+    facts = call.trace.facts
+    return is_known(value) and all(
+        facts.ge(one, 1).proved if isinstance(one, SymExpr) else bool(one) for one in elements_of(value).flat
+    )
 
 
 _divides(divide, "Div", "TruncateDiv")
