@@ -161,3 +161,21 @@ def test_nan_in_pools(dtype: str) -> None:
         return tf.nn.max_pool2d(x, 2, 2, "SAME"), tf.nn.max_pool2d(x, 2, 1, "VALID"), tf.nn.avg_pool2d(x, 2, 1, "SAME")
 
     check(f, [(mixed(*shape, dtype=dtype),) for shape in ((2, 5, 6, 3), (0, 4, 4, 2), (1, 3, 2, 1), (3, 8, 9, 16))])
+
+
+def test_gradients_of_pools_pass_nan_by() -> None:
+    """As TensorFlow's do, but for windows that begin with one."""
+
+    @tf.function
+    def f(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            made = tf.nn.max_pool2d(x, 2, 2, "SAME")
+        return tape.gradient(made, x)
+
+    nan, inf = np.nan, np.inf
+    rows = [[1.0, nan, nan, nan, -inf, -inf], [3.0, 2.0, nan, nan, -inf, nan], [inf, nan, 5.0, 4.0, 0.0, nan]]
+    x = tf.reshape(tf.constant(rows), (1, 3, 6, 1))
+    compiled = check(f, [(x,), (x[:, 1:],), (tf.tile(x, (2, 1, 1, 3)),)])
+    assert compiled(x[:0]).shape == (0, 3, 6, 1)  # TensorFlow's kernel of oneDNN ends the process here
+    assert compiled.cache_info().compiles == 1

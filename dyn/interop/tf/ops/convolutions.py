@@ -144,10 +144,15 @@ def max_pool(
 ) -> Any:
     # TensorFlow's bfloat16 begins with the lowest float32, which is an infinity there.
     lowest = -math.inf if a.element_type is dtypes.bfloat16 else None
-    return nn.max_pool(
-        above_lowest(a, lowest), _spatial(ksize, data_format), _spatial(strides, data_format),
-        _pads(padding, explicit_paddings, data_format), dimension_numbers=data_format,
-    )  # fmt: skip
+    return _greatest(
+        above_lowest(a, lowest), ksize, strides, _pads(padding, explicit_paddings, data_format), data_format
+    )
+
+
+def _greatest(a: Data, ksize: Any, strides: Any, pads: Any, data_format: str) -> Any:
+    """The greatest element of each window."""
+    windows, steps = _spatial(ksize, data_format), _spatial(strides, data_format)
+    return nn.max_pool(a, windows, steps, pads, dimension_numbers=data_format)
 
 
 @converts("AvgPool", "AvgPool3D")
@@ -160,10 +165,17 @@ def avg_pool(a: Data, *, ksize: Any, strides: Any, padding: str, data_format: st
 
 @takes_call("MaxPoolGrad", "MaxPool3DGrad", attrs=attributes_of(max_pool))
 def max_pool_grad(call: Any) -> Any:
-    """Each window's cotangent goes to its greatest element, the first of equal ones."""
+    """Each window's cotangent goes to its greatest element, the first of equal ones. NaN is less than all."""
     a, cotangent = call.value(0), call.value(2)
-    attrs = call.attributes(attributes_of(max_pool))
-    return vjp(lambda a: max_pool(a, **attrs), a)[1](cotangent)[0]
+    attrs: dict[str, Any] = {
+        "explicit_paddings": None,
+        "data_format": "NHWC",
+        **call.attributes(attributes_of(max_pool)),
+    }
+    data_format = attrs["data_format"]
+    pads = _pads(attrs["padding"], attrs["explicit_paddings"], data_format)
+    numbers = dnp.where(dnp.isnan(a), dnp.asarray(-dnp.inf, dtype=a.dtype), a)
+    return vjp(lambda a: _greatest(a, attrs["ksize"], attrs["strides"], pads, data_format), numbers)[1](cotangent)[0]
 
 
 @takes_call("AvgPoolGrad", "AvgPool3DGrad", attrs=attributes_of(avg_pool))
