@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from dyn import dtypes
 from dyn.errors import NotYetError, ShapeError
 from dyn.numpy._binary import multiply
+from dyn.numpy._broadcast import expand, join_shapes
 from dyn.numpy._diagonal import main_diagonal
 from dyn.numpy._linalg.products import check_contracted, contract
 from dyn.numpy._manipulation import permuted, view
@@ -34,8 +35,8 @@ _ELLIPSIS = string.digits
 def einsum(subscripts: str, /, *operands: ArrayLike, **options: Any) -> Array:
     """Sums of products of arrays, as Einstein's convention writes them.
 
-    It goes from the left, two arrays at a time, each step one contraction. Labels with a size of 1 on one side
-    broadcast.
+    It goes from the left, two arrays at a time, each step one contraction. Labels that are known to have a size of 1 on
+    one side broadcast, and the axes of ``...`` whatever their sizes are.
 
     Args:
         subscripts: labels of each array's axes and of the result's, such as ``"bqd,bkd->bqk"``; a label twice in one
@@ -152,6 +153,7 @@ def _pair(subscripts: str, x: Tracer, xs: Labels, y: Tracer, ys: Labels, later: 
     summed = [label for label in xs if label in ys and label not in later]
     if not summed:
         return _product(x, xs, y, ys)
+    x, y = _broadcast_dots(f"einsum({subscripts!r})", x, xs, y, ys)
     batch = [label for label in xs if label in ys and label in later]
     places = [(xs.index(label), ys.index(label)) for label in (*batch, *summed)]
     check_contracted(f"einsum({subscripts!r})", x, y, places)
@@ -160,6 +162,17 @@ def _pair(subscripts: str, x: Tracer, xs: Labels, y: Tracer, ys: Labels, later: 
     result = contract(x, y, (lb, rb), (lc, rc))
     free = [c for c in xs if c not in ys] + [c for c in ys if c not in xs]
     return result, "".join([*batch, *free])
+
+
+def _broadcast_dots(name: str, x: Tracer, xs: Labels, y: Tracer, ys: Labels) -> tuple[Tracer, Tracer]:
+    """Two operands with the axes of an ellipsis that both have as long as these broadcast to, size 1 or not."""
+    shapes = list(shape_of(x)), list(shape_of(y))
+    places = [(xs.index(label), ys.index(label)) for label in xs if label in ys and label in _ELLIPSIS]
+    own = [tuple([shape[pair[side]] for pair in places]) for side, shape in enumerate(shapes)]
+    for pair, dim in zip(places, join_shapes(name, x._trace, own), strict=True):
+        for side, shape in enumerate(shapes):
+            shape[pair[side]] = dim
+    return expand(x, tuple(shapes[0])), expand(y, tuple(shapes[1]))
 
 
 def _product(x: Tracer, xs: Labels, y: Tracer, ys: Labels) -> tuple[Tracer, Labels]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+import dyn
+import dyn.numpy as dnp
+from dyn.errors import ShapeError
 from tests.numpy.differential import compare, trace
 
 
@@ -70,3 +74,28 @@ def test_einsum(subscripts: str, axes: tuple[str, ...]) -> None:
 def test_einsum_becomes_one_contraction() -> None:
     traced = trace(lambda xp, x, y: xp.einsum("bqhd,bkhd->bhqk", x, y), "float32 b q 8 64", "float32 b k 8 64")
     assert [op.opdef.name for op in traced.function.ops] == ["dot_general"]
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "x", "y"),
+    [
+        ("...ij,...jk->...ik", "b n 3", "c 3 m"), ("...ij,jk...->...ik", "b c n 3", "3 m d"),
+        ("...i,...i", "b n", "c n"),
+    ],
+)  # fmt: skip
+def test_einsum_broadcasts_what_an_ellipsis_stands_for(subscripts: str, x: str, y: str) -> None:
+    compare(lambda xp, a, b: xp.einsum(subscripts, a, b), f"float64 {x}", f"float64 {y}", sizes=(0, 1, 3))
+
+
+def test_einsum_of_an_ellipsis_that_does_not_broadcast() -> None:
+    compiled = dyn.jit(lambda x, y: dnp.einsum("...ij,...jk->...ik", x, y))
+    for left, right in ((3, 1), (1, 3), (0, 1), (1, 0), (1, 1), (4, 4)):
+        x, y = np.ones((left, 2, 3)), np.ones((right, 3, 2))
+        np.testing.assert_array_equal(compiled(x, y), x @ y)
+    with pytest.raises(ShapeError) as caught:
+        compiled(np.ones((3, 2, 3)), np.ones((2, 3, 2)))
+    assert str(caught.value).startswith(
+        "x_0 broadcasts with y_0 is required, but x_0 is 3 and y_0 is 2: einsum('...ij,...jk->...ik') broadcasts axis "
+        "0.\n  x_0 is x.shape[0] = 3\n  y_0 is y.shape[0] = 2\n  at test_linalg.py:"
+    )
+    assert compiled.cache_info().compiles == 1

@@ -20,6 +20,10 @@ _CHOICES = "If StatelessIf Case StatelessCase"
 _CALLS = "PartitionedCall StatefulPartitionedCall"
 _SCATTERS = "ResourceScatterNdUpdate ResourceScatterNdAdd ResourceScatterNdMax ResourceScatterNdMin"
 
+_SPARSE_SEGMENTS = " ".join([
+    f"SparseSegment{fold}{rest}" for fold in ("Sum", "Mean", "SqrtN") for rest in ("", "WithNumSegments")
+])  # fmt: skip
+
 #: Attributes that change no element of a result: operations, attributes, and the reason.
 _ROWS = (
     (f"{_CHOICES} {_CALLS}", "Tout", "types of results, which the functions that are called show"),
@@ -35,7 +39,7 @@ _ROWS = (
     ("Conv2D Conv2DBackpropInput Conv2DBackpropFilter", "use_cudnn_on_gpu", "the library on GPUs"),
     ("MatMul", "grad_a grad_b", "a hint about which operand is a gradient"),
     ("BatchMatMul BatchMatMulV2 BatchMatMulV3", "grad_x grad_y", "a hint about which operand is a gradient"),
-    ("SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN", "sparse_gradient", "the form of the gradient's graph"),
+    (_SPARSE_SEGMENTS, "sparse_gradient", "the form of the gradient's graph"),
     ("TopKV2", "sorted", "without it any order will do"),
     ("Empty", "init", "without it any elements will do"),
 )  # fmt: skip

@@ -12,15 +12,18 @@ from typing import Any
 
 import numpy as np
 
+import dyn.numpy as dnp
 from dyn.errors import NotYetError, UnsupportedOpError, problem_of
 from dyn.frontend.fallback import Piece
 from dyn.interop.converters import OperationCall, Typed, noted
 from dyn.interop.sizes import conditions
-from dyn.interop.sizes.values import Array, elements_of, is_known, settled
+from dyn.interop.sizes.values import elements_of, is_known, settled
 from dyn.interop.tf.attributes import check_all_read, of_inputs, unread
 from dyn.interop.tf.converter_registry import OPERATIONS
+from dyn.interop.tf.faults import DataFault
 from dyn.interop.tf.graphs import FunctionLibrary, Graph, GraphNode, constant
-from dyn.interop.tf.values import Reductions, known_dtype
+from dyn.interop.tf.values import ConstantChoice, EachAxis, Reductions, known_dtype
+from dyn.ir.core import Value
 from dyn.shapes import RelKind, format_dim
 from dyn.source import within_module
 from dyn.trace.context import Trace, current_trace
@@ -32,7 +35,8 @@ ASKS_FOR_OTHERS = True
 
 @dataclass
 class EffectState:
-    """The state that operations have effects on, as data: variables by number, and how often numbers were drawn.
+    """The state that operations have effects on, as data: variables by number, how often numbers were drawn, and which
+    errors were found.
 
     A region has a state of its own, which begins as that around it.
     """
@@ -40,6 +44,8 @@ class EffectState:
     values: dict[Any, Any] = field(default_factory=dict[Any, Any])
     written: set[Any] = field(default_factory=set[Any])
     outer: EffectState | None = None
+    #: Whether it is that of a region, which errors wait for the end of.
+    is_region: bool = True
 
     def get(self, key: Any) -> Any:
         if key in self.values or self.outer is None:
@@ -47,12 +53,32 @@ class EffectState:
         return self.outer.get(key)
 
     def set(self, key: Any, value: Any) -> None:
+        if isinstance(key, DataFault) and not self._waits:
+            key.raise_where(value)
+            return
         self.values[key] = value
         self.written.add(key)
 
+    def note_fault(self, fault: DataFault, found: Any) -> None:
+        """Have the program raise an error where a truth value is true: once the region is over that this is the state
+        of, and those around it."""
+        if self._waits:
+            around = self
+            while around.outer is not None:
+                around = around.outer
+            around.values.setdefault(fault, np.zeros((), bool))
+            found = dnp.logical_or(found, self.get(fault))
+        self.set(fault, found)
+
+    @property
+    def _waits(self) -> bool:
+        return self.outer is not None and self.is_region
+
 
 #: The operations that take the axes of :class:`Reductions` where it is not known which these are.
-_TAKE_REDUCTIONS = frozenset({"Sum", "Prod", "Max", "Min", "Add", "AddV2", "Identity", "IdentityN"})
+_TAKE_REDUCTIONS = frozenset({
+    "Sum", "Prod", "Max", "Min", "Add", "AddV2", "Identity", "IdentityN", "GreaterEqual", "Cast",
+})  # fmt: skip
 
 #: The values of nodes' outputs, by the names of the nodes.
 Known = dict[str, Sequence[Any]]
@@ -72,6 +98,8 @@ class Evaluation:
         self.branch: int | None = None
         #: What ``otherwise`` has taken.
         self.pieces: list[Piece] = []
+        #: What is known of data that is one of two constants.
+        self.choices: dict[Value, ConstantChoice] = {}
         #: Whether TensorFlow is wrong about sizes from here on.
         self.is_misled = False
 
@@ -92,23 +120,28 @@ class Evaluation:
         for node in nodes:
             inputs = [known[name][number] for name, number in node.inputs]
             if node.op not in _TAKE_REDUCTIONS:
-                inputs = [self.counted(one) if isinstance(one, Reductions) else one for one in inputs]
+                inputs = list(map(self.counted, inputs))
             known[node.name] = self._node(NodeCall(self, graph, node, inputs))
 
-    def counted(self, reductions: Reductions) -> Array:
-        """The axes that a gradient is summed over as numbers: whether a size is 1 is a guard."""
-        extra, first = max(len(reductions.other) - len(reductions.own), 0), reductions.first
+    def counted(self, value: Any) -> Any:
+        """The axes that a gradient is summed over as numbers: a size that may be 1 is a guard. Others as they are."""
+        if isinstance(value, EachAxis):
+            return np.ones(len(self.counted(value.reductions)), np.int32)
+        if not isinstance(value, Reductions):
+            return value
+        extra, first = max(len(value.other) - len(value.own), 0), value.first
         ones = [
             first + extra + axis
-            for axis, dim in enumerate(reductions.own)
+            for axis, dim in enumerate(value.own)
             if conditions.decide(conditions.equal(dim, 1), self.trace.here)
         ]
         return np.array([*range(first, first + extra), *ones], np.int32)
 
-    def within(self, state: EffectState) -> Evaluation:
-        """The reading of a region, which has a state of its own."""
-        inner = Evaluation(self.library, state, self.otherwise)
+    def within(self, state: EffectState, *, alone: bool = False) -> Evaluation:
+        """The reading of a region, which has a state of its own; where it is ``alone``, without TensorFlow."""
+        inner = Evaluation(self.library, state, None if alone else self.otherwise)
         inner.pieces, inner.branch, inner.is_misled = self.pieces, self.branch, self.is_misled
+        inner.choices = self.choices
         return inner
 
     def distrust(self) -> None:

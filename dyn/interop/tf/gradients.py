@@ -213,7 +213,7 @@ class RecordedProgram(TfProgram):
 
         def run(*cotangents: Tracer) -> list[Tracer]:
             inside = known | dict(zip(names[self._arguments : total], [(one,) for one in cotangents], strict=True))
-            inner = evaluation.within(EffectState(outer=state))
+            inner = evaluation.within(EffectState(outer=state, is_region=False))
             inner.read(graph, [node for node in graph.needed if node.name in late], inside)
             pulled = [inside[name][number] for name, number in graph.outputs[len(graph.outputs) - self._count :]]
             sources, parts = [*args, *variables], iter(pulled)

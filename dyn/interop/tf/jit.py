@@ -14,6 +14,7 @@ from dyn.frontend.library import LibraryFunction
 from dyn.interop.tf.gradients import GradientProgram, Joint, RecordedProgram, is_recording, watched_untrained
 from dyn.interop.tf.graph_calls import call_in_graph, part_of_graph
 from dyn.interop.tf.internals import EagerTensor, context, pywrap_tfe, tf
+from dyn.interop.tf.library_calls import LibraryCalls
 from dyn.interop.tf.programs import TfProgram, traced_for_dyn
 from dyn.interop.tf.read_calls import TfCall, is_of_keras, read_call
 from dyn.interop.tf.sized_programs import SizedProgram, specs_of, words_of
@@ -74,6 +75,8 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
             on_new_shape=on_new_shape,
         )  # fmt: skip
         functools.update_wrapper(self, function, updated=())
+        #: The function as TensorFlow calls it, where dyn does not.
+        self._library_calls = LibraryCalls(function)
         #: Shapes of results by a program and by shapes of tensors.
         self._inferred: dict[Any, list[Any]] = {}
         #: The tensors that layers are built by, where they are others than those of the call.
@@ -101,7 +104,9 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if not kwargs and pywrap_tfe.TFE_Py_TapeSetIsEmpty() and context.executing_eagerly():
             try:
-                key = [(array.dtype, array.ndim) for array in [tensor._numpy() for tensor in args]]
+                # A sparse tensor would make a dense array of itself, and be taken for it.
+                arrays: list[Any] = [one._numpy() if type(one) is EagerTensor else None for one in args]
+                key = [(array.dtype, array.ndim) for array in arrays]
             except (AttributeError, TypeError, tf.errors.OpError):
                 key = None
             program = None if key is None else self._programs.recent.get(tuple(key))
@@ -135,6 +140,12 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
 
     def _reason_of(self, error: BaseException) -> FallbackReason:
         return failure_of(error, notes=True)
+
+    def _run_eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call as TensorFlow makes it: as a ``tf.function``, except for one that puts a model together."""
+        if any(map(is_of_keras, flatten((args, kwargs))[0])):
+            return self._function(*args, **kwargs)
+        return self._library_calls(args, kwargs)
 
     def _run_program(self, program: SizedProgram, call: TfCall) -> Any:
         assert program.program is not None, "a program without one is refused"

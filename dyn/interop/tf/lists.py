@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 import dyn.numpy as dnp
+from dyn import lax
 from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.trace.tracer import Tracer
 
 Row = Tracer | None
+
+_NO_END = "a list that grows without a greatest length."
+_SAY_END = "give tf.while_loop maximum_iterations."
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -44,10 +50,14 @@ class TensorList:
         if self.rows is not None:
             return self.stacked()
         if self.capacity is None:
-            raise UnsupportedOpError(
-                "a list that grows without a greatest length.", remedy="give tf.while_loop maximum_iterations."
-            )
+            raise UnsupportedOpError(_NO_END, remedy=_SAY_END)
         return replace(self, elements=dnp.zeros((self.capacity, *shape), dtype=self.dtype.np), item=None)
+
+    def counted(self) -> TensorList:
+        """The list as one of which the program counts the elements."""
+        if self.count is not None:
+            return self
+        return replace(self, count=dnp.asarray(self.capacity).astype("int32"))
 
     def known(self) -> TensorList:
         """The list with zeros, where the shape of its elements is known."""
@@ -126,7 +136,8 @@ class TensorList:
         elements = None if self.elements is None else left.pop(0)
         rows = None if self.rows is None else tuple([None if row is None else left.pop(0) for row in self.rows])
         own = count if count is not None or self.count is None else left.pop(0)
-        return replace(self, elements=elements, rows=rows, count=own)
+        capacity = self.capacity if elements is None else elements.shape[0]
+        return replace(self, elements=elements, rows=rows, count=own, capacity=capacity)
 
     def with_row(self, place: int, row: Tracer) -> TensorList:
         """A list of a known length with another row at a place."""
@@ -135,6 +146,83 @@ class TensorList:
         return replace(self, rows=tuple(rows), item=None)
 
 
-def is_empty(value: Any) -> bool:
+#: Shape and dtype of a part of a value that is data.
+LeafType = tuple[tuple[Any, ...], Any]
+
+
+def leaf_types(value: Any) -> list[LeafType]:
+    """The types of the data in a list or an optional."""
+    return [(tuple(leaf.shape), leaf.dtype) for leaf in value.leaves()]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NestedList:
+    """A list that grows, of lists or of optionals: an array with one axis more for each part of these that is data.
+
+    ``like`` is a value such as its elements are, whose data only says shapes; None as long as nothing is in it.
+    ``columns`` are the arrays, of room for ``capacity`` elements, of which there are ``count``. There are none where an
+    element like no other was added: a list in it may have been filled by then. The loop that does so is traced again.
+    """
+
+    capacity: Any
+    count: Tracer
+    like: Any = None
+    columns: tuple[Tracer, ...] = ()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room for what is added to it."""
+        return self.capacity is not None
+
+    def of(self, like: Any, types: Sequence[LeafType]) -> NestedList:
+        """The list with zeros for elements such as this one, whose data is of these types, where it had none yet."""
+        if self.like is not None:
+            return self
+        if self.capacity is None:
+            raise UnsupportedOpError(_NO_END, remedy=_SAY_END)
+        columns = [dnp.zeros((self.capacity, *shape), dtype=dtype) for shape, dtype in types]
+        return replace(self, like=like, columns=tuple(columns))
+
+    def pushed(self, item: Any) -> NestedList:
+        """The list with one element more, whose data is of the shapes that the others have."""
+        made, leaves = self.of(item, leaf_types(item)), item.leaves()
+        if len(leaves) != len(made.columns):
+            return replace(self, like=item, columns=(), count=dnp.add(self.count, np.int32(1)))
+        columns = [
+            lax.dynamic_update_index_in_dim(column, leaf, self.count, 0)
+            for column, leaf in zip(made.columns, leaves, strict=True)
+        ]
+        return replace(made, columns=tuple(columns), count=dnp.add(self.count, np.int32(1)))
+
+    def popped(self) -> tuple[NestedList, Any]:
+        """The list without its last element, and that."""
+        if self.like is None:
+            raise UnsupportedOpError("an element of a list of lists that nothing is written to.")
+        if len(self.columns) != len(self.like.leaves()):
+            raise UnsupportedOpError("a list of lists whose elements are made of different parts.")
+        count = dnp.subtract(self.count, np.int32(1))
+        leaves = [lax.dynamic_index_in_dim(column, count, 0, keepdims=False) for column in self.columns]
+        return replace(self, count=count), self.like.with_leaves(leaves)
+
+    def leaves(self) -> list[Tracer]:
+        return [*self.columns, self.count]
+
+    def with_leaves(self, leaves: Sequence[Tracer]) -> NestedList:
+        return replace(self, columns=tuple(leaves[:-1]), count=leaves[-1])
+
+    def zeros(self) -> NestedList:
+        """A list like this one, of zeros."""
+        return replace(self, columns=tuple(map(dnp.zeros_like, self.columns)))
+
+    def plus(self, other: NestedList) -> NestedList:
+        """The sums of the elements of two lists."""
+        if self.like is None or other.like is None:
+            return other if self.like is None else self
+        return replace(self, columns=tuple(map(dnp.add, self.columns, other.columns)))
+
+
+def is_empty(value: TensorList | NestedList) -> bool:
     """Whether a list that grows is known to have no elements yet."""
+    if isinstance(value, NestedList):
+        return value.like is None
     return value.count is not None and value.item is None and value.elements is None

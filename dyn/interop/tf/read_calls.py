@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Hashable, Iterable
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +27,22 @@ if TYPE_CHECKING:
     from dyn.explain.versions import MadeFor
 
 
+@record()
+class SparseLeaf:
+    """A ``tf.SparseTensor`` among the arguments of a call, of so many axes: three of the call's tensors."""
+
+    rank: int
+
+    #: Its tensors, as a user would write them.
+    PARTS: ClassVar[tuple[str, ...]] = ("indices", "values", "dense_shape")
+
+    def built(self, indices: Any, values: Any, sizes: Any) -> Any:
+        """The sparse tensor of tensors of a graph: there is a value for each index, which has a place for each axis."""
+        indices = tf.ensure_shape(indices, [None, self.rank])
+        values = tf.reshape(values, tf.shape(indices)[:1])
+        return tf.SparseTensor(indices, values, tf.ensure_shape(sizes, [self.rank]))
+
+
 @record(eq=False)
 class TfCall:
     """A call as it was read: its tensors, and the ``rest`` of the leaves, None for tensors. ``key`` is that of the
@@ -35,7 +52,7 @@ class TfCall:
     name: str
     tree: TreeSpec
     tensors: list[Any]
-    rest: tuple[Static | None, ...]
+    rest: tuple[Static | SparseLeaf | None, ...]
     shapes: list[tuple[int, ...]]
     key: Hashable
 
@@ -53,7 +70,13 @@ class TfCall:
 
     def called(self) -> list[str]:
         """The tensors, as a user would write them."""
-        return [label for label, one in zip(self.labels(), self.rest, strict=True) if one is None]
+        found: list[str] = []
+        for label, one in zip(self.labels(), self.rest, strict=True):
+            if one is None:
+                found.append(label)
+            elif isinstance(one, SparseLeaf):
+                found += [f"{label}.{part}" for part in one.PARTS]
+        return found
 
     def made_for(self) -> MadeFor:
         """Its key in words, without sizes."""
@@ -65,7 +88,7 @@ class TfCall:
             ArgumentKey(name, one.dtype.name, len(one.shape), weak=False)
             for name, one in zip(self.called(), self.tensors, strict=True)
         ]
-        static = [(label, one.value) for label, one in zip(labels, self.rest, strict=True) if one is not None]
+        static = [(label, one.value) for label, one in zip(labels, self.rest, strict=True) if isinstance(one, Static)]
         return made_for_leaves(arguments, labels, static)
 
     def flat(self) -> Callable[..., Any]:
@@ -73,7 +96,13 @@ class TfCall:
 
         def flat(*tensors: Any) -> Any:
             left = iter(tensors)
-            args, kwargs = unflatten(self.tree, [next(left) if one is None else one.value for one in self.rest])
+
+            def leaf(one: Static | SparseLeaf | None) -> Any:
+                if isinstance(one, SparseLeaf):
+                    return one.built(*itertools.islice(left, len(one.PARTS)))
+                return next(left) if one is None else one.value
+
+            args, kwargs = unflatten(self.tree, list(map(leaf, self.rest)))
             return self.function(*args, **kwargs)
 
         flat.__name__ = self.name if self.name.isidentifier() else "function"
@@ -108,10 +137,10 @@ def read_call(
     return TfCall(function, name, tree, tensors, rest, shapes, key)
 
 
-def _apart(leaves: Iterable[Any], name: str) -> tuple[list[Any], tuple[Static | None, ...]]:
+def _apart(leaves: Iterable[Any], name: str) -> tuple[list[Any], tuple[Static | SparseLeaf | None, ...]]:
     """The tensors among the leaves of a call, and the others."""
     tensors: list[Any] = []
-    rest: list[Static | None] = []
+    rest: list[Static | SparseLeaf | None] = []
     for leaf in leaves:
         if isinstance(leaf, np.ndarray | np.generic):
             leaf = tf.convert_to_tensor(leaf)
@@ -128,6 +157,12 @@ def _apart(leaves: Iterable[Any], name: str) -> tuple[list[Any], tuple[Static | 
             check_is_array(leaf)
             tensors.append(leaf)
             rest.append(None)
+        elif isinstance(leaf, tf.SparseTensor | tf.SparseTensorSpec) and leaf.shape.rank is not None:
+            parts = _parts_of(leaf)
+            for part in parts if isinstance(leaf, tf.SparseTensor) else ():
+                check_is_array(part)
+            tensors += parts
+            rest.append(SparseLeaf(leaf.shape.rank))
         elif isinstance(leaf, tf.__internal__.CompositeTensor) and not isinstance(leaf, tf.Variable):
             raise UnsupportedOpError(
                 f"an argument that is a {type(leaf).__name__}, whose elements do not lie in an array.",
@@ -137,6 +172,14 @@ def _apart(leaves: Iterable[Any], name: str) -> tuple[list[Any], tuple[Static | 
         else:
             rest.append(Static("argument", leaf))
     return tensors, tuple(rest)
+
+
+def _parts_of(sparse: Any) -> list[Any]:
+    """The tensors of a sparse one, or their specifications."""
+    if isinstance(sparse, tf.SparseTensor):
+        return [sparse.indices, sparse.values, sparse.dense_shape]
+    rank = sparse.shape.rank
+    return [tf.TensorSpec([None, rank], tf.int64), tf.TensorSpec([None], sparse.dtype), tf.TensorSpec([rank], tf.int64)]
 
 
 def is_of_keras(leaf: object) -> bool:

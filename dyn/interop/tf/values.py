@@ -4,6 +4,7 @@
 - :class:`Resource`: a variable, of which operations read and assign the value;
 - :class:`Foreign`: what only TensorFlow's own operations take;
 - :class:`Reductions`: the axes that a gradient is summed over, where a broadcast is undecided;
+- :class:`EachAxis`: a one for each of these;
 - :class:`~dyn.interop.tf.lists.TensorList`: a list of tensors;
 - :class:`~dyn.interop.tf.optionals.Optional`: what one branch of a program gives to its derivative.
 """
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import DType
@@ -60,6 +63,22 @@ class Reductions:
     own: tuple[Dim, ...]
     other: tuple[Dim, ...]
     first: int = 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class EachAxis:
+    """A one, or True, for each of the axes of reductions. TensorFlow counts these from another one by it."""
+
+    reductions: Reductions
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ConstantChoice:
+    """What a tensor is that is one constant under a condition on sizes, and else another."""
+
+    condition: Any
+    yes: np.ndarray[Any, Any]
+    no: np.ndarray[Any, Any]
 
 
 def check_is_array(tensor: Any) -> None:

@@ -17,7 +17,8 @@ tf: Any = importlib.import_module("tensorflow")
 def alike(made: Any, wanted: Any, tolerance: float = 1e-5, what: str = "") -> None:
     """Assert that two structures of tensors are of one type, shape and value."""
     tf.nest.assert_same_structure(made, wanted)
-    for one, other in zip(tf.nest.flatten(made), tf.nest.flatten(wanted), strict=True):
+    pair = [tf.nest.flatten(one, expand_composites=True) for one in (made, wanted)]
+    for one, other in zip(*pair, strict=True):
         if not isinstance(other, tf.Tensor):
             assert one == other, what
             continue

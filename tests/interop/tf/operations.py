@@ -607,6 +607,12 @@ _ELSEWHERE = """
     TensorListStack
     RandomUniform RandomStandardNormal RandomUniformInt RandomShuffle TruncatedNormal Multinomial
     StatelessRandomGetAlg
+    FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsGradient
+    FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient
+    SparseDenseCwiseDiv SparseDenseCwiseMul SparseFillEmptyRows SparseFillEmptyRowsGrad SparseReduceSum SparseReorder
+    SparseReshape SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments SparseSegmentSqrtNGrad
+    SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments SparseSegmentSumGrad SparseSegmentSumGradV2
+    SparseSegmentSumWithNumSegments SparseTensorDenseAdd SparseTensorDenseMatMul SparseToDense
 """
 ELSEWHERE = frozenset(_ELSEWHERE.split())
 

@@ -221,6 +221,8 @@ def _others() -> dict[tuple[str, str], Sample]:
             made[name, f"grad_{letter}"] = call(name, f"grad_{letter}", x=itself, y=square, **more), bools
     for name in ("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN"):
         made[name, "sparse_gradient"] = call(name, "sparse_gradient", **segments), bools
+        counted = f"{name}WithNumSegments"
+        made[counted, "sparse_gradient"] = call(counted, "sparse_gradient", **segments, num_segments=9), bools
     return made
 
 

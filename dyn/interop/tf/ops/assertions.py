@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 import dyn.numpy as dnp
-from dyn.errors import ShapeError
+from dyn.errors import DomainError, ShapeError
 from dyn.interop.sizes import conditions
 from dyn.interop.sizes.values import SizeTensor, data
 from dyn.interop.tf.converter_registry import takes_call
+from dyn.interop.tf.faults import DataFault
 from dyn.shapes import RelKind
 from dyn.source import user_loc
 from dyn.trace.data_dependent import dim_from_value
@@ -34,6 +35,11 @@ def claim(call: Any, condition: Any, texts: Any) -> None:
     count = data(call.trace, condition).astype("int64")._value
     holds = dim_from_value(call.trace, count, "holds", f"whether this holds: {message}")
     call.trace.demand(RelKind.EQ, holds, 1, f"TensorFlow's graph asserts it: {message}")
+
+
+def refuse(call: Any, found: Any, text: str, remedy: str, error: type[ShapeError | DomainError] = DomainError) -> None:
+    """Have a call raise an error where a truth value of the program is true."""
+    call.evaluation.state.note_fault(DataFault(text, error, user_loc(), remedy), found)
 
 
 def message_of(texts: Any) -> str:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import dyn.numpy as dnp
-from dyn import lax, nn
+from dyn import dtypes, lax, nn
 from dyn.errors import UnsupportedOpError
 from dyn.interop.converters import Data, attributes_of, rank_of
 from dyn.interop.sizes import conditions
 from dyn.interop.tf.converter_registry import converts, takes_call
+from dyn.interop.tf.ops.reductions import above_lowest
 from dyn.interop.tf.ops.shapes import pairs_of
 from dyn.shapes import dim_max, evaluate, floordiv
 from dyn.transforms import vjp
@@ -141,10 +142,17 @@ def bias_add_grad(cotangent: Data, *, data_format: str = "NHWC") -> Any:
 def max_pool(
     a: Data, *, ksize: Any, strides: Any, padding: str, explicit_paddings: Any = None, data_format: str = "NHWC"
 ) -> Any:
-    return nn.max_pool(
-        a, _spatial(ksize, data_format), _spatial(strides, data_format),
-        _pads(padding, explicit_paddings, data_format), dimension_numbers=data_format,
-    )  # fmt: skip
+    # TensorFlow's bfloat16 begins with the lowest float32, which is an infinity there.
+    lowest = -math.inf if a.element_type is dtypes.bfloat16 else None
+    return _greatest(
+        above_lowest(a, lowest), ksize, strides, _pads(padding, explicit_paddings, data_format), data_format
+    )
+
+
+def _greatest(a: Data, ksize: Any, strides: Any, pads: Any, data_format: str) -> Any:
+    """The greatest element of each window."""
+    windows, steps = _spatial(ksize, data_format), _spatial(strides, data_format)
+    return nn.max_pool(a, windows, steps, pads, dimension_numbers=data_format)
 
 
 @converts("AvgPool", "AvgPool3D")
@@ -157,10 +165,17 @@ def avg_pool(a: Data, *, ksize: Any, strides: Any, padding: str, data_format: st
 
 @takes_call("MaxPoolGrad", "MaxPool3DGrad", attrs=attributes_of(max_pool))
 def max_pool_grad(call: Any) -> Any:
-    """Each window's cotangent goes to its greatest element, the first of equal ones."""
+    """Each window's cotangent goes to its greatest element, the first of equal ones. NaN is less than all."""
     a, cotangent = call.value(0), call.value(2)
-    attrs = call.attributes(attributes_of(max_pool))
-    return vjp(lambda a: max_pool(a, **attrs), a)[1](cotangent)[0]
+    attrs: dict[str, Any] = {
+        "explicit_paddings": None,
+        "data_format": "NHWC",
+        **call.attributes(attributes_of(max_pool)),
+    }
+    data_format = attrs["data_format"]
+    pads = _pads(attrs["padding"], attrs["explicit_paddings"], data_format)
+    numbers = dnp.where(dnp.isnan(a), dnp.asarray(-dnp.inf, dtype=a.dtype), a)
+    return vjp(lambda a: _greatest(a, attrs["ksize"], attrs["strides"], pads, data_format), numbers)[1](cotangent)[0]
 
 
 @takes_call("AvgPoolGrad", "AvgPool3DGrad", attrs=attributes_of(avg_pool))

@@ -15,6 +15,7 @@ from dyn.interop.converters import Data, rank_of
 from dyn.interop.index_ranges import require_in_range
 from dyn.interop.sizes import conditions
 from dyn.interop.tf.converter_registry import converts, takes_call
+from dyn.interop.tf.ops.assertions import refuse
 from dyn.interop.tf.ops.pointwise import divide
 from dyn.interop.tf.ops.shapes import MASKS, subscript
 from dyn.interop.tf.values import known_dtype
@@ -198,9 +199,11 @@ for _name in _FOLDS:
     _segments(_name)
 
 
-@converts("Bincount", "DenseBincount", sizes=(1,))
-def bincount(indices: Data, size: Any, weights: Data, *, binary_output: bool = False) -> Any:
-    """Counts of the numbers below ``size``, of a matrix in each of its rows; those out of range are left out."""
+@takes_call("Bincount", "DenseBincount", attrs=["binary_output"])
+def bincount(call: Any) -> Any:
+    """Counts of the numbers below a size, of a matrix in each of its rows; those above are left out."""
+    indices, size, weights = call.value(0), call.sizes(1), call.value(2)
+    refuse(call, dnp.any(indices < 0), "bincount of a number below 0", "count numbers that are not negative.")
     given = dnp.ones(indices.shape, dtype=weights.dtype) if weights.dims == (0,) else weights
     places = dnp.where((indices >= 0) & (indices < size), indices, size)
     if rank_of(indices) == 2:
@@ -209,7 +212,8 @@ def bincount(indices: Data, size: Any, weights: Data, *, binary_output: bool = F
     else:
         flat, given = dnp.reshape(places, (-1,)), dnp.reshape(given, (-1,))
         made = dnp.zeros((size + 1,), dtype=weights.dtype).at[flat].add(given)[:size]
-    return (made != 0).astype(made.dtype) if binary_output else made
+    is_binary = call.attributes(["binary_output"]).get("binary_output")
+    return (made != 0).astype(made.dtype) if is_binary else made
 
 
 def _distinct(a: Data, axis: int | None, out_idx: str) -> list[Any]:
@@ -267,6 +271,11 @@ def _counted(numbers: Data, what: str) -> Any:
     return wrap_dim(trace, memoized_dim(trace, ("counted", numbers._value), make)[1])
 
 
+def segment_counts(segments: Data, count: Any) -> Any:
+    """The number of rows of each of ``count`` segments."""
+    return dnp.zeros((count,), dtype="int64").at[segments].add(1)
+
+
 def _sorted_segments(name: str, fold: str, *, taken: bool = False, per: Callable[[Any], Any] | None = None) -> None:
     """Register a fold of rows whose numbers go up; ``taken`` from a table by their places, ``per`` their count."""
     method, nothing, gap = _FOLDS[fold]
@@ -280,8 +289,7 @@ def _sorted_segments(name: str, fold: str, *, taken: bool = False, per: Callable
         made = getattr(start.at[segments], method)(rows)
         if fold == "Sum" and per is None:
             return made
-        each = dnp.zeros((count,), dtype="int64").at[segments].add(1)
-        each = dnp.reshape(each, (count, *[1] * (rank_of(rows) - 1)))
+        each = dnp.reshape(segment_counts(segments, count), (count, *[1] * (rank_of(rows) - 1)))
         if per is not None:
             wide = made.dtype if made.dtype == np.float64 else np.dtype("float32")
             return divide(made, per(dnp.maximum(each, 1).astype(wide)).astype(made.dtype))

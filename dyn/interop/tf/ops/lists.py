@@ -9,7 +9,8 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn import lax
-from dyn.errors import ShapeError, TraceError, UnsupportedOpError
+from dyn.errors import OutOfRangeError, ShapeError, TraceError, UnsupportedOpError
+from dyn.interop.index_ranges import require_in_range
 from dyn.interop.sizes.values import (
     boxed,
     data,
@@ -22,17 +23,26 @@ from dyn.interop.sizes.values import (
     vector,
 )
 from dyn.interop.tf.converter_registry import takes_call
-from dyn.interop.tf.lists import TensorList
+from dyn.interop.tf.lists import NestedList, TensorList
+from dyn.interop.tf.loop_values import CountedList
+from dyn.interop.tf.ops.assertions import refuse
 from dyn.interop.tf.values import known_dtype
-from dyn.shapes import RelKind
+from dyn.shapes import RelKind, dim_max
 from dyn.source import user_loc
 from dyn.trace import control
 from dyn.trace.branch_sizes import Unequal
 from dyn.trace.dims import unwrap_dim, wrap_dim
 
+_REMEDY = "use a place that the list has."
+
 
 def _list(call: Any, number: int = 0) -> TensorList:
     found = call.inputs[number]
+    if isinstance(found, CountedList):
+        raise UnsupportedOpError(
+            "elements read of a list that grows without a greatest length, in the loop that it grows in.",
+            remedy="give tf.while_loop maximum_iterations, or a tf.range to go over.",
+        )
     if not isinstance(found, TensorList):
         raise UnsupportedOpError(f"{call.node.op} of a {type(found).__name__}.")
     return found
@@ -61,6 +71,8 @@ def empty(call: Any) -> Any:
     most = call.sizes(1)
     capacity = None if isinstance(most, int) and most < 0 else most
     count = dnp.zeros((), dtype="int32")
+    if call.attr("element_dtype") == "variant":
+        return NestedList(capacity, count)
     return TensorList(None, capacity, _element_shape(call, 0), known_dtype(call.attr("element_dtype")), count)
 
 
@@ -72,17 +84,36 @@ def from_tensor(call: Any) -> Any:
 
 @takes_call("TensorListSetItem", attrs=["resize_if_index_out_of_bounds"])
 def set_item(call: Any) -> Any:
-    item, found = call.value(2), _list(call)
     resizes = call.attributes(["resize_if_index_out_of_bounds"]).get("resize_if_index_out_of_bounds")
+    if isinstance(call.inputs[0], CountedList):
+        return call.inputs[0].written(call.value(1)) if resizes else call.inputs[0]
+    item, found = call.value(2), _list(call)
     if resizes and not found.has_room:
         found = _with_place(call, found)
+    if resizes and not isinstance(call.inputs[1], np.ndarray):
+        refuse(
+            call, call.value(1) < 0, "modify an element of a list that is before its first", _REMEDY, OutOfRangeError
+        )
     known = _known_place(call, found)
     if known is not None and found.elements is None and found.count is None and not found.has_room:
         return found.with_row(known, item)
+    if not found.has_room and not resizes:
+        _check_has(call, found, "modify")
     found = found.of(item.shape)
     place = call.value(1)
     count = found.count if found.count is None else dnp.maximum(found.count, place + np.int32(1))
     return replace(found, elements=lax.dynamic_update_index_in_dim(found.elements, item, place, 0), count=count)
+
+
+def _check_has(call: Any, found: TensorList, verb: str) -> None:
+    """Have an error where a list has no element at a place that the program computes: with both where nothing waits."""
+    place, size = call.value(1), found.capacity
+    if place._trace.here.outer is None and found.count is None:
+        require_in_range(place, size, f"trying to {verb} element {{}} in a list with {{}} elements")
+        return
+    most = size if found.count is None else found.count
+    is_outside = (place < 0) | (place >= dnp.asarray(most).astype(place.dtype))
+    refuse(call, is_outside, f"trying to {verb} an element that a list does not have", _REMEDY, OutOfRangeError)
 
 
 #: A list of more elements is one array, also where each place is known.
@@ -100,11 +131,17 @@ def _known_place(call: Any, found: TensorList) -> int | None:
 
 
 def _with_place(call: Any, found: TensorList) -> TensorList:
-    """A list that has a place of a number that is known."""
+    """A list that has the place that is written to, where it is not as long as that."""
     place, own = call.inputs[1], unwrap_dim(found.capacity)
-    if not isinstance(place, np.ndarray) or not isinstance(own, int) or found.count is not None:
-        raise UnsupportedOpError("an element written beyond the end of a list, at a place that the program computes.")
-    return found if int(place) < own else resized(found, int(place) + 1)
+    if own is None:
+        raise UnsupportedOpError("an element written to a list without a length.")
+    if isinstance(place, np.ndarray) and isinstance(own, int) and found.count is None:
+        return found if int(place) < own else resized(found, int(place) + 1)
+    if is_known(place) and found.count is None:
+        return resized(found, wrap_dim(call.trace, dim_max(own, elements_of(place).item() + 1)))
+    even = (found if found.rows is None else found.stacked()).counted()
+    most = dnp.maximum(dnp.asarray(found.capacity).astype("int64"), call.value(1).astype("int64") + 1)
+    return resized(even, lax.as_dim(most, name="length"))
 
 
 def resized(found: TensorList, size: Any) -> TensorList:
@@ -123,15 +160,17 @@ def resized(found: TensorList, size: Any) -> TensorList:
 
 @takes_call("TensorListResize")
 def resize(call: Any) -> Any:
+    if isinstance(call.inputs[0], CountedList):
+        return call.inputs[0].resized(call.value(1))
     found, size = _list(call), call.inputs[1]
     own = unwrap_dim(found.capacity) if found.capacity is not None else None
     if found.count is None and is_known(size) and elements_of(size).item() == own:
         return found
     if found.count is None and is_known(size):
         return resized(found, call.sizes(1))
-    if found.count is None:
-        raise UnsupportedOpError("a list of a fixed length, resized to what the program computes.")
-    return replace(found, count=data(call.trace, size).astype("int32"))
+    # That of a gradient, which a value that was added has been taken from.
+    even = found.counted() if found.rows is None else found.stacked().counted()
+    return replace(even, count=data(call.trace, size).astype("int32"))
 
 
 @takes_call("TensorListGetItem", attrs=["element_dtype"])
@@ -143,6 +182,8 @@ def get_item(call: Any) -> Any:
         return row
     if found.rows is not None and not found.is_even:
         return _one_of(call, found)
+    if call.evaluation.state.outer is None and not isinstance(call.inputs[1], np.ndarray):
+        _check_has(call, found, "access")
     return lax.dynamic_index_in_dim(found.filled(), call.value(1), 0, keepdims=False)
 
 
@@ -196,6 +237,8 @@ def stack(call: Any) -> Any:
 
 @takes_call("TensorListLength")
 def length(call: Any) -> Any:
+    if isinstance(call.inputs[0], CountedList | NestedList):
+        return call.inputs[0].count
     found = _list(call)
     if found.count is not None:
         return found.count
@@ -204,6 +247,10 @@ def length(call: Any) -> Any:
 
 @takes_call("TensorListPushBack")
 def push_back(call: Any) -> Any:
+    if isinstance(call.inputs[0], CountedList):
+        return call.inputs[0].resized(call.inputs[0].count + np.int32(1))
+    if isinstance(call.inputs[0], NestedList):
+        return call.inputs[0].pushed(call.inputs[1])
     found, value = _list(call), call.inputs[1]
     if found.count is None:
         raise UnsupportedOpError("an element added to a list of a fixed length.")
@@ -223,6 +270,8 @@ def push_back(call: Any) -> Any:
 
 @takes_call("TensorListPopBack", attrs=["element_dtype"])
 def pop_back(call: Any) -> Any:
+    if isinstance(call.inputs[0], NestedList):
+        return list(call.inputs[0].popped())
     found = _list(call)
     count: Any = found.count
     if count is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,11 +14,13 @@ import dyn.numpy as dnp
 from dyn import lax, nn
 from dyn.errors import UnsupportedOpError
 from dyn.interop.converters import Data
+from dyn.interop.sizes.values import SizeTensor, data, elements_of, is_known
 from dyn.interop.tf.converter_registry import converts, takes_call
-from dyn.interop.tf.lists import TensorList
+from dyn.interop.tf.lists import NestedList, TensorList
+from dyn.interop.tf.ops.assertions import refuse
 from dyn.interop.tf.optionals import Optional
-from dyn.interop.tf.values import Reductions, known_dtype
-from dyn.shapes import Dim, Reason, Relation, RelKind
+from dyn.interop.tf.values import ConstantChoice, EachAxis, Reductions, known_dtype
+from dyn.shapes import Dim, Reason, Relation, RelKind, SymExpr
 from dyn.source import user_loc
 
 ASKS_FOR_OTHERS = True
@@ -32,13 +35,13 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "Rint": dnp.rint, "Round": dnp.rint, "IsNan": dnp.isnan, "IsInf": dnp.isinf, "IsFinite": dnp.isfinite,
     "Conj": dnp.conj, "Invert": dnp.bitwise_invert, "LogicalNot": dnp.logical_not, "Relu": nn.relu, "Relu6": nn.relu6,
     "Sigmoid": nn.sigmoid, "Softplus": nn.softplus, "Softsign": nn.soft_sign, "Sub": dnp.subtract,
-    "Mul": dnp.multiply, "RealDiv": dnp.true_divide, "FloorDiv": dnp.floor_divide, "FloorMod": dnp.remainder,
+    "Mul": dnp.multiply, "RealDiv": dnp.true_divide,
     "Maximum": dnp.maximum, "Minimum": dnp.minimum, "Atan2": dnp.arctan2,
     "LogicalAnd": dnp.logical_and, "LogicalOr": dnp.logical_or, "Less": dnp.less, "LessEqual": dnp.less_equal,
-    "Greater": dnp.greater, "GreaterEqual": dnp.greater_equal,
+    "Greater": dnp.greater,
     "BitwiseAnd": dnp.bitwise_and, "BitwiseOr": dnp.bitwise_or, "BitwiseXor": dnp.bitwise_xor,
     "LeftShift": dnp.left_shift, "RightShift": dnp.right_shift, "NextAfter": dnp.nextafter,
-    "TruncateMod": dnp.fmod, "Real": dnp.real,
+    "Real": dnp.real,
     "Imag": dnp.imag, "Complex": lax.complex, "Angle": dnp.angle,
 }  # fmt: skip
 
@@ -50,12 +53,24 @@ for _name, _function in _PLAIN.items():
 def add(call: Any) -> Any:
     axes = next((n for n in range(2) if isinstance(call.inputs[n], Reductions)), None)
     if axes is None:
-        return dnp.add(call.value(0), call.value(1))
-    moved = call.numbers(1 - axes)
-    if moved.ndim:  # a number for each of the axes, which it takes to know them: parallel_for writes that
-        return call.evaluation.counted(call.inputs[axes]) + moved
+        return dnp.add(*[data(call.trace, call.evaluation.counted(value)) for value in call.inputs])
+    own, other = call.inputs[axes], call.inputs[1 - axes]
     # The axes that a gradient is summed over, counted from another one.
-    return replace(call.inputs[axes], first=call.inputs[axes].first + int(moved))
+    if isinstance(other, EachAxis) and other.reductions is own:
+        return replace(own, first=own.first + 1)
+    moved = call.numbers(1 - axes)
+    if moved.ndim:  # a number for each of the axes, which it takes to know them
+        return call.evaluation.counted(own) + moved
+    return replace(own, first=own.first + int(moved))
+
+
+@takes_call("GreaterEqual")
+def greater_equal(call: Any) -> Any:
+    own, least = call.inputs
+    is_least = isinstance(least, np.ndarray) and least.ndim == 0
+    if isinstance(own, Reductions) and is_least and own.first >= int(least):  # as parallel_for asks of its axes
+        return EachAxis(own)
+    return dnp.greater_equal(*[data(call.trace, call.evaluation.counted(value)) for value in call.inputs])
 
 
 def _compares(name: str, function: Callable[..., Any], otherwise: bool) -> None:
@@ -88,11 +103,37 @@ _compares("Equal", dnp.equal, False)
 _compares("NotEqual", dnp.not_equal, True)
 
 
-@converts("Div", "TruncateDiv")
 def divide(a: Data, b: Data) -> Any:
+    """A quotient, that of integers without its fraction."""
     if not a.element_type.is_integer:
         return dnp.true_divide(a, b)
     return dnp.floor_divide(a - dnp.fmod(a, b), b)
+
+
+def _divides(function: Callable[..., Any], *names: str) -> None:
+    @takes_call(*names)
+    def run(call: Any) -> Any:
+        """A quotient or a rest, of integers by none that are 0."""
+        a, b = call.values()
+        made = function(a, b)
+        if b.element_type.is_integer and not _is_never_zero(call, call.inputs[1]):
+            is_some = dnp.asarray(math.prod(made.shape)) > 0
+            refuse(call, dnp.any(b == 0) & is_some, "integer division by zero", "divide by what is not 0.")
+        return made
+
+
+def _is_never_zero(call: Any, value: Any) -> bool:
+    """Whether a tensor is known, with no element that is 0 in any call."""
+    facts = call.trace.facts
+    return is_known(value) and all(
+        facts.ge(one, 1).proved if isinstance(one, SymExpr) else bool(one) for one in elements_of(value).flat
+    )
+
+
+_divides(divide, "Div", "TruncateDiv")
+_divides(dnp.floor_divide, "FloorDiv")
+_divides(dnp.remainder, "FloorMod")
+_divides(dnp.fmod, "TruncateMod")
 
 
 @converts("DivNoNan")
@@ -144,9 +185,10 @@ def power(a: Data, b: Data) -> Any:
 
 @takes_call("AddN")
 def add_n(call: Any) -> Any:
-    lists = [value for value in call.inputs if isinstance(value, TensorList)]
-    if lists:
-        return functools.reduce(TensorList.plus, lists)
+    if isinstance(call.inputs[0], TensorList):
+        return functools.reduce(TensorList.plus, call.inputs)
+    if isinstance(call.inputs[0], NestedList):
+        return functools.reduce(NestedList.plus, call.inputs)
     optionals = [value for value in call.inputs if isinstance(value, Optional)]
     if optionals:
         columns = zip(*[value.leaves() for value in optionals if value.ways], strict=True)
@@ -155,7 +197,13 @@ def add_n(call: Any) -> Any:
     return functools.reduce(dnp.add, call.values())
 
 
-@converts("Cast")
+@takes_call("Cast", attrs=["DstT", "Truncate"])
+def cast_(call: Any) -> Any:
+    if isinstance(call.inputs[0], EachAxis):
+        return call.inputs[0]
+    return cast(data(call.trace, call.evaluation.counted(call.inputs[0])), **call.attributes(["DstT", "Truncate"]))
+
+
 def cast(a: Data, *, DstT: str, Truncate: bool = False) -> Any:  # TensorFlow's names
     wanted = known_dtype(DstT)
     if Truncate and not a.element_type.is_integer:
@@ -169,17 +217,21 @@ def bitcast(a: Data, *, type: str) -> Any:
     return lax.bitcast_convert_type(a, known_dtype(type).np)
 
 
-@converts("SelectV2")
-def select(condition: Data, a: Data, b: Data) -> Any:
-    return dnp.where(condition, a, b)
-
-
-@converts("Select")
-def select_rows(condition: Data, a: Data, b: Data) -> Any:
-    """The old choice: a vector of conditions is one for each row."""
-    if len(condition.dims) == 1 and len(a.dims) > 1:
+@takes_call("SelectV2", "Select")
+def select(call: Any) -> Any:
+    """A choice by elements. Of the old one, a vector of conditions is one for each row."""
+    condition, a, b = call.values()
+    if call.op == "Select" and len(condition.dims) == 1 and len(a.dims) > 1:
         condition = dnp.reshape(condition, (-1, *[1] * (len(a.dims) - 1)))
-    return dnp.where(condition, a, b)
+    made = dnp.where(condition, a, b)
+    asked, *constants = call.inputs
+    if (
+        isinstance(asked, SizeTensor)
+        and not asked.elements.ndim
+        and all(isinstance(one, np.ndarray) for one in constants)
+    ):
+        call.evaluation.choices[made._value] = ConstantChoice(asked.elements.item(), *constants)
+    return made
 
 
 @converts("ClipByValue")
@@ -210,7 +262,7 @@ def zeros_like(call: Any) -> Any:
     value = call.inputs[0]
     if isinstance(value, Optional):
         return value.mapped(dnp.zeros_like)
-    return value.zeros() if isinstance(value, TensorList) else dnp.zeros_like(call.value(0))
+    return value.zeros() if isinstance(value, TensorList | NestedList) else dnp.zeros_like(call.value(0))
 
 
 @converts("OnesLike")

@@ -71,13 +71,24 @@ def summed_to(a: Data, reductions: Reductions) -> Any:
     return a
 
 
+def above_lowest(a: Data, lowest: float | None = None) -> Any:
+    """Elements as TensorFlow finds the greatest: it begins with the lowest number, and no NaN is greater than that."""
+    if a.dtype.kind in "iub":
+        return a
+    least = dnp.asarray(dnp.finfo(a.dtype).min if lowest is None else lowest, dtype=a.dtype)
+    return dnp.where(a > least, a, least)
+
+
 @converts("ArgMax", numbers=(1,))
 def argmax(a: Data, axis: Any, *, output_type: str = "int64") -> Any:
-    return dnp.argmax(a, axis=int(axis)).astype(known_dtype(output_type).np)
+    return dnp.argmax(above_lowest(a), axis=int(axis)).astype(known_dtype(output_type).np)
 
 
 @converts("ArgMin", numbers=(1,))
 def argmin(a: Data, axis: Any, *, output_type: str = "int64") -> Any:
+    if a.dtype.kind not in "iub":
+        highest = dnp.asarray(dnp.finfo(a.dtype).max, dtype=a.dtype)
+        a = dnp.where(a < highest, a, highest)
     return dnp.argmin(a, axis=int(axis)).astype(known_dtype(output_type).np)
 
 

@@ -9,14 +9,16 @@ import numpy as np
 
 import dyn.numpy as dnp
 from dyn import lax
-from dyn.errors import ShapeError, UnsupportedOpError
+from dyn.errors import ShapeError, UndecidedDimError, UnsupportedOpError
 from dyn.interop.converters import Data, rank_of
 from dyn.interop.reshaping import reshaped
+from dyn.interop.sizes import conditions
+from dyn.interop.sizes.conditions import Comparison
 from dyn.interop.sizes.values import elements_of, is_known, is_symbolic
 from dyn.interop.tf.converter_registry import converts, takes_call
 from dyn.interop.tf.subscripts import Subscripts
-from dyn.interop.tf.values import known_dtype
-from dyn.shapes import RelKind, SymExpr, mod
+from dyn.interop.tf.values import ConstantChoice, known_dtype
+from dyn.shapes import RelKind, SymExpr, dim_min, mod
 from dyn.source import user_loc
 from dyn.trace.context import current_trace
 from dyn.trace.dims import max_dim, unwrap_dim, wrap_dim
@@ -47,9 +49,38 @@ def expand_dims(a: Data, axis: Any) -> Any:
     return dnp.expand_dims(a, int(axis.reshape(-1)[0]))
 
 
-@converts("Transpose", numbers=(1,))
-def transpose(a: Data, permutation: Any) -> Any:
-    return dnp.transpose(a, tuple(map(int, permutation)))
+@takes_call("Transpose")
+def transpose(call: Any) -> Any:
+    a = call.value(0)
+    given = call.inputs[1]
+    choice = call.evaluation.choices.get(given._value) if isinstance(given, Tracer) else None
+    order = call.numbers(1) if choice is None else _chosen(call, a, choice)
+    return dnp.transpose(a, tuple(map(int, order)))
+
+
+def _chosen(call: Any, a: Data, choice: ConstantChoice) -> Any:
+    """One of two orders of axes, by sizes: a guard, unless the order does not matter to what is made of it.
+
+    ``parallel_for`` leaves two axes as they are where one has a single element, and reshapes the result.
+    """
+    moved = [axis for axis, (x, y) in enumerate(zip(choice.yes, choice.no, strict=True)) if x != y]
+    if len(moved) == 2 and moved[1] - moved[0] == 1 and _is_reshaped(call):
+        sizes = [a.dims[int(choice.no[axis])] for axis in moved]
+        is_one, own = conditions.equal(dim_min(*sizes), 1), choice.condition
+        if isinstance(is_one, Comparison) and isinstance(own, Comparison) and is_one.asked == own.asked:
+            return choice.yes if own.is_negated else choice.no
+    try:
+        is_first = conditions.decide(choice.condition, call.trace.here)
+    except UndecidedDimError as error:
+        raise UnsupportedOpError("axes in an order that the program computes.", loc=error.loc) from error
+    return choice.yes if is_first else choice.no
+
+
+def _is_reshaped(call: Any) -> bool:
+    """Whether a tensor is reshaped by all that it is given to."""
+    own, graph = (call.node.name, 0), call.graph
+    users = [node for node in graph.needed if own in node.inputs]
+    return own not in graph.outputs and all(node.op == "Reshape" and node.inputs.index(own) == 0 for node in users)
 
 
 @converts("BroadcastTo", sizes=(1,))
