@@ -42,7 +42,19 @@ from dyn.interop.jax.askers import (
     loc_of,
 )
 from dyn.interop.jax.sizes import ReasonKind, SizeGuard, TraceSizes
-from dyn.shapes import Dim, Opaque, OpaqueKind, RelKind, Symbol, SymExpr, free_symbols, mod, parse_dim
+from dyn.shapes import (
+    Dim,
+    Opaque,
+    OpaqueKind,
+    Reason,
+    Relation,
+    RelKind,
+    Symbol,
+    SymExpr,
+    free_symbols,
+    mod,
+    parse_dim,
+)
 from dyn.source import Loc
 
 
@@ -63,6 +75,7 @@ class Answers:
         doubts: what JAX's own code was told, and is otherwise in this call, oldest first.
         looked_up: sizes that a table of the user's was asked for, each with the line.
         needed: sizes that JAX's own code needed numbers for, the latest last.
+        computed_with: sizes that became arrays of the program, the latest last.
     """
 
     def __init__(self, sizes: TraceSizes) -> None:
@@ -73,6 +86,7 @@ class Answers:
         self._doubts: dict[Doubt, None] = {}
         self._looked_up: dict[Symbol, Loc] = {}
         self._needed: dict[Symbol, None] = {}
+        self._computed_with: dict[Symbol, None] = {}
         self._refused: dict[SizeGuard, None] = {}
         self._spread: dict[SizeGuard, None] = {}
 
@@ -89,6 +103,10 @@ class Answers:
     @property
     def needed(self) -> list[Symbol]:
         return list(self._needed)
+
+    @property
+    def computed_with(self) -> list[Symbol]:
+        return list(self._computed_with)
 
     @property
     def doubts(self) -> list[Doubt]:
@@ -165,6 +183,13 @@ class Answers:
             return None
         return self._decided(ReasonKind.ORDER, (RelKind.GE, a, b), (RelKind.GE, b, a + 1), loc_of(frame))
 
+    def is_proved_at_least(self, left: Any, right: Any) -> bool:
+        """``left >= right``, where that is proved of sizes of this trace; nothing is asked, and no guard made."""
+        a, b = self.dim(left), self.dim(right)
+        if a is None or b is None:
+            return False
+        return self._facts.ask(Relation(RelKind.GE, a, b, _PROVED)).proved
+
     def quotient(self, left: Any, right: Any, frame: FrameType | None) -> bool | None:
         """Whether ``right``, which is at least 1, divides ``left``; None where it is not about this trace."""
         a, b = self.dim(left), self.dim(right)
@@ -198,10 +223,17 @@ class Answers:
 
     def need(self, size: Any) -> None:
         """Note that JAX's own code needs a number in the place of a size, and will say so."""
+        self._note(self._needed, size)
+
+    def compute_with(self, size: Any) -> None:
+        """Note that a size becomes an array of the program, of which Python may need the number yet."""
+        self._note(self._computed_with, size)
+
+    def _note(self, notes: dict[Symbol, None], size: Any) -> None:
         dim = self.dim(size)
         for symbol in () if dim is None else free_symbols(dim):
-            self._needed.pop(symbol, None)
-            self._needed[symbol] = None
+            notes.pop(symbol, None)
+            notes[symbol] = None
 
     def computed(self, size: Any, function: str, frame: FrameType | None) -> Any:
         """NumPy's ``function`` of a size, which is of its number: a program for each; None outside of this trace."""
@@ -250,6 +282,9 @@ class Answers:
     def _take(self, guard: SizeGuard) -> None:
         self.sizes = self.sizes.with_guard(guard)
         self._facts = self._facts.assume(guard.relation)
+
+
+_PROVED = Reason("JAX chooses among sizes")
 
 
 def _divisors(dim: Dim) -> Iterator[Dim]:

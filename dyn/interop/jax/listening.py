@@ -15,7 +15,7 @@ import inspect
 import operator
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType, FunctionType
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from dyn.fork_safety import lock
-from dyn.interop.jax import functions_of_sizes, transforms_of_sizes
+from dyn.interop.jax import compile_time, functions_of_sizes, transforms_of_sizes
 from dyn.interop.jax.answers import Answers
 from dyn.interop.jax.askers import acts, asker
 from dyn.interop.jax.internals import added_later, check_names, required
@@ -147,6 +147,23 @@ def _install_once(dimension: Any) -> None:
             answered_names.ask(sys._getframe(1))
         return length(self)
 
+    def noted(name: str) -> Callable[[Any], Any]:
+        own = getattr(dimension, name)
+
+        def as_value(self: Any) -> Any:
+            ear = _LISTENER.ear
+            if ear is not None:
+                with _unheard():
+                    ear.compute_with(self)
+            return own(self)
+
+        return as_value
+
+    def type_of(value: Any) -> Any:
+        ear = _LISTENER.ear
+        is_size = ear is not None and isinstance(value, dimension) and ear.is_own(value)
+        return int if is_size else NotImplemented
+
     def numeric(name: str) -> Callable[[Any], Any]:
         def computed(self: Any) -> Any:
             ear = _LISTENER.ear
@@ -176,15 +193,24 @@ def _install_once(dimension: Any) -> None:
     found = [_found(module, name) for module, name, _ in wrapped]
     tracer: Any = required("jax._src.core", "Tracer")
     length = tracer.__len__
+    staging: Any = required("jax._src.interpreters.partial_eval", "DynamicJaxprTrace")
+    staged = compile_time.leave_in_program(staging.process_primitive, _are_sizes_in)
     modules = ("jax._src.source_info_util", "jax._src.traceback_util")
     exclude = [required(module, "register_exclusion") for module in modules]
-    for file in (__file__, *[str(table.__file__) for table in _WRITTEN]):  # JAX's lines of users' are not these
+    for file in (
+        __file__,
+        compile_time.__file__,
+        *[str(table.__file__) for table in _WRITTEN],
+    ):  # JAX's lines of users' are not these
         for register in exclude:
             register(file)
-    tracer.__len__ = heard_len
+    tracer.__len__, staging.process_primitive = heard_len, staged
     answered_names.METHODS.add(heard_len)
+    answered_names.ANSWERS["type"].append(type_of)
     for name in _NUMERIC:
         setattr(dimension, name, numeric(name))
+    for name in ("dimension_as_value", "__jax_array__"):
+        setattr(dimension, name, noted(name))
     heard_eq._dyn_listens = True  # pyright: ignore[reportFunctionMemberAccess]  # functions take attributes
     dimension.__eq__, dimension.__bool__, dimension.__hash__ = heard_eq, heard_bool, heard_hash
     dimension.__ne__ = ordered(operator.ne)
@@ -230,6 +256,12 @@ def _forwarded(*args: Any, **kwargs: Any) -> Any:
 _GENERAL = frozenset({"_top_k_abstract_eval"})
 
 
+def _are_sizes_in(arguments: Sequence[Any], params: Mapping[str, Any]) -> bool:
+    """Return True if an operation's arguments and parameters have sizes of this thread's trace among them."""
+    ear = _LISTENER.ear
+    return ear is not None and (any(map(ear.is_own, arguments)) or compile_time.any_size(params, ear.is_own))
+
+
 def _is_huge(*sizes: Any) -> bool:
     return any(isinstance(size, int) and size >= 2**31 - 1 for size in sizes)
 
@@ -256,18 +288,27 @@ def _order_by(decide: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def _bounds_by(decide: Callable[..., tuple[float, float]]) -> Callable[..., tuple[float, float]]:
-    """``_bounds_decision``: whether sizes are divided by positive ones is asked, and then bounds are not known."""
+    """``_bounds_decision``: whether sizes are divided by positive ones is asked, and then bounds are not known.
+
+    Where JAX chooses the greater of two sizes or the lesser one, it is told what is proved of their difference.
+    """
     inconclusive: Any = required("jax._src.core", "InconclusiveDimensionOperation")
+    choosing: Any = required("jax._src.export.shape_poly", "BoundsPrecision").FOR_GEQ0_OR_LEQ0
 
     def decided(size: Any, precision: Any) -> tuple[float, float]:
         ear = _LISTENER.ear
         with _unheard():
             try:
-                return decide(size, precision)
+                least, most = decide(size, precision)
             except inconclusive:
                 if ear is None or not ear.divides_by_positive(size, asker()):
                     raise
-                return -np.inf, np.inf
+                least, most = -np.inf, np.inf
+            if ear is None or precision is not choosing or least >= 0 or most <= 0:
+                return least, most
+            if ear.is_proved_at_least(size, 0):
+                return 0, most
+            return (least, 0) if ear.is_proved_at_least(0, size) else (least, most)
 
     return decided
 

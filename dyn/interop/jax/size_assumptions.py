@@ -26,6 +26,7 @@ class FailedTrace:
     error: Exception
     sizes: TraceSizes
     doubts: tuple[Doubt, ...]
+    #: Sizes that a number was needed for, or may have been, the latest last.
     needed: tuple[Symbol, ...] = ()
 
     @property
@@ -41,8 +42,11 @@ class FailedTrace:
         return " ".join(first.split()) or type(self.error).__name__
 
     def leads_on(self, after: FailedTrace) -> bool:
-        """Tell whether something was gained: another message or place, or another doubt."""
+        """Tell whether something was gained: another message or place, another doubt, or another size's number is
+        needed."""
         if (type(self.error), self.loc, self.text) != (type(after.error), after.loc, after.text):
+            return True
+        if after.needed and after.needed[-1:] != self.needed[-1:]:
             return True
         return bool({*after.doubts} - {*self.doubts})
 
