@@ -20,8 +20,9 @@ Who asks is heard by :mod:`dyn.interop.jax.listening`.
 from __future__ import annotations
 
 import functools
+import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -29,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from dyn.errors import ArgumentError
+from dyn.interop.jax import floats_of_sizes
 from dyn.interop.jax.askers import (
     acts,
     beyond_the_class,
@@ -76,10 +78,12 @@ class Answers:
         looked_up: sizes that a table of the user's was asked for, each with the line.
         needed: sizes that JAX's own code needed numbers for, the latest last.
         computed_with: sizes that became arrays of the program, the latest last.
+        has_floats: whether floats of sizes became arrays of the program.
     """
 
     def __init__(self, sizes: TraceSizes) -> None:
         self.sizes = sizes
+        self.has_floats = False
         self._facts = sizes.facts()
         self._scope: Any = None
         self._dims: dict[str, Dim | None] = {}
@@ -217,7 +221,7 @@ class Answers:
         """The number that a size is, which has a program for each; None where it is not of this trace."""
         dim = self.dim(size)
         value = None if dim is None else self.sizes.value(dim)
-        if dim is not None and value is not None and not self._facts.eq(dim, value).proved:
+        if dim is not None and value is not None and not self._is_number(dim):
             self._take(SizeGuard.of(ReasonKind.NUMBER, RelKind.EQ, dim, value, loc_of(frame)))
         return value
 
@@ -235,10 +239,38 @@ class Answers:
             notes.pop(symbol, None)
             notes[symbol] = None
 
-    def computed(self, size: Any, function: str, frame: FrameType | None) -> Any:
-        """NumPy's ``function`` of a size, which is of its number: a program for each; None outside of this trace."""
-        value = self.taken(size, frame) if self.is_own(size) else None
-        return None if value is None else getattr(np, function)(value)
+    def computed(self, size: Any, function: str, frame: FrameType | None, *, of_python: bool) -> Any:
+        """A function of a size, of ``math`` or of NumPy; None outside of this trace.
+
+        It is of its number, with a program for each, where it is none of :data:`~floats_of_sizes.FUNCTIONS`.
+        """
+        if not self.is_own(size):
+            return None
+        if function in floats_of_sizes.FUNCTIONS:
+            found = self.float_of(floats_of_sizes.array_function(function), size, weak=of_python)
+            if found is not None:
+                return found
+        value = self.taken(size, frame)
+        return None if value is None else getattr(math if of_python else np, function)(value)
+
+    def power(self, size: Any, exponent: Any) -> Any:
+        """A size to a power that is a float; None for others, and outside of this trace."""
+        if not self.is_own(size) or not floats_of_sizes.is_exponent(exponent):
+            return None
+        return self.float_of(lambda array: array**exponent, size, weak=not isinstance(exponent, np.generic))
+
+    def float_of(self, function: Callable[[Any], Any], size: Any, *, weak: bool) -> Any:
+        """A function of a size as an array of the program; None where the size is known to be a number."""
+        if self._is_number(self.dim(size)):
+            return None
+        self.has_floats = True
+        self.compute_with(size)
+        return floats_of_sizes.of_size(function, size, weak=weak)
+
+    def _is_number(self, dim: Dim | None) -> bool:
+        """Whether it is known that a size is the number that it is in this call."""
+        value = None if dim is None else self.sizes.value(dim)
+        return dim is not None and value is not None and self._facts.eq(dim, value).proved
 
     def look_up(self, size: Any, frame: FrameType | None) -> None:
         """Note that the hash of a size is asked for in ``frame``, where that is a table of the user's."""

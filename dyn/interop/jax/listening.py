@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 
 from dyn.fork_safety import lock
-from dyn.interop.jax import compile_time, functions_of_sizes, transforms_of_sizes
+from dyn.interop.jax import compile_time, floats_of_sizes, functions_of_sizes, transforms_of_sizes
 from dyn.interop.jax.answers import Answers
 from dyn.interop.jax.askers import acts, asker
 from dyn.interop.jax.internals import added_later, check_names, required
 from dyn.trace import answered_names
+from dyn.trace.patched_names import all_active
 
 
 class _Listener(threading.local):
@@ -45,7 +46,8 @@ def answered(dimension: type, answers: Answers) -> Iterator[None]:
     _install(dimension)
     before, _LISTENER.ear = _LISTENER.ear, answers
     try:
-        yield
+        with all_active(_MATH):
+            yield
     finally:
         _LISTENER.ear = before
 
@@ -60,6 +62,16 @@ def _unheard() -> Iterator[None]:
         _LISTENER.ear = before
 
 
+def _float_of(name: str, size: Any, frame: FrameType) -> Any:
+    """A function of ``math`` of a size of this thread's trace; None for everything else."""
+    ear = _LISTENER.ear
+    if ear is None or not ear.is_own(size):
+        return None
+    with _unheard():
+        return ear.computed(size, name, frame, of_python=True)
+
+
+_MATH = floats_of_sizes.of_math(_float_of)
 _installing = lock()
 
 
@@ -81,8 +93,9 @@ _NUMERIC = ("sqrt", "log", "log2", "log10", "exp", "ceil", "floor", "rint", "tru
 
 
 def _install_once(dimension: Any) -> None:
-    equal, truth, hashed, number = (
-        dimension.__eq__, getattr(dimension, "__bool__", None), dimension.__hash__, dimension.__int__
+    equal, truth, hashed, number, to_power = (
+        dimension.__eq__, getattr(dimension, "__bool__", None), dimension.__hash__, dimension.__int__,
+        dimension.__pow__,
     )  # fmt: skip
 
     def heard_eq(self: Any, other: Any) -> Any:
@@ -147,6 +160,20 @@ def _install_once(dimension: Any) -> None:
             answered_names.ask(sys._getframe(1))
         return length(self)
 
+    def heard_pow(self: Any, power: Any, modulo: Any = None) -> Any:
+        ear, found = _LISTENER.ear, None
+        if ear is not None and modulo is None:
+            with _unheard():
+                found = ear.power(self, power)
+        return to_power(self, power, modulo) if found is None else found
+
+    def heard_round(self: Any, *digits: Any) -> Any:
+        ear = _LISTENER.ear
+        if ear is not None and ear.has_floats and not digits and not self.shape and self.aval.weak_type:
+            # It may be the float of a size, which Python rounds to an ``int``, and JAX to an array of int32.
+            raise required("jax").errors.ConcretizationTypeError(self, "It is rounded, as Python's floats are.")
+        return rounded(self, *digits)
+
     def noted(name: str) -> Callable[[Any], Any]:
         own = getattr(dimension, name)
 
@@ -169,7 +196,7 @@ def _install_once(dimension: Any) -> None:
             ear = _LISTENER.ear
             if ear is not None:
                 with _unheard():
-                    found = ear.computed(self, name, sys._getframe(1))
+                    found = ear.computed(self, name, sys._getframe(1), of_python=False)
                 if found is not None:
                     return found
             raise TypeError(
@@ -192,7 +219,7 @@ def _install_once(dimension: Any) -> None:
     check_names()
     found = [_found(module, name) for module, name, _ in wrapped]
     tracer: Any = required("jax._src.core", "Tracer")
-    length = tracer.__len__
+    length, rounded = tracer.__len__, tracer.__round__
     staging: Any = required("jax._src.interpreters.partial_eval", "DynamicJaxprTrace")
     staged = compile_time.leave_in_program(staging.process_primitive, _are_sizes_in)
     modules = ("jax._src.source_info_util", "jax._src.traceback_util")
@@ -204,7 +231,7 @@ def _install_once(dimension: Any) -> None:
     ):  # JAX's lines of users' are not these
         for register in exclude:
             register(file)
-    tracer.__len__, staging.process_primitive = heard_len, staged
+    tracer.__len__, tracer.__round__, staging.process_primitive = heard_len, heard_round, staged
     answered_names.METHODS.add(heard_len)
     answered_names.ANSWERS["type"].append(type_of)
     for name in _NUMERIC:
@@ -216,7 +243,7 @@ def _install_once(dimension: Any) -> None:
     dimension.__ne__ = ordered(operator.ne)
     dimension.__lt__, dimension.__le__ = ordered(operator.lt), ordered(operator.le)
     dimension.__gt__, dimension.__ge__ = ordered(operator.gt), ordered(operator.ge)
-    dimension.__int__, dimension.__index__ = heard_int, heard_index
+    dimension.__int__, dimension.__index__, dimension.__pow__ = heard_int, heard_index, heard_pow
     for (module, name, by), own in zip(wrapped, found, strict=True):
         _wrap(module, name, own, by)
 

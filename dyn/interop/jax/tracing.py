@@ -180,9 +180,9 @@ class JaxTracing:
                 if self._allow_custom_calls(str(error)):
                     return self._attempt(sizes)
                 answered_names.ask_of_types(error)
-                is_for_number = isinstance(error, jax.errors.ConcretizationTypeError)
-                needed = answers.computed_with if is_for_number else answers.needed
-                return FailedTrace(error, answers.sizes, tuple(answers.doubts), tuple(needed))
+                wants_number = isinstance(error, jax.errors.JAXTypeError)
+                needed = answers.computed_with if wants_number or answers.has_floats else answers.needed
+                return FailedTrace(error, answers.sizes, tuple(answers.doubts), tuple(needed), wants_number)
         return (exported, outputs), answers
 
     def _allow_custom_calls(self, message: str) -> bool:
