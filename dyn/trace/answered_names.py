@@ -1,11 +1,11 @@
-"""Python's ``len``, ``int``, ``float``, ``type`` and ``isinstance`` of what is being traced.
+"""Python's ``len``, ``int``, ``float``, ``set``, ``type`` and ``isinstance`` of what is being traced.
 
 Python demands a number of ``__len__`` and ``__int__``, so that an array cannot answer with a size that is a symbol. It
 ends the trace (:func:`ask`), which is made again (:func:`answered`) with another ``len`` or ``int`` among the global
 names of the code that asked: one that answers. The name is there for as long as somebody traces, and does as Python's
 for everything else.
 
-``len(x)`` is ``x.shape[0]``. What ``int(x)``, ``float(x)`` and ``type(x)`` are front ends say (:data:`ANSWERS`).
+``len(x)`` is ``x.shape[0]``. What the others are front ends say (:data:`ANSWERS`).
 Nothing of an object's is called by ``type(x) is int``: of types is asked where code that compares them has raised
 (:func:`ask_of_types`).
 """
@@ -32,10 +32,11 @@ T = TypeVar("T")
 
 #: The methods that ``len`` calls of the arrays that may have symbols for sizes.
 METHODS: set[Any] = set()
-#: What front ends answer to ``int(x)``, ``float(x)`` and ``type(x)``: NotImplemented where they have no answer.
-ANSWERS: dict[str, list[Callable[[Any], Any]]] = {"int": [], "float": [], "type": []}
+#: What front ends answer to ``int(x)``, ``float(x)``, ``type(x)``, and to ``set(x)`` of a list: NotImplemented where
+#: they have no answer.
+ANSWERS: dict[str, list[Callable[[Any], Any]]] = {"int": [], "float": [], "set": [], "type": []}
 #: The classes of numbers that answers are: instances of ``int`` and ``float`` to the code that has them.
-NUMBERS: dict[str, list[type]] = {"int": [], "float": [], "type": []}
+NUMBERS: dict[str, list[type]] = {"int": [], "float": [], "set": [], "type": []}
 #: What namespaces have in the place of a name, by their identities and the name, as long as somebody traces.
 _REPLACED: WeakValueDictionary[tuple[int, str], Replacement[bool]] = WeakValueDictionary()
 #: The names that modules have asked by while somebody else's function was traced. All traces answer them.
@@ -84,8 +85,7 @@ def _answer(name: str, value: Any) -> Any:
 
 
 class _NumberType(type):
-    """The class of what stands for ``int``, ``float`` and ``type``, which are asked for classes too:
-    ``isinstance(x, int)``.
+    """The class of what stands for Python's classes, which are asked for as classes too: ``isinstance(x, int)``.
 
     Classes that a user derives from them meanwhile are like any others.
     """
@@ -94,6 +94,8 @@ class _NumberType(type):
         own = _stood_for(cls)
         if own is None:
             return super().__call__(*args, **kwargs)
+        if own is set and len(args) == 1 and not kwargs and _ANSWERING.depth:
+            args = (list(args[0]),)  # what gives its elements once
         if len(args) == 1 and not kwargs and (found := _answer(own.__name__, args[0])) is not NotImplemented:
             return found
         return own(*args, **kwargs)
@@ -137,6 +139,12 @@ class _Float(float, metaclass=_NumberType):
     dtype = np.dtype(float)
 
 
+class _Set(set[Any], metaclass=_NumberType):
+    """Python's ``set``, which answers for what is being traced."""
+
+    stands_for = set
+
+
 class _Type(type, metaclass=_NumberType):
     """Python's ``type``, which answers for what is being traced."""
 
@@ -145,6 +153,7 @@ class _Type(type, metaclass=_NumberType):
 
 _Int.__name__ = _Int.__qualname__ = "int"
 _Float.__name__ = _Float.__qualname__ = "float"
+_Set.__name__ = _Set.__qualname__ = "set"
 _Type.__name__ = _Type.__qualname__ = "type"
 #: Who has kept one pickles Python's.
 copyreg.pickle(_NumberType, lambda cls: (_pythons, (cls.__name__,)))
@@ -157,7 +166,7 @@ def _pythons(name: str) -> type:
 
 #: What is answered by, for each name.
 _STAND_INS: dict[str, Any] = {
-    "len": length, "int": _Int, "float": _Float, "type": _Type, "isinstance": is_instance,
+    "len": length, "int": _Int, "float": _Float, "set": _Set, "type": _Type, "isinstance": is_instance,
 }  # fmt: skip
 
 

@@ -25,8 +25,9 @@ import numpy as np
 from dyn.fork_safety import lock
 from dyn.interop.jax import compile_time, floats_of_sizes, functions_of_sizes, transforms_of_sizes
 from dyn.interop.jax.answers import Answers
-from dyn.interop.jax.askers import acts, asker
+from dyn.interop.jax.askers import acts, asker, is_user
 from dyn.interop.jax.internals import added_later, check_names, required
+from dyn.interop.jax.sets_of_sizes import SetOfSizes
 from dyn.trace import answered_names
 from dyn.trace.patched_names import all_active
 
@@ -132,8 +133,11 @@ def _install_once(dimension: Any) -> None:
     def heard_hash(self: Any) -> int:
         ear = _LISTENER.ear
         if ear is not None:
+            frame = sys._getframe(1)
+            if ear.is_own(self) and is_user(frame.f_code):
+                answered_names.ask(frame, "set")
             with _unheard():
-                ear.look_up(self, sys._getframe(1))
+                ear.look_up(self, frame)
         return hashed(self)
 
     def heard_int(self: Any) -> int:
@@ -191,6 +195,13 @@ def _install_once(dimension: Any) -> None:
         is_size = ear is not None and isinstance(value, dimension) and ear.is_own(value)
         return int if is_size else NotImplemented
 
+    def set_of(elements: list[Any]) -> Any:
+        ear = _LISTENER.ear
+        if ear is None or not any(isinstance(one, dimension) and ear.is_own(one) for one in elements):
+            return NotImplemented
+        frame = sys._getframe(1)
+        return SetOfSizes(elements, lambda size: ear.taken(size, frame) if ear.is_own(size) else None)
+
     def numeric(name: str) -> Callable[[Any], Any]:
         def computed(self: Any) -> Any:
             ear = _LISTENER.ear
@@ -234,6 +245,7 @@ def _install_once(dimension: Any) -> None:
     tracer.__len__, tracer.__round__, staging.process_primitive = heard_len, heard_round, staged
     answered_names.METHODS.add(heard_len)
     answered_names.ANSWERS["type"].append(type_of)
+    answered_names.ANSWERS["set"].append(set_of)
     for name in _NUMERIC:
         setattr(dimension, name, numeric(name))
     for name in ("dimension_as_value", "__jax_array__"):
