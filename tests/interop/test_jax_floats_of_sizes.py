@@ -24,6 +24,7 @@ IN_PROGRAM: dict[str, Callable[[Any, Any], Any]] = {
     "math.log": lambda x, n: x * math.log(n),
     "math.log2": lambda x, n: x + math.log2(n),
     "math.log10": lambda x, n: x - math.log10(n),
+    "a base": lambda x, n: (math.log(n + 1, 3), x * math.log(3, n + 1), math.log(n, n + 1)),
     "np.sqrt": lambda x, n: x / np.sqrt(n),
     "np.log": lambda x, n: x * np.log(n),
     "of an expression": lambda x, n: x * math.sqrt(2 * n + 1),
@@ -54,7 +55,6 @@ OF_PYTHON: dict[str, Callable[[Any, Any], Any]] = {
     "a number of NumPy's": lambda x, n: x * np.float32(math.sqrt(n)),
     "a static argument": lambda x, n: jax.jit(lambda v, scale: v * scale, static_argnums=1)(x, math.sqrt(n)),
     "math.exp": lambda x, n: x * math.exp(n),
-    "a base": lambda x, n: x * math.log(n, 3),
     "a name of the module's own": lambda x, n: x * sqrt(n),
     "np.exp": lambda x, n: x * np.exp(n),
 }

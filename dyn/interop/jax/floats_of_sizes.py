@@ -50,8 +50,11 @@ def of_math(answer: Callable[[str, Any, FrameType], Any]) -> list[Replacement[bo
 
         @functools.wraps(own)
         def function(*args: Any) -> Any:
-            found = answer(name, args[0], sys._getframe(1)) if len(args) == 1 else None
-            return own(*args) if found is None else found
+            found = [answer(name, one, sys._getframe(1)) for one in args]
+            if all(one is None for one in found) or len(args) > 1 + (name == "log"):
+                return own(*args)
+            values = [own(given) if one is None else one for given, one in zip(args, found, strict=True)]
+            return values[0] / values[1] if len(values) == 2 else values[0]  # as Python computes ``log(x, base)``
 
         return Replacement(math, name, function)
 
