@@ -120,6 +120,11 @@ class _NumberType(type):
         return super().__repr__() if (own := _stood_for(cls)) is None else repr(own)
 
 
+def is_stand_in(frame: FrameType) -> bool:
+    """Return True if a frame is that of a call of what stands for one of Python's classes."""
+    return frame.f_code is _NumberType.__call__.__code__
+
+
 def _stood_for(cls: type) -> type | None:
     """Python's class that another one stands for; None for one that does not."""
     return vars(cls).get("stands_for")
@@ -151,10 +156,9 @@ class _Type(type, metaclass=_NumberType):
     stands_for = type
 
 
-_Int.__name__ = _Int.__qualname__ = "int"
-_Float.__name__ = _Float.__qualname__ = "float"
-_Set.__name__ = _Set.__qualname__ = "set"
-_Type.__name__ = _Type.__qualname__ = "type"
+for _class in (_Int, _Float, _Set, _Type):
+    _class.__name__ = _class.__qualname__ = _class.stands_for.__name__
+    _class.__module__ = "builtins"
 #: Who has kept one pickles Python's.
 copyreg.pickle(_NumberType, lambda cls: (_pythons, (cls.__name__,)))
 

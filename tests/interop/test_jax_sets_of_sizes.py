@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,13 @@ import dyn.interop.jax as djax  # noqa: E402
 Sizes = Sequence[Any]
 #: Each is fewer than the programs that a warning is about.
 CALLS = (((3, 3), (5, 5), (1, 1), (4, 4), (3, 5), (5, 3)), ((4, 3), (8, 4), (1, 4), (3, 3), (2, 8), (4, 4)))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A key that has a size in it."""
+
+    size: Any
 
 
 def only(sizes: Sizes) -> Any:
@@ -56,6 +64,10 @@ USES: dict[str, Callable[[Any, Any], Any]] = {
     "isinstance": lambda n, m: float(isinstance(set([n, m]), set)),  # noqa: C405
     "a frozen one": lambda n, m: len(frozenset(set([n, m]))),  # noqa: C405
     "add": added,
+    "shapes": lambda n, m: len(set([(n, 2), (m, 2), (4, 2)])) + 10 * ((4, 2) in set([(n, 2)])),  # noqa: C405
+    "shapes by order": lambda n, m: float(next(iter(set([(n, 1), (m, 1)])))[0]),  # noqa: C405
+    "sizes and shapes": lambda n, m: len(set([n, (m,), m, (4,), (n,), 4, None])),  # noqa: C405
+    "keys with sizes": lambda n, m: len(set([Shape(n), Shape(m), Shape(4)])),  # noqa: C405
 }
 
 

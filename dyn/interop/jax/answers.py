@@ -58,6 +58,7 @@ from dyn.shapes import (
     parse_dim,
 )
 from dyn.source import Loc
+from dyn.trace import answered_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +275,9 @@ class Answers:
 
     def look_up(self, size: Any, frame: FrameType | None) -> None:
         """Note that the hash of a size is asked for in ``frame``, where that is a table of the user's."""
-        while frame is not None and (frame.f_code.co_name == "__hash__" or is_standard(frame.f_code)):
+        while frame is not None and (
+            frame.f_code.co_name == "__hash__" or is_standard(frame.f_code) or answered_names.is_stand_in(frame)
+        ):
             frame = frame.f_back
         if frame is None or not is_user(frame.f_code) or (calls(frame) and not calls_builtin(frame)):
             return

@@ -197,10 +197,10 @@ def _install_once(dimension: Any) -> None:
 
     def set_of(elements: list[Any]) -> Any:
         ear = _LISTENER.ear
-        if ear is None or not any(isinstance(one, dimension) and ear.is_own(one) for one in elements):
+        if ear is None or not any(_has_size(ear, one) for one in elements):
             return NotImplemented
         frame = sys._getframe(1)
-        return SetOfSizes(elements, lambda size: ear.taken(size, frame) if ear.is_own(size) else None)
+        return SetOfSizes(elements, lambda one: _numbers(ear, one, frame))
 
     def numeric(name: str) -> Callable[[Any], Any]:
         def computed(self: Any) -> Any:
@@ -293,6 +293,18 @@ def _forwarded(*args: Any, **kwargs: Any) -> Any:
 
 #: Functions of JAX's that ask whether places have 32 bits, and know what to do where nobody knows.
 _GENERAL = frozenset({"_top_k_abstract_eval"})
+
+
+def _has_size(ear: Answers, value: Any) -> bool:
+    """Whether a value is a size of a trace, or a tuple with one in it."""
+    return any(_has_size(ear, one) for one in value) if isinstance(value, tuple) else ear.is_own(value)
+
+
+def _numbers(ear: Answers, value: Any, frame: FrameType) -> Any:
+    """The numbers of sizes in a value, which have a program for each."""
+    if isinstance(value, tuple):
+        return tuple([_numbers(ear, one, frame) for one in value])
+    return ear.taken(value, frame) if ear.is_own(value) else value
 
 
 def _are_sizes_in(arguments: Sequence[Any], params: Mapping[str, Any]) -> bool:

@@ -13,14 +13,14 @@ _SETS = (set, frozenset)
 
 
 class SetOfSizes(MutableSet[Any]):
-    """A ``set`` with symbolic sizes among its elements.
+    """A ``set`` with symbolic sizes among its elements, or tuples with sizes in them.
 
     Python's order of several elements follows from their numbers: those that are asked for one after the other are made
-    numbers by ``number``, which gives None for what is no size.
+    numbers by ``numbers``, which leaves what is no size as it is.
     """
 
-    def __init__(self, elements: Iterable[Any], number: Callable[[Any], int | None]) -> None:
-        self._number, self._elements = number, list[Any]()
+    def __init__(self, elements: Iterable[Any], numbers: Callable[[Any], Any]) -> None:
+        self._numbers, self._elements = numbers, list[Any]()
         self.update(elements)
 
     @property
@@ -40,8 +40,7 @@ class SetOfSizes(MutableSet[Any]):
     def __iter__(self) -> Iterator[Any]:
         if len(self._elements) < 2:
             return iter(self._elements)
-        numbers = [(self._number(one), one) for one in self._elements]
-        return iter({one if number is None else number for number, one in numbers})
+        return iter(set(map(self._numbers, self._elements)))
 
     def add(self, value: Any) -> None:
         if value not in self:
@@ -51,7 +50,7 @@ class SetOfSizes(MutableSet[Any]):
         self._elements = [one for one in self._elements if not (value is one or bool(value == one))]
 
     def _from_iterable(self, it: Iterable[Any]) -> SetOfSizes:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return SetOfSizes(it, self._number)
+        return SetOfSizes(it, self._numbers)
 
     def copy(self) -> SetOfSizes:
         """Another set of the same elements."""
