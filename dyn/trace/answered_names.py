@@ -1,11 +1,13 @@
-"""Python's ``len``, ``int`` and ``float`` of what is being traced.
+"""Python's ``len``, ``int``, ``float``, ``set``, ``type`` and ``isinstance`` of what is being traced.
 
 Python demands a number of ``__len__`` and ``__int__``, so that an array cannot answer with a size that is a symbol. It
 ends the trace (:func:`ask`), which is made again (:func:`answered`) with another ``len`` or ``int`` among the global
 names of the code that asked: one that answers. The name is there for as long as somebody traces, and does as Python's
 for everything else.
 
-``len(x)`` is ``x.shape[0]``. What ``int(x)`` and ``float(x)`` are front ends say (:data:`ANSWERS`).
+``len(x)`` is ``x.shape[0]``. What the others are front ends say (:data:`ANSWERS`).
+Nothing of an object's is called by ``type(x) is int``: of types is asked where code that compares them has raised
+(:func:`ask_of_types`).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import builtins
 import copyreg
 import dis
+import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -29,10 +32,11 @@ T = TypeVar("T")
 
 #: The methods that ``len`` calls of the arrays that may have symbols for sizes.
 METHODS: set[Any] = set()
-#: What front ends answer to ``int(x)`` and ``float(x)``: NotImplemented where they have no answer.
-ANSWERS: dict[str, list[Callable[[Any], Any]]] = {"int": [], "float": []}
+#: What front ends answer to ``int(x)``, ``float(x)``, ``type(x)``, and to ``set(x)`` of a list: NotImplemented where
+#: they have no answer.
+ANSWERS: dict[str, list[Callable[[Any], Any]]] = {"int": [], "float": [], "set": [], "type": []}
 #: The classes of numbers that answers are: instances of ``int`` and ``float`` to the code that has them.
-NUMBERS: dict[str, list[type]] = {"int": [], "float": []}
+NUMBERS: dict[str, list[type]] = {"int": [], "float": [], "set": [], "type": []}
 #: What namespaces have in the place of a name, by their identities and the name, as long as somebody traces.
 _REPLACED: WeakValueDictionary[tuple[int, str], Replacement[bool]] = WeakValueDictionary()
 #: The names that modules have asked by while somebody else's function was traced. All traces answer them.
@@ -63,8 +67,25 @@ def length(array: Any, /) -> Any:
     return builtins.len(array)
 
 
+def is_instance(instance: Any, classes: Any, /) -> bool:
+    """``isinstance(instance, classes)``, of the type that is answered for an instance too."""
+    if builtins.isinstance(instance, classes):
+        return True
+    found = _answer("type", instance)
+    return found is not NotImplemented and issubclass(found, classes)
+
+
+def _answer(name: str, value: Any) -> Any:
+    """The answer of a front end to a name called with a value; NotImplemented without one."""
+    for answer in ANSWERS[name] if _ANSWERING.depth else ():
+        found = answer(value)
+        if found is not NotImplemented:
+            return found
+    return NotImplemented
+
+
 class _NumberType(type):
-    """The class of what stands for ``int`` and ``float``, which are asked for classes too: ``isinstance(x, int)``.
+    """The class of what stands for Python's classes, which are asked for as classes too: ``isinstance(x, int)``.
 
     Classes that a user derives from them meanwhile are like any others.
     """
@@ -73,11 +94,10 @@ class _NumberType(type):
         own = _stood_for(cls)
         if own is None:
             return super().__call__(*args, **kwargs)
-        if len(args) == 1 and not kwargs and _ANSWERING.depth:
-            for answer in ANSWERS[own.__name__]:
-                found = answer(args[0])
-                if found is not NotImplemented:
-                    return found
+        if own is set and len(args) == 1 and not kwargs and _ANSWERING.depth:
+            args = (list(args[0]),)  # what gives its elements once
+        if len(args) == 1 and not kwargs and (found := _answer(own.__name__, args[0])) is not NotImplemented:
+            return found
         return own(*args, **kwargs)
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -100,6 +120,11 @@ class _NumberType(type):
         return super().__repr__() if (own := _stood_for(cls)) is None else repr(own)
 
 
+def is_stand_in(frame: FrameType) -> bool:
+    """Return True if a frame is that of a call of what stands for one of Python's classes."""
+    return frame.f_code is _NumberType.__call__.__code__
+
+
 def _stood_for(cls: type) -> type | None:
     """Python's class that another one stands for; None for one that does not."""
     return vars(cls).get("stands_for")
@@ -119,8 +144,21 @@ class _Float(float, metaclass=_NumberType):
     dtype = np.dtype(float)
 
 
-_Int.__name__ = _Int.__qualname__ = "int"
-_Float.__name__ = _Float.__qualname__ = "float"
+class _Set(set[Any], metaclass=_NumberType):
+    """Python's ``set``, which answers for what is being traced."""
+
+    stands_for = set
+
+
+class _Type(type, metaclass=_NumberType):
+    """Python's ``type``, which answers for what is being traced."""
+
+    stands_for = type
+
+
+for _class in (_Int, _Float, _Set, _Type):
+    _class.__name__ = _class.__qualname__ = _class.stands_for.__name__
+    _class.__module__ = "builtins"
 #: Who has kept one pickles Python's.
 copyreg.pickle(_NumberType, lambda cls: (_pythons, (cls.__name__,)))
 
@@ -131,7 +169,9 @@ def _pythons(name: str) -> type:
 
 
 #: What is answered by, for each name.
-_STAND_INS: dict[str, Any] = {"len": length, "int": _Int, "float": _Float}
+_STAND_INS: dict[str, Any] = {
+    "len": length, "int": _Int, "float": _Float, "set": _Set, "type": _Type, "isinstance": is_instance,
+}  # fmt: skip
 
 
 def ask(frame: FrameType | None, name: str = "len") -> None:
@@ -139,13 +179,36 @@ def ask(frame: FrameType | None, name: str = "len") -> None:
     again; nothing else is done."""
     if not _ANSWERING.depth or frame is None:  # as of an array that its trace has left behind
         return
-    if name not in frame.f_code.co_names or frame.f_builtins is not builtins.__dict__:
+    if name != "len" and name in frame.f_code.co_names and callee(frame) is not getattr(builtins, name):
         return
-    if name != "len" and callee(frame) is not getattr(builtins, name):
+    _ask(frame, name)
+
+
+def ask_of_types(error: BaseException) -> None:
+    """End the trace, where ``error`` is one that code raised which asks whether something is an ``int``, and can be
+    answered when it is traced again; nothing else is done."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    if step is None or not _ANSWERING.depth:
+        return
+    frame = step.tb_frame
+    if "int" in frame.f_code.co_names and _raises(frame.f_code, step.tb_lasti):
+        for name in ("type", "isinstance"):
+            _ask(frame, name)
+
+
+def _raises(code: CodeType, at: int) -> bool:
+    """Whether an instruction is a ``raise`` or an ``assert``."""
+    return at >= 0 and dis.opname[code.co_code[at]] == "RAISE_VARARGS"
+
+
+def _ask(frame: FrameType, name: str) -> None:
+    if name not in frame.f_code.co_names or frame.f_builtins is not builtins.__dict__:
         return
     if not _is_pythons(frame.f_globals, name):
         return
-    if name != "len" and not _only_called(frame.f_globals, name):
+    if isinstance(_STAND_INS[name], type) and not _only_called(frame.f_globals, name):
         return
     found = _replaced(frame.f_globals, name)
     if found.current is None:
@@ -159,16 +222,18 @@ def _only_called(names: dict[str, Any], name: str) -> bool:
     """Whether code with these global names does nothing with a class but call it, and ask of it what the class of what
     stands for it answers: neither ``type(x) is int`` nor classes that are derived from it."""
     for code in [code for value in list(names.values()) for code in _codes_of(value, names)]:
-        if name not in code.co_names:
-            continue
-        before = None
-        for one in dis.get_instructions(code):
-            if one.opname == "LOAD_BUILD_CLASS" or (
-                one.opname == "IS_OP" and before is not None and before.opname != "LOAD_CONST"
-            ):
-                return False
-            before = one
+        steps = list(dis.get_instructions(code)) if name in code.co_names else []
+        if any(one.argval == name and not _is_load_for_call(one) for one in steps) and any(
+            one.opname == "LOAD_BUILD_CLASS" or (one.opname == "IS_OP" and before.opname != "LOAD_CONST")
+            for before, one in itertools.pairwise(steps)
+        ):
+            return False
     return True
+
+
+def _is_load_for_call(step: dis.Instruction) -> bool:
+    """Whether an instruction loads a global name that is called: with the place on the stack that calls have."""
+    return step.opname == "LOAD_GLOBAL" and step.arg is not None and bool(step.arg & 1)
 
 
 def _codes_of(value: Any, names: dict[str, Any]) -> Iterator[CodeType]:

@@ -267,3 +267,16 @@ def test_sizes_that_jax_alone_keeps_in_its_tables_stay_symbols() -> None:
     for (x,) in lines(5, 4, 8, 9):
         np.testing.assert_allclose(run(x), function(x), 1e-5, 1e-6)
     assert run.cache_info().compiles == 1
+
+
+def test_a_number_that_is_computed_with_sizes_is_of_these_alone() -> None:
+    """As flax multiplies shapes: ``np.prod(())`` is a float, and a float times a size is an array of the program."""
+
+    def function(x: Any, y: Any) -> Any:
+        rows, columns = jax.tree.map(int, (1.0 * x.shape[1], 1.0 * y.shape[1]))
+        return x @ jnp.ones((rows, columns)) @ y.T / x.shape[0] / y.shape[0]
+
+    shapes = [((3, 4), (2, 5)), ((6, 4), (7, 5)), ((1, 4), (3, 5))]
+    run = check(function, [(np.ones(x, np.float32), np.ones(y, np.float32)) for x, y in shapes])
+    assert run.cache_info().compiles == 1
+    check(function, [(np.ones((3, 2), np.float32), np.ones((2, 5), np.float32))])

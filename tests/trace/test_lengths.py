@@ -225,3 +225,82 @@ def test_a_name_that_is_set_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, module.__name__, module)
     assert dyn.jit(module.f)(np.ones(2)).tolist() == [2, 2]
     assert module.len is str
+
+
+class Size:
+    """A size without a number."""
+
+
+def of_types(value: Any) -> Any:
+    return int if isinstance(value, Size) else NotImplemented
+
+
+def asking(function: Any, *args: Any) -> Any:
+    """The result of a function in a trace that asks of types where code has raised."""
+
+    def trace() -> Any:
+        try:
+            return function(*args)
+        except Exception as error:
+            answered_names.ask_of_types(error)
+            raise
+
+    return answered_names.answered(trace)
+
+
+@pytest.mark.parametrize(
+    "demand", ["type(n) is int", "type(n) in (int, str)", "isinstance(n, int)", "isinstance(n, (int, str))"]
+)
+def test_types_are_asked_of_where_code_raises(demand: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(answered_names.ANSWERS, "type", [of_types])
+    module = made(f"def f(n):\n    calls.append(n)\n    assert {demand}\n    return n\ncalls = []", "tests_of_types")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    size = Size()
+    assert asking(module.f, size) is size
+    assert len(module.calls) == 2
+    assert asking(module.f, size) is size
+    assert len(module.calls) == 3  # the module is known
+    assert (asking(module.f, 3), len(module.calls)) == (3, 4)
+    for wrong in (2.0, None):
+        with pytest.raises(AssertionError):
+            asking(module.f, wrong)
+    with pytest.raises(AssertionError):
+        module.f(size)  # in no trace
+    assert not {"type", "isinstance"} & vars(module).keys()
+
+
+def test_types_are_not_asked_of_by_other_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(answered_names.ANSWERS, "type", [of_types])
+    module = made(
+        "def f(n):\n    calls.append(n)\n    if isinstance(n, str): return n\n    raise ValueError(n)\n"
+        "def g(n):\n    calls.append(n)\n    return isinstance(n, int) or {}[n]\n"
+        "calls = []",
+        "tests_of_no_types",
+    )
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for function, error in ((module.f, ValueError), (module.g, KeyError)):
+        with pytest.raises(error):
+            asking(function, Size())
+    assert len(module.calls) == 2  # neither names int where it raises
+    with pytest.raises(ValueError) as raised:
+        module.f(1)
+    answered_names.ask_of_types(raised.value)  # in no trace: nothing
+
+
+def test_sets_in_traces_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = made("def f(*xs):\n    return set(x for x in xs), isinstance({1}, set), set()", "tests_of_sets")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    class Asking:
+        """An element whose hash asks."""
+
+        def __hash__(self) -> int:
+            answered_names.ask(sys._getframe(1), "set")
+            return 1
+
+    one, other = Asking(), Asking()
+    monkeypatch.setitem(answered_names.ANSWERS, "set", [lambda xs: list(xs) if one in list(xs) else NotImplemented])
+    assert answered_names.answered(lambda: module.f(one, other)) == ([one, other], True, set())
+    assert answered_names.answered(lambda: module.f(2, 2)) == ({2}, True, set())
+    assert module.f(one, other) == ({one, other}, True, set())
+    assert "set" not in vars(module)

@@ -20,8 +20,9 @@ Who asks is heard by :mod:`dyn.interop.jax.listening`.
 from __future__ import annotations
 
 import functools
+import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -29,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from dyn.errors import ArgumentError
+from dyn.interop.jax import floats_of_sizes
 from dyn.interop.jax.askers import (
     acts,
     beyond_the_class,
@@ -42,8 +44,21 @@ from dyn.interop.jax.askers import (
     loc_of,
 )
 from dyn.interop.jax.sizes import ReasonKind, SizeGuard, TraceSizes
-from dyn.shapes import Dim, Opaque, OpaqueKind, RelKind, Symbol, SymExpr, free_symbols, mod, parse_dim
+from dyn.shapes import (
+    Dim,
+    Opaque,
+    OpaqueKind,
+    Reason,
+    Relation,
+    RelKind,
+    Symbol,
+    SymExpr,
+    free_symbols,
+    mod,
+    parse_dim,
+)
 from dyn.source import Loc
+from dyn.trace import answered_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +78,20 @@ class Answers:
         doubts: what JAX's own code was told, and is otherwise in this call, oldest first.
         looked_up: sizes that a table of the user's was asked for, each with the line.
         needed: sizes that JAX's own code needed numbers for, the latest last.
+        computed_with: sizes that became arrays of the program, the latest last.
+        has_floats: whether floats of sizes became arrays of the program.
     """
 
     def __init__(self, sizes: TraceSizes) -> None:
         self.sizes = sizes
+        self.has_floats = False
         self._facts = sizes.facts()
         self._scope: Any = None
         self._dims: dict[str, Dim | None] = {}
         self._doubts: dict[Doubt, None] = {}
         self._looked_up: dict[Symbol, Loc] = {}
         self._needed: dict[Symbol, None] = {}
+        self._computed_with: dict[Symbol, None] = {}
         self._refused: dict[SizeGuard, None] = {}
         self._spread: dict[SizeGuard, None] = {}
 
@@ -89,6 +108,10 @@ class Answers:
     @property
     def needed(self) -> list[Symbol]:
         return list(self._needed)
+
+    @property
+    def computed_with(self) -> list[Symbol]:
+        return list(self._computed_with)
 
     @property
     def doubts(self) -> list[Doubt]:
@@ -165,6 +188,13 @@ class Answers:
             return None
         return self._decided(ReasonKind.ORDER, (RelKind.GE, a, b), (RelKind.GE, b, a + 1), loc_of(frame))
 
+    def is_proved_at_least(self, left: Any, right: Any) -> bool:
+        """``left >= right``, where that is proved of sizes of this trace; nothing is asked, and no guard made."""
+        a, b = self.dim(left), self.dim(right)
+        if a is None or b is None:
+            return False
+        return self._facts.ask(Relation(RelKind.GE, a, b, _PROVED)).proved
+
     def quotient(self, left: Any, right: Any, frame: FrameType | None) -> bool | None:
         """Whether ``right``, which is at least 1, divides ``left``; None where it is not about this trace."""
         a, b = self.dim(left), self.dim(right)
@@ -192,25 +222,62 @@ class Answers:
         """The number that a size is, which has a program for each; None where it is not of this trace."""
         dim = self.dim(size)
         value = None if dim is None else self.sizes.value(dim)
-        if dim is not None and value is not None and not self._facts.eq(dim, value).proved:
+        if dim is not None and value is not None and not self._is_number(dim):
             self._take(SizeGuard.of(ReasonKind.NUMBER, RelKind.EQ, dim, value, loc_of(frame)))
         return value
 
     def need(self, size: Any) -> None:
         """Note that JAX's own code needs a number in the place of a size, and will say so."""
+        self._note(self._needed, size)
+
+    def compute_with(self, size: Any) -> None:
+        """Note that a size becomes an array of the program, of which Python may need the number yet."""
+        self._note(self._computed_with, size)
+
+    def _note(self, notes: dict[Symbol, None], size: Any) -> None:
         dim = self.dim(size)
         for symbol in () if dim is None else free_symbols(dim):
-            self._needed.pop(symbol, None)
-            self._needed[symbol] = None
+            notes.pop(symbol, None)
+            notes[symbol] = None
 
-    def computed(self, size: Any, function: str, frame: FrameType | None) -> Any:
-        """NumPy's ``function`` of a size, which is of its number: a program for each; None outside of this trace."""
-        value = self.taken(size, frame) if self.is_own(size) else None
-        return None if value is None else getattr(np, function)(value)
+    def computed(self, size: Any, function: str, frame: FrameType | None, *, of_python: bool) -> Any:
+        """A function of a size, of ``math`` or of NumPy; None outside of this trace.
+
+        It is of its number, with a program for each, where it is none of :data:`~floats_of_sizes.FUNCTIONS`.
+        """
+        if not self.is_own(size):
+            return None
+        if function in floats_of_sizes.FUNCTIONS:
+            found = self.float_of(floats_of_sizes.array_function(function), size, weak=of_python)
+            if found is not None:
+                return found
+        value = self.taken(size, frame)
+        return None if value is None else getattr(math if of_python else np, function)(value)
+
+    def power(self, size: Any, exponent: Any) -> Any:
+        """A size to a power that is a float; None for others, and outside of this trace."""
+        if not self.is_own(size) or not floats_of_sizes.is_exponent(exponent):
+            return None
+        return self.float_of(lambda array: array**exponent, size, weak=not isinstance(exponent, np.generic))
+
+    def float_of(self, function: Callable[[Any], Any], size: Any, *, weak: bool) -> Any:
+        """A function of a size as an array of the program; None where the size is known to be a number."""
+        if self._is_number(self.dim(size)):
+            return None
+        self.has_floats = True
+        self.compute_with(size)
+        return floats_of_sizes.of_size(function, size, weak=weak)
+
+    def _is_number(self, dim: Dim | None) -> bool:
+        """Whether it is known that a size is the number that it is in this call."""
+        value = None if dim is None else self.sizes.value(dim)
+        return dim is not None and value is not None and self._facts.eq(dim, value).proved
 
     def look_up(self, size: Any, frame: FrameType | None) -> None:
         """Note that the hash of a size is asked for in ``frame``, where that is a table of the user's."""
-        while frame is not None and (frame.f_code.co_name == "__hash__" or is_standard(frame.f_code)):
+        while frame is not None and (
+            frame.f_code.co_name == "__hash__" or is_standard(frame.f_code) or answered_names.is_stand_in(frame)
+        ):
             frame = frame.f_back
         if frame is None or not is_user(frame.f_code) or (calls(frame) and not calls_builtin(frame)):
             return
@@ -250,6 +317,9 @@ class Answers:
     def _take(self, guard: SizeGuard) -> None:
         self.sizes = self.sizes.with_guard(guard)
         self._facts = self._facts.assume(guard.relation)
+
+
+_PROVED = Reason("JAX chooses among sizes")
 
 
 def _divisors(dim: Dim) -> Iterator[Dim]:

@@ -32,10 +32,13 @@ def import_jax() -> Any:
 #: The names without a public one, by the module that has them, that are used only once a size was asked something.
 #: Functions that are written anew there are asked for one by one (``functions_of_sizes.FUNCTIONS``).
 _NAMES: Mapping[str, tuple[str, ...]] = {
+    "jax._src.config": ("eager_constant_folding",),
     "jax._src.core": (
         "InconclusiveDimensionOperation", "Tracer", "concrete_or_error", "is_constant_dim", "is_symbolic_dim",
-        "max_dim", "min_dim",
+        "jaxprs_in_params", "max_dim", "min_dim",
     ),
+    "jax._src.export.shape_poly": ("BoundsPrecision",),
+    "jax._src.interpreters.partial_eval": ("DynamicJaxprTrace",),
     "jax._src.dtypes": ("default_float_dtype", "dtype"),
     "jax._src.interpreters.mlir": ("aval_to_ir_type", "custom_call", "eval_dynamic_shape_as_tensor", "lower_fun"),
     "jax._src.lib.mlir": ("ir",),

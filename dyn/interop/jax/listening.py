@@ -15,7 +15,7 @@ import inspect
 import operator
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType, FunctionType
 from typing import Any
@@ -23,11 +23,13 @@ from typing import Any
 import numpy as np
 
 from dyn.fork_safety import lock
-from dyn.interop.jax import functions_of_sizes, transforms_of_sizes
+from dyn.interop.jax import compile_time, floats_of_sizes, functions_of_sizes, transforms_of_sizes
 from dyn.interop.jax.answers import Answers
-from dyn.interop.jax.askers import acts, asker
+from dyn.interop.jax.askers import acts, asker, is_user
 from dyn.interop.jax.internals import added_later, check_names, required
+from dyn.interop.jax.sets_of_sizes import SetOfSizes
 from dyn.trace import answered_names
+from dyn.trace.patched_names import all_active
 
 
 class _Listener(threading.local):
@@ -45,7 +47,8 @@ def answered(dimension: type, answers: Answers) -> Iterator[None]:
     _install(dimension)
     before, _LISTENER.ear = _LISTENER.ear, answers
     try:
-        yield
+        with all_active(_MATH):
+            yield
     finally:
         _LISTENER.ear = before
 
@@ -60,6 +63,16 @@ def _unheard() -> Iterator[None]:
         _LISTENER.ear = before
 
 
+def _float_of(name: str, size: Any, frame: FrameType) -> Any:
+    """A function of ``math`` of a size of this thread's trace; None for everything else."""
+    ear = _LISTENER.ear
+    if ear is None or not ear.is_own(size):
+        return None
+    with _unheard():
+        return ear.computed(size, name, frame, of_python=True)
+
+
+_MATH = floats_of_sizes.of_math(_float_of)
 _installing = lock()
 
 
@@ -81,8 +94,9 @@ _NUMERIC = ("sqrt", "log", "log2", "log10", "exp", "ceil", "floor", "rint", "tru
 
 
 def _install_once(dimension: Any) -> None:
-    equal, truth, hashed, number = (
-        dimension.__eq__, getattr(dimension, "__bool__", None), dimension.__hash__, dimension.__int__
+    equal, truth, hashed, number, to_power = (
+        dimension.__eq__, getattr(dimension, "__bool__", None), dimension.__hash__, dimension.__int__,
+        dimension.__pow__,
     )  # fmt: skip
 
     def heard_eq(self: Any, other: Any) -> Any:
@@ -119,8 +133,11 @@ def _install_once(dimension: Any) -> None:
     def heard_hash(self: Any) -> int:
         ear = _LISTENER.ear
         if ear is not None:
+            frame = sys._getframe(1)
+            if ear.is_own(self) and is_user(frame.f_code):
+                answered_names.ask(frame, "set")
             with _unheard():
-                ear.look_up(self, sys._getframe(1))
+                ear.look_up(self, frame)
         return hashed(self)
 
     def heard_int(self: Any) -> int:
@@ -147,12 +164,50 @@ def _install_once(dimension: Any) -> None:
             answered_names.ask(sys._getframe(1))
         return length(self)
 
+    def heard_pow(self: Any, power: Any, modulo: Any = None) -> Any:
+        ear, found = _LISTENER.ear, None
+        if ear is not None and modulo is None:
+            with _unheard():
+                found = ear.power(self, power)
+        return to_power(self, power, modulo) if found is None else found
+
+    def heard_round(self: Any, *digits: Any) -> Any:
+        ear = _LISTENER.ear
+        if ear is not None and ear.has_floats and not digits and not self.shape and self.aval.weak_type:
+            # It may be the float of a size, which Python rounds to an ``int``, and JAX to an array of int32.
+            raise required("jax").errors.ConcretizationTypeError(self, "It is rounded, as Python's floats are.")
+        return rounded(self, *digits)
+
+    def noted(name: str) -> Callable[[Any], Any]:
+        own = getattr(dimension, name)
+
+        def as_value(self: Any) -> Any:
+            ear = _LISTENER.ear
+            if ear is not None:
+                with _unheard():
+                    ear.compute_with(self)
+            return own(self)
+
+        return as_value
+
+    def type_of(value: Any) -> Any:
+        ear = _LISTENER.ear
+        is_size = ear is not None and isinstance(value, dimension) and ear.is_own(value)
+        return int if is_size else NotImplemented
+
+    def set_of(elements: list[Any]) -> Any:
+        ear = _LISTENER.ear
+        if ear is None or not any(_has_size(ear, one) for one in elements):
+            return NotImplemented
+        frame = sys._getframe(1)
+        return SetOfSizes(elements, lambda one: _numbers(ear, one, frame))
+
     def numeric(name: str) -> Callable[[Any], Any]:
         def computed(self: Any) -> Any:
             ear = _LISTENER.ear
             if ear is not None:
                 with _unheard():
-                    found = ear.computed(self, name, sys._getframe(1))
+                    found = ear.computed(self, name, sys._getframe(1), of_python=False)
                 if found is not None:
                     return found
             raise TypeError(
@@ -175,22 +230,32 @@ def _install_once(dimension: Any) -> None:
     check_names()
     found = [_found(module, name) for module, name, _ in wrapped]
     tracer: Any = required("jax._src.core", "Tracer")
-    length = tracer.__len__
+    length, rounded = tracer.__len__, tracer.__round__
+    staging: Any = required("jax._src.interpreters.partial_eval", "DynamicJaxprTrace")
+    staged = compile_time.leave_in_program(staging.process_primitive, _are_sizes_in)
     modules = ("jax._src.source_info_util", "jax._src.traceback_util")
     exclude = [required(module, "register_exclusion") for module in modules]
-    for file in (__file__, *[str(table.__file__) for table in _WRITTEN]):  # JAX's lines of users' are not these
+    for file in (
+        __file__,
+        compile_time.__file__,
+        *[str(table.__file__) for table in _WRITTEN],
+    ):  # JAX's lines of users' are not these
         for register in exclude:
             register(file)
-    tracer.__len__ = heard_len
+    tracer.__len__, tracer.__round__, staging.process_primitive = heard_len, heard_round, staged
     answered_names.METHODS.add(heard_len)
+    answered_names.ANSWERS["type"].append(type_of)
+    answered_names.ANSWERS["set"].append(set_of)
     for name in _NUMERIC:
         setattr(dimension, name, numeric(name))
+    for name in ("dimension_as_value", "__jax_array__"):
+        setattr(dimension, name, noted(name))
     heard_eq._dyn_listens = True  # pyright: ignore[reportFunctionMemberAccess]  # functions take attributes
     dimension.__eq__, dimension.__bool__, dimension.__hash__ = heard_eq, heard_bool, heard_hash
     dimension.__ne__ = ordered(operator.ne)
     dimension.__lt__, dimension.__le__ = ordered(operator.lt), ordered(operator.le)
     dimension.__gt__, dimension.__ge__ = ordered(operator.gt), ordered(operator.ge)
-    dimension.__int__, dimension.__index__ = heard_int, heard_index
+    dimension.__int__, dimension.__index__, dimension.__pow__ = heard_int, heard_index, heard_pow
     for (module, name, by), own in zip(wrapped, found, strict=True):
         _wrap(module, name, own, by)
 
@@ -230,6 +295,24 @@ def _forwarded(*args: Any, **kwargs: Any) -> Any:
 _GENERAL = frozenset({"_top_k_abstract_eval"})
 
 
+def _has_size(ear: Answers, value: Any) -> bool:
+    """Whether a value is a size of a trace, or a tuple with one in it."""
+    return any(_has_size(ear, one) for one in value) if isinstance(value, tuple) else ear.is_own(value)
+
+
+def _numbers(ear: Answers, value: Any, frame: FrameType) -> Any:
+    """The numbers of sizes in a value, which have a program for each."""
+    if isinstance(value, tuple):
+        return tuple([_numbers(ear, one, frame) for one in value])
+    return ear.taken(value, frame) if ear.is_own(value) else value
+
+
+def _are_sizes_in(arguments: Sequence[Any], params: Mapping[str, Any]) -> bool:
+    """Return True if an operation's arguments and parameters have sizes of this thread's trace among them."""
+    ear = _LISTENER.ear
+    return ear is not None and (any(map(ear.is_own, arguments)) or compile_time.any_size(params, ear.is_own))
+
+
 def _is_huge(*sizes: Any) -> bool:
     return any(isinstance(size, int) and size >= 2**31 - 1 for size in sizes)
 
@@ -256,18 +339,27 @@ def _order_by(decide: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def _bounds_by(decide: Callable[..., tuple[float, float]]) -> Callable[..., tuple[float, float]]:
-    """``_bounds_decision``: whether sizes are divided by positive ones is asked, and then bounds are not known."""
+    """``_bounds_decision``: whether sizes are divided by positive ones is asked, and then bounds are not known.
+
+    Where JAX chooses the greater of two sizes or the lesser one, it is told what is proved of their difference.
+    """
     inconclusive: Any = required("jax._src.core", "InconclusiveDimensionOperation")
+    choosing: Any = required("jax._src.export.shape_poly", "BoundsPrecision").FOR_GEQ0_OR_LEQ0
 
     def decided(size: Any, precision: Any) -> tuple[float, float]:
         ear = _LISTENER.ear
         with _unheard():
             try:
-                return decide(size, precision)
+                least, most = decide(size, precision)
             except inconclusive:
                 if ear is None or not ear.divides_by_positive(size, asker()):
                     raise
-                return -np.inf, np.inf
+                least, most = -np.inf, np.inf
+            if ear is None or precision is not choosing or least >= 0 or most <= 0:
+                return least, most
+            if ear.is_proved_at_least(size, 0):
+                return 0, most
+            return (least, 0) if ear.is_proved_at_least(0, size) else (least, most)
 
     return decided
 

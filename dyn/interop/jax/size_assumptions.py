@@ -26,7 +26,10 @@ class FailedTrace:
     error: Exception
     sizes: TraceSizes
     doubts: tuple[Doubt, ...]
+    #: Sizes that a number was needed for, or may have been, the latest last.
     needed: tuple[Symbol, ...] = ()
+    #: Whether it failed since Python needs a number in the place of an array.
+    wants_number: bool = False
 
     @property
     def loc(self) -> Loc:
@@ -41,8 +44,11 @@ class FailedTrace:
         return " ".join(first.split()) or type(self.error).__name__
 
     def leads_on(self, after: FailedTrace) -> bool:
-        """Tell whether something was gained: another message or place, or another doubt."""
+        """Tell whether something was gained: another message or place, another doubt, or another size's number is
+        needed."""
         if (type(self.error), self.loc, self.text) != (type(after.error), after.loc, after.text):
+            return True
+        if after.needed and after.needed[-1:] != self.needed[-1:]:
             return True
         return bool({*after.doubts} - {*self.doubts})
 
@@ -56,6 +62,9 @@ class FailedTrace:
 def next_sizes(failure: FailedTrace) -> Iterator[TraceSizes]:
     """Sizes to trace with next, the mildest first: at the end each symbol is a number by itself."""
     loc, why, mentioned = failure.loc, failure.text, failure.symbols()
+    needed = [symbol for symbol in reversed(failure.needed) if symbol not in failure.sizes.numbers]
+    for symbol in needed if failure.wants_number else ():
+        yield failure.sizes.static(symbol, loc, why)
     sizes = replace(failure.sizes, merges=True)
     yield sizes  # with other symbols, where sizes are known to be equal
     known = sizes.facts()
@@ -64,7 +73,6 @@ def next_sizes(failure: FailedTrace) -> Iterator[TraceSizes]:
     latest = list(reversed(about or open_))
     for doubt in sorted(latest, key=_rank):
         yield sizes.with_guard(SizeGuard.of(ReasonKind.EQUAL, RelKind.EQ, doubt.left, doubt.right, loc, why))
-    needed = [symbol for symbol in reversed(failure.needed) if symbol not in sizes.numbers]
     for symbol in needed or mentioned or sizes.free:
         yield sizes.static(symbol, loc, why)
 

@@ -179,7 +179,10 @@ class JaxTracing:
             except Exception as error:  # whatever it is: with the sizes at hand it may not come
                 if self._allow_custom_calls(str(error)):
                     return self._attempt(sizes)
-                return FailedTrace(error, answers.sizes, tuple(answers.doubts), tuple(answers.needed))
+                answered_names.ask_of_types(error)
+                wants_number = isinstance(error, jax.errors.JAXTypeError)
+                needed = answers.computed_with if wants_number or answers.has_floats else answers.needed
+                return FailedTrace(error, answers.sizes, tuple(answers.doubts), tuple(needed), wants_number)
         return (exported, outputs), answers
 
     def _allow_custom_calls(self, message: str) -> bool:
