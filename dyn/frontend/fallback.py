@@ -47,7 +47,7 @@ class Piece:
 
 
 @record(eq=False)
-class Excuse:
+class Fallback:
     """Why the library makes a call that dyn was to make, and what is remembered of that once it is made.
 
     Without a ``reason`` nothing is said: the call is none for programs, or does what later ones rely on.
@@ -57,8 +57,8 @@ class Excuse:
     remember: Callable[[], object] = lambda: None
 
 
-def failure_of(error: BaseException, *, notes: bool = False) -> FallbackReason:
-    """The failure that an error tells of, with the error's ``notes`` or without."""
+def reason_of(error: BaseException, *, notes: bool = False) -> FallbackReason:
+    """The reason that an error tells of, with the error's ``notes`` or without."""
     known = isinstance(error, DynError)
     loc = error.loc if known else None
     if loc is None:
@@ -94,13 +94,13 @@ class Fallbacks:
         """All that was said."""
         return frozenset(self._said)
 
-    def say(self, name: str, failure: FallbackReason, *, warns: bool = True) -> None:
+    def say(self, name: str, reason: FallbackReason, *, warns: bool = True) -> None:
         """Say why the library makes calls of the function of that name."""
-        if failure not in self._said:
-            note_fallback(name, self.library, str(failure), failure.loc)
+        if reason not in self._said:
+            note_fallback(name, self.library, str(reason), reason.loc)
             if warns:
-                self._warn(f"{name} runs in {self.library}: {failure}")
-            self._said[failure] = None  # now, for warnings may be errors, which each call raises
+                self._warn(f"{name} runs in {self.library}: {reason}")
+            self._said[reason] = None  # now, for warnings may be errors, which each call raises
 
     def report(self, name: str, programs: Iterable[Sequence[Piece]]) -> None:
         """Say which operations of the function's programs the library runs."""
@@ -116,10 +116,10 @@ class Fallbacks:
         message = f"{text}\n  help: {self._remedy}"
         warnings.warn_explicit(message, FallbackWarning, loc.file or "<unknown>", loc.line)
 
-    def failure_texts(self) -> list[str]:
+    def reason_texts(self) -> list[str]:
         """Why the library makes calls, a text for each reason."""
-        failures = [one for one in list(self._said) if isinstance(one, FallbackReason)]
-        return [f"calls in {self.library}: {failure}" for failure in failures]
+        reasons = [one for one in list(self._said) if isinstance(one, FallbackReason)]
+        return [f"calls in {self.library}: {reason}" for reason in reasons]
 
     def pieces_text(self, pieces: Sequence[Piece]) -> str:
         """The pieces of a program: operations with reasons and places, each with how often it is there."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from dyn.errors import ArgumentError, NotYetError, UnsupportedOpError
 from dyn.frontend import compiled_function
 from dyn.frontend.compiled_function import CacheInfo, CompiledFunction
-from dyn.frontend.fallback import OF_CALLERS, Excuse, FallbackReason, Fallbacks, Piece, failure_of
+from dyn.frontend.fallback import OF_CALLERS, Fallback, FallbackReason, Fallbacks, Piece, reason_of
 from dyn.frontend.retrace import Retrace
 from dyn.late_imports import import_whole
 from dyn.source import UNKNOWN, Loc, user_loc
@@ -41,13 +41,13 @@ class LibraryProgram(Generic[C]):
     Attributes:
         made_for: what it was made for, but for sizes, in words.
         because: why it is there beside others.
-        failure: why the library makes its calls; None as long as dyn makes them all.
+        fallback_reason: why the library makes its calls; None as long as dyn makes them all.
     """
 
     def __init__(self) -> None:
         self.made_for: MadeFor | None = None
         self.because = ""
-        self.failure: FallbackReason | None = None
+        self.fallback_reason: FallbackReason | None = None
 
     @property
     def pieces(self) -> Sequence[Sequence[Piece]]:
@@ -69,13 +69,13 @@ class LibraryProgram(Generic[C]):
         """Whether it is for the sizes of a call with its key."""
         return True
 
-    def failure_for(self, call: C) -> FallbackReason | None:
+    def fallback_reason_for(self, call: C) -> FallbackReason | None:
         """Why the library makes a call; None where dyn does."""
-        return self.failure
+        return self.fallback_reason
 
-    def note_failure(self, call: C, failure: FallbackReason) -> None:
+    def leave_to_library(self, call: C, reason: FallbackReason) -> None:
         """Leave calls like this one to the library from now on."""
-        self.failure = failure
+        self.fallback_reason = reason
 
     def __call__(self, call: C) -> Any:
         """The result of the library's function for a call."""
@@ -156,7 +156,7 @@ class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
 
     # What a front end may say besides
 
-    def _excuse_for(self, program: P, call: C, error: Exception) -> Excuse | None:
+    def _fallback_for(self, program: P, call: C, error: Exception) -> Fallback | None:
         """Why the library makes a call that a program has failed to make; None where the error is the user's own."""
         return None
 
@@ -168,7 +168,7 @@ class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
         try:
             made = self._rereading(lambda: self._try_call(args, kwargs))
-            return self._leave_call(made, args, kwargs) if isinstance(made, Excuse) else made
+            return self._leave_call(made, args, kwargs) if isinstance(made, Fallback) else made
         except Exception as error:
             hide_own_frames(error)
             raise
@@ -184,63 +184,63 @@ class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
                 lacking.change(self)
 
     def _try_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call by a program; an excuse where the library is to make it.
+        """The result of a call by a program; a fallback where the library is to make it.
 
         The library does so outside of this, for its code may ask another function's trace to be made again.
         """
         found = self._bound(args, kwargs)
-        if isinstance(found, Excuse):
+        if isinstance(found, Fallback):
             return found
         call, program = found
         result = self._attempted(program, call, lambda: self._run_program(program, call))
-        if not isinstance(result, Excuse):
+        if not isinstance(result, Fallback):
             self._accept_call(args, kwargs, call, program)
         return result
 
-    def _attempted(self, program: P, call: C, act: Callable[[], T]) -> T | Excuse:
+    def _attempted(self, program: P, call: C, act: Callable[[], T]) -> T | Fallback:
         """The result of ``act``, which runs or prepares a program for a call, once what there is to say of it is said;
-        an excuse where the library is to make the call."""
+        a fallback where the library is to make the call."""
         try:
             result = act()
         except OF_CALLERS:
             raise
         except Exception as error:
-            excuse = self._excuse_for(program, call, error)
-            if excuse is None:
+            fallback = self._fallback_for(program, call, error)
+            if fallback is None:
                 raise
-            return excuse
+            return fallback
         self.fallbacks.report(self._name, program.pieces)
         self._note_program()
         return result
 
-    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> tuple[C, P] | Excuse:
-        """A call and its program; an excuse where it has none, or the library makes what the program is for."""
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> tuple[C, P] | Fallback:
+        """A call and its program; a fallback where it has none, or the library makes what the program is for."""
         try:
             call = self._bind_call(args, kwargs, stands=stands)
             if call is None:
-                return Excuse(None)
+                return Fallback(None)
             program, _ = self._program_for(call)
         except UnsupportedOpError as error:
             if self._strict:
                 raise
-            return Excuse(self._reason_of(error))
-        failure = program.failure_for(call)
-        return (call, program) if failure is None else Excuse(failure)
+            return Fallback(self._reason_of(error))
+        reason = program.fallback_reason_for(call)
+        return (call, program) if reason is None else Fallback(reason)
 
-    def _leave_call(self, excuse: Excuse, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _leave_call(self, fallback: Fallback, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call that is left to the library. Where that raises, nothing is said, or remembered.
 
-        The excuse is remembered before it is said, for a warning may be an error.
+        The fallback is remembered before it is said, for a warning may be an error.
         """
         result = self._run_eagerly(args, kwargs)
-        excuse.remember()
-        if excuse.reason is not None:
-            self.fallbacks.say(self._name, excuse.reason)
+        fallback.remember()
+        if fallback.reason is not None:
+            self.fallbacks.say(self._name, fallback.reason)
         return result
 
     def _reason_of(self, error: BaseException) -> FallbackReason:
-        """The failure that an error tells of."""
-        return failure_of(error)
+        """The reason that an error tells of."""
+        return reason_of(error)
 
     # Programs
 
@@ -271,7 +271,7 @@ class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
 
     def _traced_now(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         found = self._bound(args, kwargs, stands=True)
-        if not isinstance(found, Excuse):
+        if not isinstance(found, Fallback):
             call, program = found
             return self._use_program(program, call, lambda one: one.trace(call))
         if found.reason is None:
@@ -280,14 +280,14 @@ class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
         raise NotYetError(found.reason.reason, loc=found.reason.loc, remedy=remedy)
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        excuse = self._rereading(lambda: self._prepared(args, kwargs))
-        if excuse is not None and excuse.reason is not None:
-            self.fallbacks.say(self._name, excuse.reason)
+        fallback = self._rereading(lambda: self._prepared(args, kwargs))
+        if fallback is not None and fallback.reason is not None:
+            self.fallbacks.say(self._name, fallback.reason)
 
-    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Excuse | None:
+    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fallback | None:
         """None, once what a call needs is compiled; or why the library will make it."""
         found = self._bound(args, kwargs, stands=True)
-        if isinstance(found, Excuse):
+        if isinstance(found, Fallback):
             return found
         call, program = found
         return self._attempted(program, call, lambda: self._use_program(program, call, lambda one: one.prepare(call)))
@@ -295,7 +295,7 @@ class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
     # What there is
 
     def _left_texts(self) -> Iterable[str]:
-        return self.fallbacks.failure_texts()
+        return self.fallbacks.reason_texts()
 
     def _info(self, program: P) -> CacheInfo:
         return functools.reduce(CacheInfo.__add__, [one.cache_info() for one in program.functions], CacheInfo())

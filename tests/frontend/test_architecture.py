@@ -17,7 +17,7 @@ FRONT_END = ["_bind_call", "_make_program", "_run_program", "_run_eagerly"]
 #: What a library may say besides, each for a reason that the base class tells.
 MAY_SAY = {
     "_accept_call", "_binds", "_counted",
-    "_excuse_for", "_find_program", "_info", "_leave_call", "_programs_but_for_sizes", "_made_of", "_while_making",
+    "_fallback_for", "_find_program", "_info", "_leave_call", "_programs_but_for_sizes", "_made_of", "_while_making",
     "_notes", "_prepared", "_reason_of", "_rereading", "_use_program",
 }  # fmt: skip
 #: Where calls come from elsewhere: Dynamo, and graphs of TensorFlow's.

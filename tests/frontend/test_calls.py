@@ -1,4 +1,4 @@
-"""The way of a call, by a front end of a few lines: binding, programs, excuses, and calls that are read again."""
+"""The way of a call, by a front end of a few lines: binding, programs, fallbacks, and calls that are read again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import dyn
 from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
 from dyn.explain.versions import ArgumentKey, MadeFor, made_for_leaves
-from dyn.frontend.fallback import Excuse, FallbackWarning
+from dyn.frontend.fallback import Fallback, FallbackWarning
 from dyn.frontend.library import LibraryFunction, LibraryProgram
 from dyn.frontend.retrace import Retrace
 from dyn.frozen import record
@@ -81,11 +81,11 @@ class Compiled(LibraryFunction[Call, Arrays]):
         self.left.append(args)
         return super()._run_eagerly(args, kwargs)
 
-    def _excuse_for(self, program: Arrays, call: Call, error: Exception) -> Excuse | None:
+    def _fallback_for(self, program: Arrays, call: Call, error: Exception) -> Fallback | None:
         if self._strict or not isinstance(error, NotYetError):
             return None
-        failure = self._reason_of(error)
-        return Excuse(failure, lambda: program.note_failure(call, failure))
+        reason = self._reason_of(error)
+        return Fallback(reason, lambda: program.leave_to_library(call, reason))
 
 
 def test_programs_are_by_key_and_counted() -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from dyn.errors import ArgumentError, DynError, NotYetError
 from dyn.frontend.compiled_function import CacheInfo
-from dyn.frontend.fallback import OF_CALLERS, Excuse, FallbackReason, failure_of
+from dyn.frontend.fallback import OF_CALLERS, Fallback, FallbackReason, reason_of
 from dyn.frontend.library import LibraryFunction
 from dyn.interop.tf.gradients import GradientProgram, Joint, RecordedProgram, is_recording, watched_untrained
 from dyn.interop.tf.graph_calls import call_in_graph, part_of_graph
@@ -118,7 +118,7 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
         """The result of a program; _NO_RESULT where dyn has something against another version of it, that of sizes
         which a guard tells apart."""
         program = sized.program
-        if program is None or sized.failure is not None:
+        if program is None or sized.fallback_reason is not None:
             return _NO_RESULT
         known = len(program.pieces)
         try:
@@ -139,7 +139,7 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
         return read_call(self._function, self._name, args, kwargs, stands=stands)
 
     def _reason_of(self, error: BaseException) -> FallbackReason:
-        return failure_of(error, notes=True)
+        return reason_of(error, notes=True)
 
     def _run_eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call as TensorFlow makes it: as a ``tf.function``, except for one that puts a model together."""
@@ -153,11 +153,11 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
             return self._recorded(program, call)(call.tensors)
         return program.program(call.tensors)
 
-    def _excuse_for(self, program: SizedProgram, call: TfCall, error: Exception) -> Excuse | None:
+    def _fallback_for(self, program: SizedProgram, call: TfCall, error: Exception) -> Fallback | None:
         if self._strict or not isinstance(error, DynError) or program.is_compiled_for(call):
             return None
-        failure = self._reason_of(error)
-        return Excuse(failure, lambda: program.note_failure(call, failure))
+        reason = self._reason_of(error)
+        return Fallback(reason, lambda: program.leave_to_library(call, reason))
 
     def _accept_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: TfCall, program: SizedProgram) -> None:
         """Have a call of tensors by position find its program by their dtypes and ranks from now on."""
@@ -184,9 +184,9 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
             if self._strict:
                 raise
             return self._part(args, kwargs, self._reason_of(error))
-        program, failure = version.program, version.failure or version.unrecorded
-        if failure is not None:
-            return self._part(args, kwargs, failure)
+        program, reason = version.program, version.fallback_reason or version.unrecorded
+        if reason is not None:
+            return self._part(args, kwargs, reason)
         assert program is not None, "a version without a program says why"
         reason = "a call inside of a tf.function is a tf.numpy_function."
         self.fallbacks.say(self._name, FallbackReason(reason, user_loc()), warns=False)
@@ -217,12 +217,12 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
             return found
 
     def _part(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], failure: FallbackReason, *, warns: bool = True
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: FallbackReason, *, warns: bool = True
     ) -> Any:
         """The function as a part of the graph at hand."""
         converted = tf.__internal__.autograph.tf_convert(self._function, tf.__internal__.autograph.control_status_ctx())
         result = converted(*args, **kwargs)
-        self.fallbacks.say(self._name, failure, warns=warns)
+        self.fallbacks.say(self._name, reason, warns=warns)
         return result
 
     def build_by(self, specs: Any) -> None:

@@ -24,13 +24,13 @@ Fixed = tuple[tuple[int | None, ...], ...]
 
 
 class SizedProgram(LibraryProgram[TfCall]):
-    """A program with the sizes that it is for. ``failure`` is why it is none, ``why`` why sizes are fixed."""
+    """A program with the sizes that it is for. ``fallback_reason`` is why it is none, ``why`` why sizes are fixed."""
 
     def __init__(
-        self, program: TfProgram | None, fixed: Fixed, failure: FallbackReason | None = None, why: str = ""
+        self, program: TfProgram | None, fixed: Fixed, reason: FallbackReason | None = None, why: str = ""
     ) -> None:
         super().__init__()
-        self.program, self.fixed, self.failure, self.why = program, fixed, failure, why
+        self.program, self.fixed, self.fallback_reason, self.why = program, fixed, reason, why
         #: The program with its gradients, by which variables tapes watch that are not trained.
         self.recorded: dict[tuple[int, ...], TfProgram] = {}
         #: Why TensorFlow makes calls that a tape records, though dyn makes others.
@@ -70,16 +70,16 @@ class SizedProgram(LibraryProgram[TfCall]):
             for own, size in zip(fixed, shape, strict=True)
         )
 
-    def failure_for(self, call: TfCall) -> FallbackReason | None:
-        if self.failure is not None or self.unrecorded is None:
-            return self.failure
+    def fallback_reason_for(self, call: TfCall) -> FallbackReason | None:
+        if self.fallback_reason is not None or self.unrecorded is None:
+            return self.fallback_reason
         return self.unrecorded if self._is_recorded(call) else None
 
-    def note_failure(self, call: TfCall, failure: FallbackReason) -> None:
+    def leave_to_library(self, call: TfCall, reason: FallbackReason) -> None:
         if self._is_recorded(call):
-            self.unrecorded = failure
+            self.unrecorded = reason
         else:
-            self.failure = failure
+            self.fallback_reason = reason
 
     def _is_recorded(self, call: TfCall) -> bool:
         return self.program is not None and is_recording(call.tensors, self.program)

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from dyn import dtypes
 from dyn.call import private, same_objects
 from dyn.errors import ArgumentError, NotYetError
-from dyn.frontend.fallback import Excuse, FallbackReason, failure_of
+from dyn.frontend.fallback import Fallback, FallbackReason, reason_of
 from dyn.frontend.library import LibraryFunction
 from dyn.interop.torch.attributes import HooksChanged
 from dyn.interop.torch.calls import accept, entry_state, torch_state
@@ -234,35 +234,35 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
         with without_dynamo():
             return super()._rereading(read)
 
-    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Excuse | None:
+    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fallback | None:
         try:
             return super()._prepared(args, kwargs)
         except (StateCreated, HooksChanged):  # once the first call has made it, calls are of this program
             return None
 
-    def _leave_call(self, excuse: Excuse, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _leave_call(self, fallback: Fallback, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with without_dynamo():
-            return super()._leave_call(excuse, args, kwargs)
+            return super()._leave_call(fallback, args, kwargs)
 
-    def _excuse_for(self, program: TensorProgram, call: TorchCall, error: Exception) -> Excuse | None:
+    def _fallback_for(self, program: TensorProgram, call: TorchCall, error: Exception) -> Fallback | None:
         # What later calls rely on, PyTorch makes: an optimizer's state, which the next step finds, and hooks. The error
         # is not to be held, whose traceback has the call's arguments.
         if isinstance(error, StateCreated) and not self._strict:
             known, new = self._first_steps.setdefault(error.optimizer, set()), error.parameters
             if not new <= known:
-                return Excuse(None, lambda: known.update(new))
+                return Fallback(None, lambda: known.update(new))
         if isinstance(error, HooksChanged) and (module := error.module) not in self._hooked:
-            return Excuse(None, lambda: self._hooked.add(module))
+            return Fallback(None, lambda: self._hooked.add(module))
         if self._strict:
             return None
         if isinstance(error, OverlapError):
-            return Excuse(failure_of(error))
+            return Fallback(reason_of(error))
         if program.is_compiled_for(call.tensors):
             return None  # what is raised by running, and not by making, the program is the function's own
-        failure = failure_of(error)
+        reason = reason_of(error)
         if isinstance(error, DistributedModuleError):
-            failure = self._in_parts(error, failure)
-        return Excuse(failure, lambda: program.note_failure(call, failure))
+            reason = self._in_parts(error, reason)
+        return Fallback(reason, lambda: program.leave_to_library(call, reason))
 
     def _open(self, objects: Sequence[Any]) -> None:
         """Take objects like these apart from now on, which the function changes."""
@@ -309,14 +309,14 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
         by_state = sorted(found.items(), key=lambda pair: pair[1] == own)  # those of the same arguments last
         return [one for one, (_, _, *rest) in by_state if rest == [*own[2:]]]
 
-    def _in_parts(self, error: DistributedModuleError, failure: FallbackReason) -> FallbackReason:
-        """Compile the parts of the modules that calls of a distributed module lead through; ``failure`` says so."""
+    def _in_parts(self, error: DistributedModuleError, reason: FallbackReason) -> FallbackReason:
+        """Compile the parts of the modules that calls of a distributed module lead through; ``reason`` says so."""
         modules = [one for one in reached(self._function) if isinstance(one, torch.nn.Module)]
         parts = compile_parts([*modules, error.module], self._part)
         found = [part for part in parts if isinstance(part, TorchJitted)]
         self._parts, count = list({id(part): part for part in (*self._parts, *found)}.values()), len(found)
         says = "1 part of it is" if count == 1 else f"{count} parts of it are"
-        return replace(failure, reason=f"{failure.reason} {says} compiled.") if count else failure
+        return replace(reason, reason=f"{reason.reason} {says} compiled.") if count else reason
 
     def _part(self, function: Callable[..., Any], name: str) -> TorchJitted:
         part = TorchJitted.single()(function)
@@ -351,7 +351,7 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
         )
         if self._strict:
             raise error
-        program.failure = failure_of(error)
+        program.fallback_reason = reason_of(error)
 
     def _accept_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], call: TorchCall, program: TensorProgram

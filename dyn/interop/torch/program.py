@@ -205,8 +205,8 @@ class TensorProgram(LibraryProgram[TorchCall]):
     def fits(self, call: TorchCall) -> bool:
         return self.is_for_now() and self.is_current()
 
-    def failure_for(self, call: TorchCall) -> FallbackReason | None:
-        return None if self.failure is None or self.is_compiled_for(call.tensors) else self.failure
+    def fallback_reason_for(self, call: TorchCall) -> FallbackReason | None:
+        return None if self.fallback_reason is None or self.is_compiled_for(call.tensors) else self.fallback_reason
 
     def __call__(self, call: TorchCall) -> Any:
         """The result of a call, once what it changes of the arguments' containers is changed."""
@@ -381,7 +381,7 @@ class TensorProgram(LibraryProgram[TorchCall]):
         if (
             self._has_starts
             or self.hidden
-            or self.failure is not None
+            or self.fallback_reason is not None
             or any(self.pieces)
             or isinstance(self.owner._shapes, DynamicShapes)
         ):

@@ -18,4 +18,4 @@ def nothing_fell_back(compiled: Any) -> None:
     assert "eager PyTorch" not in str(report)
     assert any(one.versions for one in told), "nothing has been compiled"
     if isinstance(compiled, TorchJitted):
-        assert [program.failure for program in compiled.programs if program.failure is not None] == []
+        assert [program.fallback_reason for program in compiled.programs if program.fallback_reason is not None] == []
