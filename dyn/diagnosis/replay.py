@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from dyn.diagnosis.cases import Case, Traceable, case_of
-from dyn.diagnosis.differences import first_difference
-from dyn.diagnosis.stepping import OwnKernels, Steps, has_kernel
+from dyn.diagnosis.differences import Difference, first_difference
+from dyn.diagnosis.stepping import OwnKernels, Steps, adds, has_kernel
 from dyn.errors import InvalidValueError
 from dyn.frozen import record
 from dyn.ir.core import Op, Value
@@ -23,6 +23,8 @@ from dyn.trace.pytree import unflatten
 Array = np.ndarray[Any, Any]
 #: What ends a replay.
 Cause = Literal["nan", "infinity", "difference"]
+#: Sizes that a replay's text has.
+_MOST_SIZES = 12
 #: Modules that the debugger does not step into.
 _SKIPPED = ("dyn.*", "numpy.*")
 _KINDS: Mapping[str, str] = {"nan": "NaN", "infinity": "infinity"}
@@ -156,17 +158,35 @@ class Replay:
         not_finite = first_not_finite(inexact[0], inexact[1], kinds) if kinds else None
         if "difference" in self._stop_at:
             with np.errstate(all="ignore"):
-                wanted = self._run.reference(op, operands, outer)
-            unlike = first_difference(results, wanted, self._tolerance)
+                unlike = self._difference(op, operands, outer, results)
             if unlike is not None:
                 return "difference", f"differs from the reference in {unlike}"
         if not_finite is not None:
             return ("nan" if "NaN" in not_finite else "infinity"), f"made {not_finite}"
         return None
 
+    def _difference(
+        self, op: Op, operands: Sequence[Array], outer: Mapping[Value, Array], results: Sequence[Array]
+    ) -> Difference | None:
+        """The difference of an op's results from its reference's."""
+        wanted = self._run.reference(op, operands, outer)
+        unlike = first_difference(results, wanted, self._tolerance)
+        if unlike is None:
+            return None
+        if op.opdef.determined is not None:
+            made, others = op.opdef.determined(operands, results), op.opdef.determined(operands, wanted)
+            return unlike if first_difference(made, others, self._tolerance) is not None else None
+        if self._tolerance is None and adds(op):
+            # Where terms cancel, what rounding leaves is as large as their sizes allow, and not as the sum.
+            sizes = [np.abs(x).astype(x.dtype) if _is_inexact(x) else x for x in operands]
+            return first_difference(results, wanted, summed=self._run.reference(op, sizes, outer))
+        return unlike
+
     def __repr__(self) -> str:
         name = self._case.function.name
-        sizes = ", ".join(f"{symbol.name} = {size}" for symbol, size in self._case.env.items())
+        said = [f"{symbol.name} = {size}" for symbol, size in self._case.env.items()]
+        more = [f"{len(said) - _MOST_SIZES} more sizes"] if len(said) > _MOST_SIZES else []
+        sizes = ", ".join([*said[:_MOST_SIZES], *more])
         heading = f"replay of {name} at {sizes}" if sizes else f"replay of {name}"
         if self.stop is None:
             return f"{heading}: {self.steps} operations, nothing found"

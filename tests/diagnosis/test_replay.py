@@ -150,6 +150,12 @@ def test_values_are_forgotten_after_their_last_use() -> None:
     ]
 
 
+def test_the_text_is_short() -> None:
+    replay = dyn.jit(lambda tree: sum(tree) * 2).replay([np.zeros((30, 30), "f4")] * 100)
+    heading = ", ".join([f"tree_{n}_{axis} = 30" for n in range(6) for axis in (0, 1)])
+    assert repr(replay) == f"replay of lambda at {heading}, 188 more sizes: {replay.steps} operations, nothing found"
+
+
 def test_functions_outside_run_once_a_replay() -> None:
     calls: list[float] = []
 
