@@ -70,7 +70,8 @@ class Replay:
     Attributes:
         steps: how many operations ran, those of loops each time.
         stop: the :class:`Stop`, or None where all went well.
-        result: what the function returns, with NumPy's arrays; None where it stopped.
+        result: what the function returns, with NumPy's arrays; None where it stopped. Of PyTorch's and TensorFlow's
+            functions a sequence of what the program gives: what they return, and what they write.
         code: the program as Python code, a line an operation, as the debugger shows it.
     """
 
