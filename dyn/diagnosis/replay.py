@@ -25,8 +25,6 @@ Array = np.ndarray[Any, Any]
 Cause = Literal["nan", "infinity", "difference"]
 #: Sizes that a replay's text has.
 _MOST_SIZES = 12
-#: Modules that the debugger does not step into.
-_SKIPPED = ("dyn.*", "numpy.*")
 _KINDS: Mapping[str, str] = {"nan": "NaN", "infinity": "infinity"}
 
 
@@ -58,6 +56,17 @@ class Stop:
         return "\n".join(lines)
 
 
+class _ProgramDebugger(pdb.Pdb):
+    """A debugger that steps through a program's code alone; breakpoints elsewhere work."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(nosigint=True)
+        self._file = file
+
+    def stop_here(self, frame: FrameType) -> bool:
+        return frame.f_code.co_filename == self._file and super().stop_here(frame)
+
+
 class _Stopped(Exception):
     def __init__(self, stop: Stop) -> None:
         self.stop = stop
@@ -72,6 +81,7 @@ class Replay:
         stop: the :class:`Stop`, or None where all went well.
         result: what the function returns, with NumPy's arrays; None where it stopped. Of PyTorch's and TensorFlow's
             functions a sequence of what the program gives: what they return, and what they write.
+        is_left: True where the debugger was told to quit.
         code: the program as Python code, a line an operation, as the debugger shows it.
     """
 
@@ -92,15 +102,18 @@ class Replay:
         self.steps = 0
         self.stop: Stop | None = None
         self.result: Any = None
+        self.is_left = False
         self._run = Steps(case, OwnKernels(), keeps_values=debugger is not False)
-        self._debugger = pdb.Pdb(skip=_SKIPPED, nosigint=True) if debugger is True else debugger or None
+        self._debugger = _ProgramDebugger(self._run.file) if debugger is True else debugger or None
         call = _plainly if self._debugger is None else self._debugger.runcall
         try:
             results = self._run.run(self._watch, call)
         except _Stopped as stopped:
             self.stop = stopped.stop
         else:
-            self.result = unflatten(case.out_tree, list(results))
+            # A debugger's "quit" ends the call without results.
+            self.is_left = results is None
+            self.result = None if results is None else unflatten(case.out_tree, list(results))
 
     @property
     def code(self) -> str:
@@ -190,7 +203,8 @@ class Replay:
         sizes = ", ".join([*said[:_MOST_SIZES], *more])
         heading = f"replay of {name} at {sizes}" if sizes else f"replay of {name}"
         if self.stop is None:
-            return f"{heading}: {self.steps} operations, nothing found"
+            end = "left in the debugger" if self.is_left else "nothing found"
+            return f"{heading}: {self.steps} operations, {end}"
         return f"{heading}: stopped\n{self.stop}\n  step through it with .again(debugger=True)"
 
 

@@ -121,11 +121,12 @@ class Steps:
 
     def run(
         self, watch: Watcher, call: Callable[..., Any] = lambda function, *args: function(*args)
-    ) -> tuple[Array, ...]:
-        """The results, in fresh arrays; ``call`` makes the call of the code's function."""
+    ) -> tuple[Array, ...] | None:
+        """The results, in fresh arrays; ``call`` calls the code's function, and gives None if that is left."""
         self._watch = watch
         check_relations(self._relations, self._env)
-        return tuple([np.array(one) for one in call(self._function, _Ops(self._step), *self._case.arrays)])
+        made: tuple[Array, ...] | None = call(self._function, _Ops(self._step), *self._case.arrays)
+        return None if made is None else tuple([np.array(one) for one in made])
 
     def _step(self, number: int, *operands: Array, regions: Sequence[Callable[..., Any]] = (), **outer: Array) -> Any:
         op = self.ops[number]

@@ -48,11 +48,11 @@ def test_results_of_a_library_s_functions() -> None:
     torch = pytest.importorskip("torch")
     import dyn.interop.torch
 
-    def f(x: Any) -> Any:
+    def twice(x: Any) -> Any:
         x.add_(1)
         return {"twice": x * 2}
 
-    f = dyn.interop.torch.jit(f)
+    f = dyn.interop.torch.jit(twice)
     for size in (0, 1, 3):
         x = torch.ones(size)
         replay = f.replay(x)
