@@ -91,7 +91,9 @@ def bisect(
         function: a compiled function of any front end.
         args: positional arguments of the call.
         kwargs: arguments by name.
-        expected: the right result, as a tree of arrays like the function's; None: that of the program as it was traced.
+        expected: the right result, as a tree of arrays like the function's, or as the list of all results of its
+            program, which are more than PyTorch's and TensorFlow's functions return where these write to something;
+            None: that of the program as it was traced.
         tolerance: largest difference that is none, relative to the largest element of a result; None: what rounding
             explains for the dtype.
 
@@ -115,8 +117,12 @@ def _expected(case: Case, expected: Any) -> list[Array] | None:
     if expected is None:
         return None
     leaves, tree = flatten(expected)
-    if tree != case.out_tree:
-        raise ArgumentError("bisect: expected= is another tree than the function's result.")
+    count = len(case.function.results)
+    if tree not in (case.out_tree, flatten([0] * count)[1]):
+        raise ArgumentError(
+            "bisect: expected= is another tree than the function's result.",
+            remedy=f"the program's results are a list of {count}, too: replay(...).result has them in this order.",
+        )
     return [np.asarray(leaf, v.dtype.np) for leaf, v in zip(leaves, case.function.results, strict=True)]
 
 

@@ -53,11 +53,14 @@ class Difference:
         return f"{self.count} of the {self.size} elements{which}{where}: {self.made}, and not {self.wanted}"
 
 
-def difference(made: Array, wanted: Array, tolerance: float | None = None) -> Difference | None:
+def difference(
+    made: Array, wanted: Array, tolerance: float | None = None, summed: Array | None = None
+) -> Difference | None:
     """The difference of an array from another of its dtype and shape; None where rounding explains it.
 
-    NaN is NaN, and an infinity is itself. ``tolerance`` is relative to the largest finite element of ``wanted``; None:
-    :func:`tolerance_of` the dtype.
+    NaN is NaN. An infinity is itself, and within rounding the greatest number. ``tolerance`` is relative to the largest
+    finite element of ``wanted``, or of ``summed``, the sums of the sizes of what was added; None: :func:`tolerance_of`
+    the dtype.
     """
     dtype = dtypes.dtype(wanted.dtype)
     if made.dtype != wanted.dtype or made.shape != wanted.shape:
@@ -67,30 +70,43 @@ def difference(made: Array, wanted: Array, tolerance: float | None = None) -> Di
         unlike = made != wanted
     else:
         limit = tolerance_of(dtype) if tolerance is None else tolerance
-        unlike = _unlike(dtypes.widened(made), dtypes.widened(wanted), limit)
+        scale = max([_largest(one) for one in (wanted, summed) if one is not None])
+        unlike = _unlike(
+            dtypes.widened(made), dtypes.widened(wanted), limit, scale, float(ml_dtypes.finfo(dtype.np).max)
+        )
     if not unlike.any():
         return None
     place = tuple([int(i) for i in np.unravel_index(int(np.argmax(unlike)), unlike.shape)])
     return Difference(int(unlike.sum()), unlike.size, place, str(made[place]), str(wanted[place]))
 
 
-def _unlike(made: Array, wanted: Array, limit: float) -> Array:
+def _largest(x: Array) -> float:
+    """Size of the largest finite element, of parts of complex numbers; 0 of none."""
+    wide = dtypes.widened(x)
+    parts = (wide.real, wide.imag) if wide.dtype.kind == "c" else (wide,)
+    return max([float(np.abs(part, where=np.isfinite(part), out=np.zeros_like(part)).max(initial=0)) for part in parts])
+
+
+def _unlike(made: Array, wanted: Array, limit: float, scale: float, greatest: float) -> Array:
     if made.dtype.kind == "c":
-        return _unlike(made.real, wanted.real, limit) | _unlike(made.imag, wanted.imag, limit)
-    both = np.isfinite(made) & np.isfinite(wanted)
-    scale = float(np.abs(wanted, where=both, out=np.zeros_like(wanted)).max(initial=0))
+        real, imag = ((made.real, wanted.real), (made.imag, wanted.imag))
+        return _unlike(*real, limit, scale, greatest) | _unlike(*imag, limit, scale, greatest)
     with np.errstate(all="ignore"):
-        far = np.abs(made.astype(np.float64) - wanted) > limit * max(scale, float(np.finfo(wanted.dtype).tiny))
+        gap = np.abs(made.astype(np.float64).clip(-greatest, greatest) - wanted.clip(-greatest, greatest))
+    # Numbers that are less than the least normal one have fewer digits, or are 0 on some machines.
+    near = gap <= max(limit * scale, float(np.finfo(wanted.dtype).tiny))
+    overflow = np.isinf(made) != np.isinf(wanted)
     same = (made == wanted) | (np.isnan(made) & np.isnan(wanted))
-    return np.where(both, far, ~same)
+    return ~same & ~np.where(overflow, gap <= limit * greatest, near)
 
 
 def first_difference(
-    made: Sequence[Array], wanted: Sequence[Array], tolerance: float | None = None
+    made: Sequence[Array], wanted: Sequence[Array], tolerance: float | None = None, summed: Sequence[Array] = ()
 ) -> Difference | None:
-    """The first difference among results."""
+    """The first difference among results; ``summed`` has for each, if for any, what :func:`difference` takes."""
     for number, (one, other) in enumerate(zip(made, wanted, strict=True)):
-        found = difference(np.asarray(one), np.asarray(other), tolerance)
+        sizes = summed[number] if summed else None
+        found = difference(np.asarray(one), np.asarray(other), tolerance, sizes)
         if found is not None:
             return replace(found, result=number) if len(wanted) > 1 else found
     return None

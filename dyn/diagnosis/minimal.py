@@ -39,7 +39,7 @@ class MinimalProgram:
     """The smallest program found that fails as another one does.
 
     Attributes:
-        program: the program, to be called with ``arrays``, replayed, bisected.
+        program: the program, to be called with ``arrays``, and bisected.
         arrays: its arguments.
         failure: how it fails, in words.
         before: the operations that the whole program has; ``after``: those that are left.

@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from dyn.diagnosis.cases import Case, Traceable, case_of
-from dyn.diagnosis.differences import first_difference
-from dyn.diagnosis.stepping import OwnKernels, Steps, has_kernel
+from dyn.diagnosis.differences import Difference, first_difference
+from dyn.diagnosis.stepping import OwnKernels, Steps, adds, has_kernel
 from dyn.errors import InvalidValueError
 from dyn.frozen import record
 from dyn.ir.core import Op, Value
@@ -23,8 +23,8 @@ from dyn.trace.pytree import unflatten
 Array = np.ndarray[Any, Any]
 #: What ends a replay.
 Cause = Literal["nan", "infinity", "difference"]
-#: Modules that the debugger does not step into.
-_SKIPPED = ("dyn.*", "numpy.*")
+#: Sizes that a replay's text has.
+_MOST_SIZES = 12
 _KINDS: Mapping[str, str] = {"nan": "NaN", "infinity": "infinity"}
 
 
@@ -56,6 +56,17 @@ class Stop:
         return "\n".join(lines)
 
 
+class _ProgramDebugger(pdb.Pdb):
+    """A debugger that steps through a program's code alone; breakpoints elsewhere work."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(nosigint=True)
+        self._file = file
+
+    def stop_here(self, frame: FrameType) -> bool:
+        return frame.f_code.co_filename == self._file and super().stop_here(frame)
+
+
 class _Stopped(Exception):
     def __init__(self, stop: Stop) -> None:
         self.stop = stop
@@ -68,7 +79,9 @@ class Replay:
     Attributes:
         steps: how many operations ran, those of loops each time.
         stop: the :class:`Stop`, or None where all went well.
-        result: what the function returns, with NumPy's arrays; None where it stopped.
+        result: what the function returns, with NumPy's arrays; None where it stopped. Of PyTorch's and TensorFlow's
+            functions a sequence of what the program gives: what they return, and what they write.
+        is_left: True where the debugger was told to quit.
         code: the program as Python code, a line an operation, as the debugger shows it.
     """
 
@@ -89,15 +102,18 @@ class Replay:
         self.steps = 0
         self.stop: Stop | None = None
         self.result: Any = None
+        self.is_left = False
         self._run = Steps(case, OwnKernels(), keeps_values=debugger is not False)
-        self._debugger = pdb.Pdb(skip=_SKIPPED, nosigint=True) if debugger is True else debugger or None
+        self._debugger = _ProgramDebugger(self._run.file) if debugger is True else debugger or None
         call = _plainly if self._debugger is None else self._debugger.runcall
         try:
             results = self._run.run(self._watch, call)
         except _Stopped as stopped:
             self.stop = stopped.stop
         else:
-            self.result = unflatten(case.out_tree, list(results))
+            # A debugger's "quit" ends the call without results.
+            self.is_left = results is None
+            self.result = None if results is None else unflatten(case.out_tree, list(results))
 
     @property
     def code(self) -> str:
@@ -156,20 +172,39 @@ class Replay:
         not_finite = first_not_finite(inexact[0], inexact[1], kinds) if kinds else None
         if "difference" in self._stop_at:
             with np.errstate(all="ignore"):
-                wanted = self._run.reference(op, operands, outer)
-            unlike = first_difference(results, wanted, self._tolerance)
+                unlike = self._difference(op, operands, outer, results)
             if unlike is not None:
                 return "difference", f"differs from the reference in {unlike}"
         if not_finite is not None:
             return ("nan" if "NaN" in not_finite else "infinity"), f"made {not_finite}"
         return None
 
+    def _difference(
+        self, op: Op, operands: Sequence[Array], outer: Mapping[Value, Array], results: Sequence[Array]
+    ) -> Difference | None:
+        """The difference of an op's results from its reference's."""
+        wanted = self._run.reference(op, operands, outer)
+        unlike = first_difference(results, wanted, self._tolerance)
+        if unlike is None:
+            return None
+        if op.opdef.determined is not None:
+            made, others = op.opdef.determined(operands, results), op.opdef.determined(operands, wanted)
+            return unlike if first_difference(made, others, self._tolerance) is not None else None
+        if self._tolerance is None and adds(op):
+            # Where terms cancel, what rounding leaves is as large as their sizes allow, and not as the sum.
+            sizes = [np.abs(x).astype(x.dtype) if _is_inexact(x) else x for x in operands]
+            return first_difference(results, wanted, summed=self._run.reference(op, sizes, outer))
+        return unlike
+
     def __repr__(self) -> str:
         name = self._case.function.name
-        sizes = ", ".join(f"{symbol.name} = {size}" for symbol, size in self._case.env.items())
+        said = [f"{symbol.name} = {size}" for symbol, size in self._case.env.items()]
+        more = [f"{len(said) - _MOST_SIZES} more sizes"] if len(said) > _MOST_SIZES else []
+        sizes = ", ".join([*said[:_MOST_SIZES], *more])
         heading = f"replay of {name} at {sizes}" if sizes else f"replay of {name}"
         if self.stop is None:
-            return f"{heading}: {self.steps} operations, nothing found"
+            end = "left in the debugger" if self.is_left else "nothing found"
+            return f"{heading}: {self.steps} operations, {end}"
         return f"{heading}: stopped\n{self.stop}\n  step through it with .again(debugger=True)"
 
 

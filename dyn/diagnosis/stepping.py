@@ -28,8 +28,9 @@ from dyn.ir.differentiate import leading_to
 from dyn.ir.effects import has_effect
 from dyn.ir.evaluate import RegionFunction, check_relations, region_function, run_op
 from dyn.ir.identity import function_identity
-from dyn.ir.opdef import OpKind
+from dyn.ir.opdef import ContractionLoops, Convolution, OpKind, ReductionLoops, RunningLoops, Scatter, WindowFold
 from dyn.ops import OWN_OPS
+from dyn.ops.scalar import Scalar
 from dyn.shapes import Facts, Symbol
 from dyn.trace.identifiers import identifier
 
@@ -55,6 +56,14 @@ _NO_KERNELS = (OpKind.GENERATE, OpKind.DATA_DEPENDENT_SIZE, OpKind.BARRIER, OpKi
 def has_kernel(op: Op) -> bool:
     """Return True if dyn computes an op, alone, by a kernel or a library routine, and it has no effects."""
     return op.opdef.kind not in _NO_KERNELS and not has_effect(op)
+
+
+def adds(op: Op) -> bool:
+    """Return True if results of an op are sums of its operands' elements, or of products of these."""
+    loops = op.opdef.loops
+    if isinstance(loops, ReductionLoops | RunningLoops | WindowFold | Scatter):
+        return loops.combine(op.attrs) is Scalar.ADD
+    return isinstance(loops, ContractionLoops | Convolution)
 
 
 class OwnKernels:
@@ -112,11 +121,12 @@ class Steps:
 
     def run(
         self, watch: Watcher, call: Callable[..., Any] = lambda function, *args: function(*args)
-    ) -> tuple[Array, ...]:
-        """The results, in fresh arrays; ``call`` makes the call of the code's function."""
+    ) -> tuple[Array, ...] | None:
+        """The results, in fresh arrays; ``call`` calls the code's function, and gives None if that is left."""
         self._watch = watch
         check_relations(self._relations, self._env)
-        return tuple([np.array(one) for one in call(self._function, _Ops(self._step), *self._case.arrays)])
+        made: tuple[Array, ...] | None = call(self._function, _Ops(self._step), *self._case.arrays)
+        return None if made is None else tuple([np.array(one) for one in made])
 
     def _step(self, number: int, *operands: Array, regions: Sequence[Callable[..., Any]] = (), **outer: Array) -> Any:
         op = self.ops[number]

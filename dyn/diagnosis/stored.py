@@ -122,14 +122,19 @@ def script_of(program: StoredProgram, arrays: Sequence[Array], failure: str, pat
         opened = f'data = np.load(os.path.join(os.path.dirname(os.path.abspath(__file__)), "{file}"))\n'
     constants = "".join([f'"{name}": data["constant_{name}"], ' for name in program.constants])
     text = (
-        f'"""A program of dyn that {failure}."""\n\n'
+        f'"""A program of dyn that {_quoted(failure)}."""\n\n'
         + ("import os\n\n" if large else "")
         + "import numpy as np\nfrom numpy import inf, nan\n\nimport dyn\n\n"
         + opened
-        + f'program = dyn.debug.program(\n    """\n{program.text}""",\n    {{{constants}}},\n)\n'
+        + f'program = dyn.debug.program(\n    """\n{_quoted(program.text)}""",\n    {{{constants}}},\n)\n'
         + "arrays = [\n"
         + "\n".join(lines)
         + "\n]\nprint(dyn.bisect(program, arrays))\n"
     )
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
+
+
+def _quoted(text: str) -> str:
+    """A text as it stands between triple quotes."""
+    return text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')

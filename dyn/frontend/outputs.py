@@ -45,7 +45,10 @@ P = TypeVar("P")
 
 
 class Outputs(Generic[P]):
-    """The results of a program with the plan for them: a tree of dyn's, whose structure the plan is part of."""
+    """The results of a program with the plan for them: a tree of dyn's, whose structure the plan is part of.
+
+    It is read as a list of the results.
+    """
 
     __slots__ = ("plan", "results")
 
@@ -54,6 +57,15 @@ class Outputs(Generic[P]):
 
     def __init_subclass__(cls) -> None:
         _register(cls)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.results[number]
+
+    def __repr__(self) -> str:
+        return f"results of a program: {list(self.results)!r}"
 
 
 def _register(kind: type[Outputs[Any]]) -> None:

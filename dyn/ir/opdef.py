@@ -385,6 +385,11 @@ class OpDef:
     #: Whether an op does something beside giving its results, so that it runs exactly when the program says so, in the
     #: order in which the program says it (``dyn.ir.effects``). None where it never does.
     effects: Callable[[Op], bool] | None = None
+    #: ``determined(operands, results)``: where operands leave results open, as they do phases of vectors, arrays of
+    #: what they do not leave open. None where the results are that.
+    determined: Callable[[Sequence[np.ndarray[Any, Any]], Sequence[np.ndarray[Any, Any]]], tuple[Any, ...]] | None = (
+        None
+    )
 
     def __post_init__(self) -> None:
         if self.name in REGISTRY:

@@ -149,7 +149,7 @@ def _extreme(
     result = fold(masked(value, where, combine, what), combine, axes, keepdims, nonempty=initial is None)
     if initial is None:
         return result
-    if isinstance(initial, float) and initial == identity(combine, result.element_type):
+    if isinstance(initial, float) and initial == identity(combine, result.element_type.wide):
         return result
     return (maximum if combine in ("maximum", "or") else minimum)(result, initial)
 

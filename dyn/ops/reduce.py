@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from dyn import dtypes
-from dyn.dtypes import DType, Kind
+from dyn.dtypes import DType, Kind, Special
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, Op, Value
 from dyn.ir.opdef import Attrs, OpDef, OpKind, ReductionLoops, Sample, TypeContext
@@ -43,7 +44,10 @@ _BITWISE = ("and", "or", "xor")
 
 
 def identity(combine: str, dtype: DType) -> bool | int | float:
-    """The value that changes nothing under ``combine``: what a reduction of nothing gives."""
+    """The value that changes nothing under ``combine``: what a reduction of nothing gives.
+
+    Of floats without infinities that is the lowest or the greatest number for a maximum or a minimum.
+    """
     if combine in ("add", "or", "xor"):
         return False if dtype.kind is Kind.BOOL else 0
     if combine == "multiply":
@@ -51,8 +55,11 @@ def identity(combine: str, dtype: DType) -> bool | int | float:
     if combine == "and":
         return True if dtype.kind is Kind.BOOL else (1 << dtype.bits) - 1 if dtype.kind is Kind.UINT else -1
     lowest = combine == "maximum"
-    if dtype.is_float:
-        return float("-inf") if lowest else float("inf")
+    if dtype.format is not None:
+        if dtype.format.special is Special.IEEE:
+            return float("-inf") if lowest else float("inf")
+        bounds = ml_dtypes.finfo(dtype.np)
+        return float(bounds.min if lowest else bounds.max)
     if dtype.kind is Kind.BOOL:
         return not lowest
     info = np.iinfo(dtype.np)
@@ -87,7 +94,7 @@ def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> 
 def _reference(x: Array, axes: tuple[int, ...], combine: str, nonempty: bool) -> Array:
     # As kernels do, so that long sums are no worse.
     wide = x.astype(dtypes.dtype(x.dtype).accumulator.np, copy=False) if combine == "add" else dtypes.widened(x)
-    initial = np.asarray(identity(combine, dtypes.dtype(wide.dtype))).astype(wide.dtype)
+    initial = np.asarray(identity(combine, dtypes.dtype(x.dtype))).astype(wide.dtype)
     if not axes:
         return x
     with np.errstate(all="ignore"):

@@ -127,7 +127,7 @@ def _reduction(plan: Plan, op: Op, index: Index) -> Reduction:
         return _choice(op, chosen, index)
     wide, loops = op.result.dtype.wide, op.opdef.loops
     assert isinstance(loops, ReductionLoops)
-    start = literal(wide, identity(op.attrs["combine"], wide))
+    start = literal(wide, identity(op.attrs["combine"], op.result.dtype))
     return accumulated(op.result, loops.combine(op.attrs), start, lambda elements: elements.at(op.operands[0], index))
 
 
@@ -225,7 +225,7 @@ def _window(op: Op, windows: WindowFold, index: Index, taps: Index) -> Reduction
     def states(elements: ElementReader) -> tuple[Expr, ...]:
         return (windows.at(elements.k, op, index, taps, _operand(elements, op), wide),)
 
-    monoid = scalar_monoid(windows.combine(op.attrs), literal(wide, windows.identity(op.attrs, wide)))
+    monoid = scalar_monoid(windows.combine(op.attrs), literal(wide, windows.identity(op.attrs, op.result.dtype)))
     return Reduction(op.results, monoid, states, casts(op.results))
 
 

@@ -43,6 +43,33 @@ def test_pytorch() -> None:
     assert never.stop is None
 
 
+def test_results_of_a_library_s_functions() -> None:
+    """What a PyTorch function returns and what it writes are the results of one program."""
+    torch = pytest.importorskip("torch")
+    import dyn.interop.torch
+
+    def twice(x: Any) -> Any:
+        x.add_(1)
+        return {"twice": x * 2}
+
+    f = dyn.interop.torch.jit(twice)
+    for size in (0, 1, 3):
+        x = torch.ones(size)
+        replay = f.replay(x)
+        results = [np.asarray(one) for one in replay.result]
+        assert sorted([one.sum() for one in results]) == [2 * size, 4 * size]
+        assert repr(replay.result) == f"results of a program: {results!r}"
+        assert dyn.bisect(f, [x], expected=results).culprit is None
+        assert dyn.bisect(f, [x], expected=[one + 1 for one in results]).culprit == ("trace" if size else None)
+        with pytest.raises(dyn.errors.ArgumentError) as error:
+            dyn.bisect(f, [x], expected={"twice": x})
+        assert str(error.value) == (
+            "bisect: expected= is another tree than the function's result.\n"
+            "  help: the program's results are a list of 2, too: replay(...).result has them in this order."
+        )
+        assert x.sum() == size  # it was not written to
+
+
 def test_jax() -> None:
     jax = pytest.importorskip("jax")
     import dyn.interop.jax

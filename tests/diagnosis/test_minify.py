@@ -113,3 +113,14 @@ def test_programs_as_text() -> None:
         program([1], [2])
     with pytest.raises(dyn.errors.IRError):
         dyn.debug.program("func @f(")
+
+
+def test_the_script_holds_any_text(tmp_path: Path) -> None:
+    """Names and failures may have what ends a string of Python's."""
+    path = tmp_path / "small.py"
+    f = dyn.jit(lambda tree: tree["a\\'b\"c"] * tree['"""'])
+    given = {"a\\'b\"c": np.float32(2), '"""': np.float32(3)}
+    dyn.minify(f, [given], fails=lambda program, arrays: 'says """ \\x' if len(arrays) == 2 else "", path=path)
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("nothing differs from the reference\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import pdb
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,7 +46,7 @@ def test_the_first_infinity_and_nan() -> None:
     assert str(replay).splitlines() == [
         "replay of f at x_0 = 3: stopped",
         "step 1, log: made the first infinity: 1 of the 3 elements of its result, float32[3], the first at [1]",
-        "  at test_replay.py:39  y = dnp.log(x)",
+        "  at test_replay.py:40  y = dnp.log(x)",
         "  operand 0 is float32[3], from 0.0 to 2.0",
         "  step through it with .again(debugger=True)",
     ]
@@ -140,6 +141,22 @@ def test_a_debugger_steps_through_it() -> None:
     np.testing.assert_array_equal(replay.result, np.array([1, -np.inf], "f4"))
 
 
+def test_a_debugger_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It steps into regions, and not into what computes the operations."""
+    typed = io.StringIO("s\n" * 6 + "q\n")
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stdin", typed)
+    monkeypatch.setattr(sys, "stdout", shown)
+    f = dyn.jit(lambda x: dyn.lax.fori_loop(0, 3, lambda i, c: dnp.sin(c) * 2, x))
+    replay = f.replay(np.ones(2, "f4")).again(debugger=True)
+    places = [line for line in shown.getvalue().splitlines() if line.startswith(("> ", "(Pdb) > "))]
+    assert len(places) > 1
+    assert all("<replay of lambda>" in place for place in places)
+    assert (replay.is_left, replay.stop, replay.result) == (True, None, None)
+    assert repr(replay) == f"replay of lambda at x_0 = 2: {replay.steps} operations, left in the debugger"
+    assert sys.gettrace() is None
+
+
 def test_values_are_forgotten_after_their_last_use() -> None:
     code = dyn.jit(lambda x: dnp.exp(dnp.sin(x))).replay(np.ones(2, "f4")).code
     assert [line.split("  #")[0] for line in code.splitlines()] == [
@@ -148,6 +165,12 @@ def test_values_are_forgotten_after_their_last_use() -> None:
         "    v2 = op.exponential(1, v1); del v1",
         "    return (v2, )",
     ]
+
+
+def test_the_text_is_short() -> None:
+    replay = dyn.jit(lambda tree: sum(tree) * 2).replay([np.zeros((30, 30), "f4")] * 100)
+    heading = ", ".join([f"tree_{n}_{axis} = 30" for n in range(6) for axis in (0, 1)])
+    assert repr(replay) == f"replay of lambda at {heading}, 188 more sizes: {replay.steps} operations, nothing found"
 
 
 def test_functions_outside_run_once_a_replay() -> None:

@@ -122,5 +122,7 @@ def test_arrays_of_elements() -> None:
     assert reduce_elements(a, elements.multiply, x, (1,), 1).tolist() == [2 * n, 12]
     assert reduce_elements(a, elements.add, x, (0, 1), 0)[()] == n + 9
     assert reduce_elements(a, elements.add, x[:, :0], (1,), 5).tolist() == [5, 5]
+    assert reduce_elements(a, elements.add, x[:0], (1,), 5).tolist() == []
+    assert reduce_elements(a, elements.add, x[:0], (0, 1), 5)[()] == 5
     both = reduce_elements(a, elements.both, each_element(a, elements.comparing(">"), x, np.array(1)), (0, 1), True)
     assert isinstance(both[()], Comparison | Junction)

@@ -52,6 +52,30 @@ def test_sizes_come_back(name: str) -> None:
     assert loaded.cache_info().compiles == 1
 
 
+@pytest.mark.parametrize("bits", [32, 64])
+def test_numbers_that_sizes_wrap_around_with(bits: int) -> None:
+    """Arithmetic with the greatest integers is the program's: an expression would not wrap, nor fit into 64 bits."""
+    most, type = (1 << (bits - 1)) - 1, f"tensor<i{bits}>"
+    small = f"stablehlo.convert %n : (tensor<i32>) -> {type}" if bits == 64 else f"stablehlo.add %n, %none : {type}"
+    loaded = load(f"""
+      func.func @main(%x: tensor<?xf32>) -> ({type}, {type}, tensor<i1>) {{
+        %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+        %none = stablehlo.constant dense<0> : {type}
+        %size = {small}
+        %most = stablehlo.constant dense<{most}> : {type}
+        %sum = stablehlo.add %size, %most : {type}
+        %product = stablehlo.multiply %size, %most : {type}
+        %square = stablehlo.multiply %product, %most : {type}
+        %wrapped = stablehlo.compare LT, %sum, %none, SIGNED : ({type}, {type}) -> tensor<i1>
+        return %sum, %square, %wrapped : {type}, {type}, tensor<i1>
+      }}""")
+    for n in (0, 1, 5):
+        made = [int(one) for one in loaded(np.zeros(n, "f4"))]
+        wrapped = (n + most + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+        assert made == [wrapped, n, wrapped < 0]  # the square of the greatest integer is 1
+    assert loaded.cache_info().compiles == 1
+
+
 def test_jax_s_divisions_come_back() -> None:
     """``jax.export`` writes divisions that round to 0, and corrects them: each is one dim to the reader."""
     jax = pytest.importorskip("jax")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+import dyn
+import dyn.numpy as dnp
 from tests.numpy.differential import compare, trace
 
 AXES = (None, 0, 1, -1, (0, 2), (0, 1, 2), ())
@@ -46,6 +49,23 @@ def test_extremes_with_an_initial_value_take_nothing() -> None:
 
     traced = compare(program, "float64 n m")
     assert traced.function.facts.relations == ()
+
+
+@pytest.mark.parametrize("size", [0, 1, 5])
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e8m0fnu"])
+def test_extremes_of_floats_without_infinities(dtype: str, size: int) -> None:
+    """What a maximum starts from is no infinity, which would be NaN there."""
+    powers = 2.0 ** np.arange(size)
+    x = powers.astype(dyn.dtype(dtype).np)
+
+    def program(x: Any) -> Any:
+        pooled = dyn.nn.max_pool(x[None, :, None], (3,), (1,), padding="SAME")
+        return dnp.max(x, initial=1), dnp.min(x, initial=2), dnp.max(x, where=x > 1, initial=-np.inf), pooled[0, :, 0]
+
+    most, least, chosen, pooled = dyn.jit(program)(x)
+    assert (float(most), float(least)) == (powers.max(initial=1), 1 if size else 2)
+    assert float(chosen) == (powers[-1] if size > 1 else float(ml_dtypes.finfo(x.dtype).min))
+    np.testing.assert_array_equal(np.asarray(pooled).astype("f8"), [*powers[1:], *powers[-1:]])
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "bool", "complex64", "complex128"])

@@ -8,6 +8,7 @@ known (:class:`SizeQuery`), and elements; it raises :class:`UnknownError` where 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -117,8 +118,8 @@ class SizeQuery:
             self.trace.require(Relation(RelKind.NONZERO, dim, 0, Reason("a size is divided by it", user_loc())))
 
     def wrapped(self, value: Any) -> Any:
-        """Numbers as the dtype has them; dims are taken to fit."""
-        if isinstance(value, SymExpr) and not _is_small(value):
+        """Numbers as the dtype has them; dims are taken to fit, but for those of numbers that leave no room for it."""
+        if isinstance(value, SymExpr) and not (_is_small(value) and largest_number(value) < 1 << (self.dtype.bits - 2)):
             raise UnknownError
         if isinstance(value, bool) or not isinstance(value, int):
             return value
@@ -137,8 +138,10 @@ def each_element(a: SizeQuery, fn: ElementFunction, *arrays: Array) -> Array:
 def reduce_elements(a: SizeQuery, fn: ElementFunction, x: Array, axes: Sequence[int], init: Any) -> Array:
     """``fn`` of all elements along axes, from ``init`` on."""
     kept = [axis for axis in range(x.ndim) if axis not in axes]
-    rows = x.astype(object).transpose(*kept, *axes).reshape(*[x.shape[axis] for axis in kept], -1)
-    made = boxed(init, rows.shape[:-1])
+    shape = [x.shape[axis] for axis in kept]
+    # The length is no -1: there is none to find where another size is 0.
+    rows = x.astype(object).transpose(*kept, *axes).reshape(*shape, math.prod([x.shape[axis] for axis in axes]))
+    made = boxed(init, shape)
     for place in np.ndindex(made.shape):
         made[place] = functools.reduce(functools.partial(fn, a), rows[place], init)
     return made
@@ -148,6 +151,11 @@ def _is_small(dim: SymExpr) -> bool:
     """Tell whether an expression is of a kind that programs have; squares of squares of sums are no sizes."""
     degrees = [sum(power for _, power in mono.factors) for mono, _ in dim.terms]
     return len(degrees) <= _MOST_TERMS and max(degrees, default=0) <= _HIGHEST_DEGREE
+
+
+def largest_number(dim: SymExpr) -> int:
+    """The largest size of a number that an expression has: of its factors, and of its constant."""
+    return max(map(abs, [dim.constant, *[factor for _, factor in dim.terms]]))
 
 
 def ints(*values: Any) -> bool:

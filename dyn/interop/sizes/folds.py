@@ -87,8 +87,10 @@ def _fits(element: Any, dtype: Any) -> bool:
     if not isinstance(element, SymExpr):
         return True
     trace, limits = current_trace(), np.iinfo(dtype)
-    numbers = [element.constant, *[coefficient for _, coefficient in element.terms]]
-    if trace is None or limits.bits > 32 or max(map(abs, numbers)) <= _MOST_TIMES:
+    number = elements.largest_number(element)
+    if number > limits.max:
+        return False
+    if trace is None or limits.bits > 32 or number <= _MOST_TIMES:
         return True
     least, most = int(limits.min), int(limits.max)
     inside = conditions.joined(True, conditions.ordered("<=", element, most), conditions.ordered(">=", element, least))

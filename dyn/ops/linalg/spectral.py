@@ -50,6 +50,11 @@ def _only_values(place: int) -> Callable[[Op, set[Value]], Op]:
     return prune
 
 
+def _from_left(matrix: Array) -> Array:
+    """``matrix^H matrix``"""
+    return np.conj(matrix.swapaxes(-1, -2)) @ matrix
+
+
 def _with_vectors(b: Builder, op: Op) -> Sequence[Value]:
     """All results, for a derivative."""
     attrs: dict[str, Attr] = {**op.attrs, "vectors": True}
@@ -87,6 +92,12 @@ def _eigh_jvp(b: Builder, op: Op, tangents: tuple[Value, ...]) -> tuple[Value, .
     return dw, m.dot(v, m.scale(inner, gaps))
 
 
+def _eigh_determined(operands: Sequence[Array], results: Sequence[Array]) -> tuple[Array, ...]:
+    """Values, the matrix again, and products of vectors: phases, and bases of equal values, are free."""
+    values, *vectors = results
+    return (values, *[part for v in vectors for part in ((v * values[..., None, :]) @ np.conj(v.mT), _from_left(v))])
+
+
 #: The eigenvalues of Hermitian matrices from the least to the greatest, and with ``vectors`` the columns that they
 #: belong to. Only one triangle is read, and the real part of the diagonal.
 eigh = OpDef(
@@ -103,6 +114,7 @@ eigh = OpDef(
     ],
     vjp=transposed(_eigh_jvp), jvp=_eigh_jvp, batch=pointwise_batch,
     prune=_only_values(0),
+    determined=_eigh_determined,
 )  # fmt: skip
 
 
@@ -191,6 +203,16 @@ def _outside(m: Matrices, u: Value, change: Value, s: Value, where: Value | None
     return m.div(own, m.as_complex(values) if own.dtype.kind is dtypes.Kind.COMPLEX else values)
 
 
+def _svd_determined(operands: Sequence[Array], results: Sequence[Array]) -> tuple[Array, ...]:
+    """As of :func:`_eigh_determined`: values, the matrix again, and products of vectors."""
+    if len(results) == 1:
+        return tuple(results)
+    u, values, vh = results
+    count = values.shape[-1]
+    matrix = (u[..., :count] * values[..., None, :]) @ vh[..., :count, :]
+    return values, matrix, _from_left(u), _from_left(np.conj(vh.mT))
+
+
 #: ``U``, the singular values from the greatest to the least, and ``V^H``, with ``U * s @ V^H == a``: without
 #: ``vectors`` the values alone; with ``full_matrices`` both are square.
 svd = OpDef(
@@ -207,6 +229,7 @@ svd = OpDef(
     ],
     vjp=transposed(_svd_jvp), jvp=_svd_jvp, batch=pointwise_batch,
     prune=_only_values(1),
+    determined=_svd_determined,
 )  # fmt: skip
 
 
@@ -244,6 +267,15 @@ def _eig_jvp(b: Builder, op: Op, tangents: tuple[Value, ...]) -> tuple[Value, ..
     return dw, m.sub(free, m.scale(v, m.rows(along, v.shape)))
 
 
+def _eig_determined(operands: Sequence[Array], results: Sequence[Array]) -> tuple[Array, ...]:
+    """Values, in an order, and vectors by what they leave of the matrix, which is added to it, and by their lengths."""
+    (a,), (values, *vectors) = operands, results
+    # The order is that of a direction in which neither conjugates nor opposite values are equal.
+    order = np.argsort(values.real + 0.618 * values.imag, axis=-1)
+    parts = [(a + (a @ v - v * values[..., None, :]), np.linalg.norm(v, axis=-2)) for v in vectors]
+    return (np.take_along_axis(values, order, axis=-1), *[one for part in parts for one in part])
+
+
 #: The eigenvalues of square matrices, complex ones, and with ``vectors`` the columns of length 1 that they belong to.
 eig = OpDef(
     "eig",
@@ -259,4 +291,5 @@ eig = OpDef(
     ],
     vjp=transposed(_eig_jvp), jvp=_eig_jvp, batch=pointwise_batch,
     prune=_only_values(0),
+    determined=_eig_determined,
 )  # fmt: skip

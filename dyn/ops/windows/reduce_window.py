@@ -48,7 +48,7 @@ def _reference(
     combine: str,
 ) -> Array:
     wide = dtypes.widened(x)
-    neutral = identity(combine, dtypes.dtype(wide.dtype))
+    neutral = identity(combine, dtypes.dtype(x.dtype))
     padded = dilate_and_pad(wide, base_dilations, padding, neutral)
     counts = window_counts(padded.shape, window, strides, window_dilations)
     result = np.full(counts, neutral, wide.dtype)
@@ -79,6 +79,7 @@ def _samples() -> list[Sample]:
             (dtypes.float32, "maximum"), (dtypes.float64, "add"), (dtypes.bfloat16, "add"), (dtypes.float16, "minimum"),
             (dtypes.int32, "multiply"), (dtypes.uint8, "maximum"), (dtypes.int8, "minimum"), (dtypes.bool_, "or"),
             (dtypes.int16, "xor"), (dtypes.uint32, "and"), (dtypes.float8_e5m2fnuz, "add"),
+            (dtypes.float8_e4m3fn, "maximum"), (dtypes.float8_e4m3fnuz, "minimum"),
         ):  # fmt: skip
             add((size,), dtype, combine, (3,), (2,), ((1, 1),), (1,), (1,))
         add((2, size), dtypes.float32, "add", (1, 2), (1, 2), ((0, 0), (0, 0)), (1, 1), (1, 1))
