@@ -66,10 +66,13 @@ def _groups(report: Report) -> list[str]:
 
 
 def _memory(report: Report) -> list[str]:
-    slots = report.memory.slots
+    slots = report.memory.slots_in_words
     lines = ["no intermediate arrays"]
     if slots:
-        lines = [f"arena {report.memory.arena} bytes, in {pluralized(len(slots), 'slot')} used again as values die:"]
+        lines = [
+            f"arena, in bytes: {report.memory.arena_in_words}",
+            f"{pluralized(len(slots), 'slot')}, used again as values die:",
+        ]
         lines += [f"  slot {i}: {slot}" for i, slot in enumerate(slots)]
     constants = report.memory.constants
     if constants:
