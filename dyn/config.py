@@ -31,7 +31,8 @@ VARIANTS = ("background", "all", "none")
 class Config:
     """The settings, each with the environment variable that sets its first value."""
 
-    #: ``DYN_DUMP``: a folder into which the text after each pass is written; ``""`` for none.
+    #: ``DYN_DUMP``: a folder into which the text after each pass of each program is written, with
+    #: an index; ``""`` for none.
     dump: str = ""
     #: ``DYN_VERIFY``: whether the verifier runs after every pass.
     verify_ir: bool = False

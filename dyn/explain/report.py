@@ -175,7 +175,7 @@ def make_report(
         saved = saved + saved_bytes(launch.group)
     return Report(
         because,
-        tuple(_dims(optimized.function)),
+        tuple(dim_rows(optimized.function)),
         _facts(optimized),
         tuple(_relation(guard, Status.NEEDED) for guard in traced.guards),
         tuple(_groups(optimized.launches, state, on_device=optimized.host.space is MemorySpace.DEVICE)),
@@ -199,7 +199,8 @@ def _facts(optimized: Optimized) -> tuple[FactRow, ...]:
     return (*checked, *[row for row in _proved(optimized.function) if row.text not in told])
 
 
-def _dims(function: Function) -> list[DimRow]:
+def dim_rows(function: Function) -> list[DimRow]:
+    """The symbols of a function, each with the axis that gives its size."""
     declared = {d.symbol: d for d in function.facts.declarations}
     rows: list[DimRow] = []
     for symbol in function.symbols():
