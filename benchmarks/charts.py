@@ -88,7 +88,7 @@ def stream() -> str:
         color = "dyn" if head == "dyn" else "other"
         label = {"dyn": "dyn", "torch": "PyTorch, eager", "jax": "jax.jit"}[head]
         rows.append(Bar(label, (("compiling", making), (color, total - making)), text))
-    return bars("A 12-layer BERT meets 100 shapes: seconds, each shape once", rows, ["compiling"])
+    return bars("A 12-layer BERT meets 100 shapes: seconds, each shape once", rows, ["compiling"], 560)
 
 
 def first_touch() -> str:
@@ -152,7 +152,7 @@ def contractions() -> str:
         at, dyn = table.header.index(head), table.header.index("dyn")
         by = {cells[0]: (number(cells[at]), number(cells[dyn])) for cells in table.rows}
         rows.append(Strip(f"{PEERS[head]}, LAPACK, {name}", PEERS[head], _over(by)))
-    return strips("Contractions and linear algebra, one thread", rows)
+    return strips("Contractions, linear algebra, one thread", rows)
 
 
 def training() -> str:

@@ -1,6 +1,7 @@
 """Charts as SVG: bars of several parts, ratios on both sides of one, and strips of dots.
 
-Each is 400 wide, so that a phone shows it at its own size, and has a ground of its own with colours for dark pages.
+Two fit side by side into the column of a page, and one onto a phone at its own size. Each has a ground of its own, with
+colours for dark pages.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH = 400
+WIDTH = 360
 _MARGIN = 14
 #: The colours of each of those that are compared: on a light ground, and on a dark one.
 COLORS = {
@@ -64,12 +65,13 @@ class Strip:
 class _Picture:
     """The lines of a picture, from its top down; ``y`` is where the next thing goes."""
 
-    def __init__(self, title: str, description: str) -> None:
+    def __init__(self, title: str, description: str, width: int = WIDTH) -> None:
+        self.width = width
         self.lines: list[str] = []
         self.description = description
         self.y = 26
         self.classes: dict[str, tuple[str, str]] = {}
-        for line in textwrap.wrap(title, 46):
+        for line in textwrap.wrap(title, width // 9):
             self.text(_MARGIN, self.y, line, 'font-weight="600"')
             self.y += 18
 
@@ -94,11 +96,11 @@ class _Picture:
         style = "".join(f".{name}{{fill:{light}}}" for name, (light, _) in sorted(self.classes.items()))
         dark = "".join(f".{name}{{fill:{dark}}}" for name, (_, dark) in sorted(self.classes.items()))
         head = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" width="{WIDTH}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {height:.0f}" width="{self.width}" '
             f'height="{height:.0f}" font-family="system-ui, sans-serif" font-size="13" role="img">',
             f"<title>{escape(self.description, quote=False)}</title>",
             f"<style>{style}{_STYLE % dark}</style>",
-            f'<rect width="{WIDTH}" height="{height:.0f}" rx="6" class="ground"/>',
+            f'<rect width="{self.width}" height="{height:.0f}" rx="6" class="ground"/>',
         ]
         return "\n".join([*head, *self.lines, "</svg>"]) + "\n"
 
@@ -139,12 +141,12 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
-def bars(title: str, rows: Sequence[Bar], legend: Sequence[str] = ()) -> str:
+def bars(title: str, rows: Sequence[Bar], legend: Sequence[str] = (), width: int = WIDTH) -> str:
     """Bars from one line, as long as the sums of their parts."""
     said = "; ".join(f"{row.label} {row.text}" for row in rows)
-    picture = _Picture(title, f"{title}: {said}.")
-    left, right = 118, 150
-    scale = (WIDTH - left - right) / max(sum(size for _, size in row.parts) for row in rows)
+    picture = _Picture(title, f"{title}: {said}.", width)
+    left, right = 112, 138
+    scale = (width - left - right) / max(sum(size for _, size in row.parts) for row in rows)
     for row in rows:
         picture.text(left - 8, picture.y + 15, row.label, 'text-anchor="end"')
         x = float(left)
@@ -167,7 +169,7 @@ def ratios(title: str, rows: Sequence[Ratios]) -> str:
     """Bars to the right of 1 where dyn is quicker and to the left where it is slower, of one colour for each other."""
     said = "; ".join(f"{row.label}: " + ", ".join(f"{name} {times(r)}" for name, r in row.ratios) for row in rows)
     picture = _Picture(title, f"{title}. {said}.")
-    axis = _Axis([ratio for row in rows for _, ratio in row.ratios], 122, WIDTH - 54)
+    axis = _Axis([ratio for row in rows for _, ratio in row.ratios], 118, WIDTH - 46)
     top = picture.y - 8
     one = axis.at(1)
     for row in rows:
@@ -176,7 +178,7 @@ def ratios(title: str, rows: Sequence[Ratios]) -> str:
         for name, ratio in row.ratios:
             x = axis.at(ratio)
             picture.bar(min(one, x), picture.y + 1, abs(x - one), 11, name)
-            picture.text(114, picture.y + 11, name, 'text-anchor="end" font-size="12"')
+            picture.text(110, picture.y + 11, name, 'text-anchor="end" font-size="12"')
             picture.text(max(one, x) + 5, picture.y + 11, times(ratio), 'font-size="12"')
             picture.y += 15
         picture.y += 8
