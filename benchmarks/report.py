@@ -1,4 +1,4 @@
-"""What a benchmark found, for a terminal, for docs/performance.md and for programs."""
+"""What a benchmark found, for a terminal, for docs/performance/ and for programs."""
 
 from __future__ import annotations
 

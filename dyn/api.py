@@ -288,7 +288,7 @@ class Jitted(CompiledFunction[BoundCall, Version]):
         related = [v for one in self.relatives() for v in one._programs.of(call.key) if v.code_of is None]
         version = build_beside(
             [*related[-_MOST_RELATED:], *known], traced.ended().with_hidden_numbers(), call.arrays,
-            time.perf_counter() - start, call.placement,
+            time.perf_counter() - start, call.placement, because,
         )  # fmt: skip
         if version.code_of is not None:
             because += "; but " if because else "another trace; but "

@@ -16,6 +16,8 @@ class CompilationRecord:
 
     #: The name of the function.
     name: str = ""
+    #: Why it is compiled beside others; ``""`` for the first call.
+    because: str = ""
     #: Text after each stage, in order, where the setting ``dump`` asks for it.
     texts: dict[str, str] = field(default_factory=dict[str, str])
     seconds: dict[str, float] = field(default_factory=dict[str, float])

@@ -31,7 +31,8 @@ VARIANTS = ("background", "all", "none")
 class Config:
     """The settings, each with the environment variable that sets its first value."""
 
-    #: ``DYN_DUMP``: a folder into which the text after each pass is written; ``""`` for none.
+    #: ``DYN_DUMP``: a folder into which the text after each pass of each program is written, with an index; ``""`` for
+    #: none.
     dump: str = ""
     #: ``DYN_VERIFY``: whether the verifier runs after every pass.
     verify_ir: bool = False
@@ -65,6 +66,9 @@ class Config:
     full_tracebacks: bool = False
     #: ``DYN_LOG``: topics to log to stderr, with commas between them: ``compile``, ``guards``, ``cache``.
     log: str = ""
+    #: ``DYN_PROGRESS``: whether a compile that takes more than five seconds says so while it goes on, by a line on the
+    #: terminal or in the notebook that goes away. Nothing is written where standard error is no terminal.
+    progress: bool = True
     #: ``DYN_CACHE_DIR``: the folder in which compiled code is kept; None for a folder of the user's, ``""`` or ``"0"``
     #: for none.
     cache_dir: str | None = None
@@ -129,6 +133,7 @@ _VARIABLES = {
     "default_float": "DYN_DEFAULT_FLOAT",
     "target_cpu": "DYN_TARGET_CPU",
     "log": "DYN_LOG",
+    "progress": "DYN_PROGRESS",
     "cache_dir": "DYN_CACHE_DIR",
     "cache_size": "DYN_CACHE_SIZE",
     "optimize": "DYN_OPTIMIZE",

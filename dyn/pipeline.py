@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -327,20 +326,9 @@ def compile_parts(
         built = backend.build_all([*record.sources, *early])
     own, others = built[: len(record.sources)], built[len(record.sources) :]
     record.origins = tuple([b.origin for b in own])
-    _dump(optimized.function.name, record)
     return rendered, own, list(zip(early, others, strict=True))
 
 
 def interface_of(host: HostProgram, calls: bool) -> Interface:
     """Calling interface of a host program that is at hand; ``calls``: whether Python is asked for library calls."""
     return Interface(host.function, host.reuses, calls, lambda: host, tuple(c.array for c in host.constants))
-
-
-def _dump(name: str, record: CompilationRecord) -> None:
-    folder = config.current().dump
-    if not folder:
-        return
-    os.makedirs(folder, exist_ok=True)
-    for number, (stage, text) in enumerate(record.texts.items()):
-        with open(os.path.join(folder, f"{name}.{number:02d}-{stage}.txt"), "w", encoding="utf-8") as file:
-            file.write(text)

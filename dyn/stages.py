@@ -212,14 +212,19 @@ class Lowered:
         """
         shapes = [leaf.array.shape for leaf in self.stage.leaves if leaf.array is not None]
         known = shapes if len(shapes) == len(self.stage.leaves) else None
-        if target is None:
-            return Compiled(self.stage, self.program, load(self.program, shapes=known))
-        import_whole("dyn.backends.families")
-        from dyn.backends.families import Placement, parse_target
+        import_whole("dyn.progress")
+        from dyn.progress import WATCH
 
-        program = self.program.on(Placement(parse_target(target)), record_of(self.stage.traced, self.stage.seconds))
-        program.build()
-        return Compiled(self.stage, program, None)
+        with WATCH.compiling(self.stage.traced.function.name):
+            if target is None:
+                return Compiled(self.stage, self.program, load(self.program, shapes=known))
+            import_whole("dyn.backends.families")
+            from dyn.backends.families import Placement, parse_target
+
+            record = record_of(self.stage.traced, self.stage.seconds)
+            program = self.program.on(Placement(parse_target(target)), record)
+            program.build()
+            return Compiled(self.stage, program, None)
 
 
 @dataclass(eq=False, repr=False)

@@ -1,8 +1,8 @@
 """An HTML page of one compile: source lines, DHLO, kernels, LLVM or C++, and assembly, linked line to line.
 
-Written into the folder that the setting ``dump`` names, beside the texts of the stages, with an ``index.html`` of all
-pages there. What belongs to a source line has its colour; pointing at anything marks what it came from and what became
-of it, and a click brings that into view. A page loads nothing.
+``dump`` writes them into the folder that the setting ``dump`` names, with an ``index.html`` of all. What belongs to a
+source line has its colour; pointing at anything marks what it came from and what became of it, and a click brings that
+into view. A page loads nothing.
 """
 
 from __future__ import annotations
@@ -40,25 +40,18 @@ class ListingBlock:
     heading: str = ""
 
 
-def write_page(folder: str, optimized: Optimized, sources: Sequence[Source], assembly: Callable[[Source], str]) -> str:
-    """Write the page of a program and the folder's index; the page's path is the result."""
-    os.makedirs(folder, exist_ok=True)
-    name = optimized.function.name
-    taken = {entry for entry in os.listdir(folder) if entry.endswith(ENDING)}
-    stem = re.sub(r"[^\w.-]", "_", name)
-    number = next(n for n in range(len(taken) + 1) if f"{stem}.{n:02d}{ENDING}" not in taken)
-    path = os.path.join(folder, f"{stem}.{number:02d}{ENDING}")
-    _write(path, page(f"{name}, program {number + 1}", columns(optimized, sources, assembly)))
-    _write(os.path.join(folder, "index.html"), _index(sorted({*taken, os.path.basename(path)})))
-    return path
+def program_page(
+    title: str, optimized: Optimized, sources: Sequence[Source], assembly: Callable[[Source], str]
+) -> str:  # fmt: skip
+    """The page of a program."""
+    return page(title, columns(optimized, sources, assembly))
 
 
-def _write(path: str, text: str) -> None:
-    """Write a file as a whole: other processes may read it or write it, too."""
-    beside = f"{path}.{os.getpid()}"
-    with open(beside, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(beside, path)
+def index_head() -> str:
+    """What the index begins with. A list follows, to which each program adds a row: that the list ends is left open,
+    as HTML allows."""
+    head = "<header><b>Programs</b><span>compiled with DYN_DUMP</span></header><ul>"
+    return _document("Programs", head).removesuffix(_END) + "\n"
 
 
 # ---- what is shown ---------------------------------------------------------------------------------------------------
@@ -219,14 +212,13 @@ def _shown(block: ListingBlock, hues: Mapping[str, int]) -> str:
     return f"{heading}<pre{mark}>{escape(block.text) or ' '}</pre>"
 
 
-def _index(pages: Sequence[str]) -> str:
-    rows = "".join(f'<li><a href="{escape(name)}">{escape(name.removesuffix(ENDING))}</a></li>' for name in pages)
-    return _document("Programs", f"<header><b>Programs</b><span>compiled with DYN_DUMP</span></header><ul>{rows}</ul>")
+#: How documents end.
+_END = "</body></html>"
 
 
 def _document(title: str, body: str) -> str:
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>{body}</body></html>"
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>{body}{_END}"
     )

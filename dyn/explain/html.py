@@ -74,7 +74,7 @@ def _version(name: str, report: Report) -> str:
         _section("Facts", f"{checks} at each call", _facts(report.facts), opened=few_facts),
         _section("Guards", pluralized(len(report.guards), "guard"), _guards(report.guards), opened=bool(report.guards)),
         _section("Groups and variants", kinds, _groups(report.groups)),
-        _section("Memory", f"{report.memory.arena} bytes between kernels", _memory(report)),
+        _section("Memory", _memory_summary(report), _memory(report)),
         _section("Compile time", _time(report), _stages(report)),
         _section("Code", "DHLO, kernels, host program", _code(report)),
     ]
@@ -149,16 +149,23 @@ def _groups(groups: Sequence[GroupRow]) -> str:
     return table(("kernel", "your lines", "variants", "saves, bytes", "ends because"), rows)
 
 
+def _memory_summary(report: Report) -> str:
+    """``0 bytes between kernels for most sizes``"""
+    usual, *others = report.memory.arena_in_words.partition(" for most sizes")
+    return f"{usual} bytes between kernels{others[0]}"
+
+
 def _memory(report: Report) -> str:
-    constants, said = report.memory.constants, ""
+    memory, said = report.memory, ""
+    constants = memory.constants
     if constants:
         said = f"<p>{pluralized(len(constants), 'large constant')}, of {sum(constants)} bytes.</p>"
-    if not report.memory.slots:
+    if not memory.slots:
         return f'<p class="dyn-none">No intermediate arrays.</p>{said}'
-    slots = [(str(number), mono(slot)) for number, slot in enumerate(report.memory.slots)]
-    return f"<p>The arena: {mono(report.memory.arena)} bytes; slots are used again as values die.</p>{said}" + table(
-        ("slot", "bytes"), slots
-    )
+    texts = zip(memory.slots_in_words, memory.slots, strict=True)
+    slots = [(str(number), *map(mono, slot)) for number, slot in enumerate(texts)]
+    arena = ("arena", mono(memory.arena_in_words), mono(memory.arena))
+    return f"<p>Slots are used again as values die.</p>{said}" + table(("slot", "bytes", "formula"), [*slots, arena])
 
 
 def _stages(report: Report) -> str:

@@ -13,10 +13,11 @@ from typing import Any
 from dyn.backends.binaries import Origin
 from dyn.backends.deferred import DeferredState
 from dyn.compilation_record import CompilationRecord
+from dyn.explain.sizes import size_in_words
 from dyn.frozen import record
 from dyn.ir.binding import AxisCheck
 from dyn.ir.core import Function, Value
-from dyn.lower.host import HostProgram, InRegion, MemorySpace, site_text
+from dyn.lower.host import InRegion, MemorySpace, site_text
 from dyn.pipeline import Optimized
 from dyn.schedule.kernel_text import kernel_name
 from dyn.schedule.launch import Launch, Variant, by_group, general_launches
@@ -94,11 +95,16 @@ class GroupRow:
 
 @record()
 class MemoryRow:
-    """Intermediate memory in bytes: the formula of the whole, and of each slot; and each large constant's bytes."""
+    """Intermediate memory in bytes: the formula of the whole, and of each slot; and each large constant's bytes.
+
+    ``arena_in_words`` and ``slots_in_words`` are the same for people, case by case.
+    """
 
     arena: str
     slots: tuple[str, ...]
-    constants: tuple[int, ...] = ()
+    constants: tuple[int, ...]
+    arena_in_words: str
+    slots_in_words: tuple[str, ...]
 
 
 @record(eq=False)
@@ -169,12 +175,12 @@ def make_report(
         saved = saved + saved_bytes(launch.group)
     return Report(
         because,
-        tuple(_dims(optimized.function)),
+        tuple(dim_rows(optimized.function)),
         _facts(optimized),
         tuple(_relation(guard, Status.NEEDED) for guard in traced.guards),
         tuple(_groups(optimized.launches, state, on_device=optimized.host.space is MemorySpace.DEVICE)),
         format_dim(saved),
-        _memory(optimized.host),
+        _memory(optimized),
         record.kernels_compiled,
         _origins(record),
         tuple(record.seconds.items()),
@@ -193,7 +199,8 @@ def _facts(optimized: Optimized) -> tuple[FactRow, ...]:
     return (*checked, *[row for row in _proved(optimized.function) if row.text not in told])
 
 
-def _dims(function: Function) -> list[DimRow]:
+def dim_rows(function: Function) -> list[DimRow]:
+    """The symbols of a function, each with the axis that gives its size."""
     declared = {d.symbol: d for d in function.facts.declarations}
     rows: list[DimRow] = []
     for symbol in function.symbols():
@@ -350,6 +357,12 @@ def _inside(group: Group) -> frozenset[Value]:
     return frozenset() if whole else group.members() - frozenset(group.outputs)
 
 
-def _memory(host: HostProgram) -> MemoryRow:
-    constants = tuple(dense.array.nbytes for dense in host.constants)
-    return MemoryRow(format_dim(host.arena), tuple(format_dim(slot) for slot in host.slots), constants)
+def _memory(optimized: Optimized) -> MemoryRow:
+    host, facts = optimized.host, optimized.function.facts
+    return MemoryRow(
+        format_dim(host.arena),
+        tuple(format_dim(slot) for slot in host.slots),
+        tuple(dense.array.nbytes for dense in host.constants),
+        size_in_words(host.arena, facts),
+        tuple(size_in_words(slot, facts) for slot in host.slots),
+    )

@@ -21,7 +21,7 @@ def sections(report: Report) -> list[tuple[str, list[str]]]:
     """Titles, with what stands under each: dims first, what compiling took last."""
     proved = [row for row in report.facts if row.status is Status.PROVED]
     return [
-        ("dims", [_dim(row) for row in report.dims]),
+        ("dims", [dim_text(row) for row in report.dims]),
         (
             "facts, checked at each call",
             [f"{row.text}: {row.because()}" for row in report.facts if row.status is not Status.PROVED],
@@ -40,7 +40,8 @@ def group_title(row: GroupRow) -> str:
     return f"{row.kind} {row.name} {row.space}{reduced}"
 
 
-def _dim(row: DimRow) -> str:
+def dim_text(row: DimRow) -> str:
+    """``s = x.shape[1], declared min=1, the same as t``"""
     text = f"{row.name} = {row.origin}"
     if row.declared:
         text += f", {row.declared}"
@@ -66,10 +67,13 @@ def _groups(report: Report) -> list[str]:
 
 
 def _memory(report: Report) -> list[str]:
-    slots = report.memory.slots
+    slots = report.memory.slots_in_words
     lines = ["no intermediate arrays"]
     if slots:
-        lines = [f"arena {report.memory.arena} bytes, in {pluralized(len(slots), 'slot')} used again as values die:"]
+        lines = [
+            f"arena, in bytes: {report.memory.arena_in_words}",
+            f"{pluralized(len(slots), 'slot')}, used again as values die:",
+        ]
         lines += [f"  slot {i}: {slot}" for i, slot in enumerate(slots)]
     constants = report.memory.constants
     if constants:

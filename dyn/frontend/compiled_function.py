@@ -155,8 +155,15 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
             return found, False
         with self._while_making():
             return self._programs.get(
-                call.key, lambda program: self._program_fits(program, call), lambda: self._new_program(call)
+                call.key, lambda program: self._program_fits(program, call), lambda: self._watched_program(call)
             )
+
+    def _watched_program(self, call: C) -> P:
+        import_whole("dyn.progress")
+        from dyn.progress import WATCH  # with logging, which a program that compiles nothing does without
+
+        with WATCH.compiling(self._name):
+            return self._new_program(call)
 
     def _new_program(self, call: C) -> P:
         """A new program for a call, beside those that there are. It may be compiled when it is run first."""

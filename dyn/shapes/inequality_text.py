@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dyn.shapes.expr import Dim, Opaque, polynomial
+from dyn.shapes.expr import Dim, Opaque, SymExpr, polynomial
 from dyn.shapes.symbols import OpaqueKind
 from dyn.shapes.text import format_dim
 
@@ -14,11 +14,13 @@ def at_least(dim: Dim, low: int) -> str:
     """The text of ``dim >= low``, with each side's terms on its own side."""
     if isinstance(dim, int):
         return f"{dim} >= {low}"
-    atom = dim.is_atom
-    if isinstance(atom, Opaque) and atom.kind is OpaqueKind.MIN:
-        return " and ".join([at_least(arg, low) for arg in atom.args])
-    if isinstance(atom, Opaque) and atom.kind is OpaqueKind.MAX:
-        return f"({' or '.join([at_least(arg, low) for arg in atom.args])})"
+    atom, rest = _atom_and_number(dim)
+    if atom is not None and atom.kind is OpaqueKind.MIN:
+        # A number that is large enough is no condition.
+        args = [arg for arg in atom.args if not isinstance(arg, int) or arg < low - rest]
+        return " and ".join([at_least(arg, low - rest) for arg in args])
+    if atom is not None and atom.kind is OpaqueKind.MAX:
+        return f"({' or '.join([at_least(arg, low - rest) for arg in atom.args])})"
     above = polynomial({mono: count for mono, count in dim.terms if count > 0}, 0)
     below = polynomial({mono: -count for mono, count in dim.terms if count < 0}, 0)
     least = low - dim.constant
@@ -35,3 +37,10 @@ def at_least(dim: Dim, low: int) -> str:
 def at_most(dim: Dim, high: int) -> str:
     """The text of ``dim <= high``."""
     return f"{dim} <= {high}" if isinstance(dim, int) else at_least(-dim, -high)
+
+
+def _atom_and_number(dim: SymExpr) -> tuple[Opaque | None, int]:
+    """Of ``min(m, n) + 1`` the minimum and 1."""
+    term = dim - dim.constant
+    atom = None if isinstance(term, int) else term.is_atom
+    return (atom if isinstance(atom, Opaque) else None), dim.constant

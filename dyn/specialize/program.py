@@ -300,14 +300,22 @@ class Program:
         from dyn.pipeline import compile_parts, names_at_first
 
         wanted = names_at_first(self.optimized, shapes) if self._settings.variants != "none" else ()
-        rendered, built, early = compile_parts(self.optimized, self._backend, self.record, wanted)
-        if self._settings.dump:
-            import_whole("dyn.explain.explorer")
-            from dyn.explain.explorer import write_page
-
-            write_page(self._settings.dump, self.optimized, self.record.sources, self._backend.assembly)
+        try:
+            rendered, built, early = compile_parts(self.optimized, self._backend, self.record, wanted)
+        except Exception as error:
+            self._dump(error)
+            raise
+        self._dump()
         self._keep(rendered, [source for source, _ in early])
         return rendered, built, early
+
+    def _dump(self, error: Exception | None = None) -> None:
+        """Write it into the folder that the setting ``dump`` names, if it names one."""
+        if self._settings.dump:
+            import_whole("dyn.explain.dump")
+            from dyn.explain.dump import dump_program
+
+            dump_program(self._settings.dump, self.optimized, self.record, self._backend.assembly, error)
 
     def _keep(self, rendered: Rendered, early: Sequence[Source]) -> None:
         """Note on disk what it was compiled to.

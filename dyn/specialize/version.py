@@ -100,7 +100,9 @@ class Version:
         return unflatten(self.traced.out_tree, list(results))
 
 
-def make_program(traced: TracedFunction, trace_seconds: float, placement: Placement | None = None) -> Program:
+def make_program(
+    traced: TracedFunction, trace_seconds: float, placement: Placement | None = None, because: str = ""
+) -> Program:  # fmt: skip
     """A traced program for a placement: this machine's processor unless given."""
     load_compiler()
     import_whole("dyn.backends.families", "dyn.specialize.program")
@@ -108,15 +110,15 @@ def make_program(traced: TracedFunction, trace_seconds: float, placement: Placem
     from dyn.specialize.program import Program
 
     where = placement_of(None) if placement is None else placement
-    return Program(traced, where, record_of(traced, trace_seconds))
+    return Program(traced, where, record_of(traced, trace_seconds, because))
 
 
-def record_of(traced: TracedFunction, trace_seconds: float) -> CompilationRecord:
-    """Record of a compilation that begins, which took so long to trace."""
+def record_of(traced: TracedFunction, trace_seconds: float, because: str = "") -> CompilationRecord:
+    """Record of a compilation that begins, which took so long to trace, and why there is one."""
     import_whole("dyn.compilation_record")
     from dyn.compilation_record import CompilationRecord
 
-    record = CompilationRecord(traced.function.name)
+    record = CompilationRecord(traced.function.name, because)
     record.add("trace", trace_seconds, time.perf_counter())
     return record
 
@@ -126,10 +128,11 @@ def build(
     trace_seconds: float = 0.0,
     shapes: Sequence[tuple[int, ...]] | None = None,
     placement: Placement | None = None,
+    because: str = "",
 ) -> Version:
     """A traced program with its machine code in memory, for a placement (this machine's processor unless given); where
-    it is compiled now, with the variants for arguments of these ``shapes``."""
-    return load(make_program(traced, trace_seconds, placement), shapes=shapes)
+    it is compiled now, with the variants for arguments of these ``shapes``. ``because`` is why, beside others."""
+    return load(make_program(traced, trace_seconds, placement, because), shapes=shapes)
 
 
 def build_beside(
@@ -138,6 +141,7 @@ def build_beside(
     arrays: Sequence[Any],
     trace_seconds: float = 0.0,
     placement: Placement | None = None,
+    because: str = "",
 ) -> Version:
     """A version for a call with ``arrays``, for which none of the ``known`` ones is: with the code of one that serves,
     or its own."""
@@ -152,7 +156,8 @@ def build_beside(
                 served = generalized(version.traced, special)
         if served is not None and served.broken(arrays) is None:
             return load(version.program.under(served, record_of(traced, trace_seconds)), version)
-    return build(without_small_size_guards(traced), trace_seconds, [np.shape(array) for array in arrays], placement)
+    shapes = [np.shape(array) for array in arrays]
+    return build(without_small_size_guards(traced), trace_seconds, shapes, placement, because)
 
 
 def load(program: Program, code_of: Version | None = None, shapes: Sequence[tuple[int, ...]] | None = None) -> Version:

@@ -1,16 +1,14 @@
-"""The IPython extension: its magic, and the display of compiles that take long."""
+"""The IPython extension: its magic, and what it leaves behind."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from dyn import events, jupyter
-from dyn.compilation_record import CompilationRecord
+from dyn import jupyter, progress
 
 
 @pytest.fixture
@@ -53,54 +51,10 @@ def test_errors_are_those_of_the_cell(shell: Any) -> None:
     assert "'np' is no function compiled by dyn" in printed
 
 
-def test_long_compiles_are_shown_and_taken_away(
-    require_module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    require_module("IPython")
-    seen: list[list[str]] = []
-
-    def show(handle: Any, compiles: list[tuple[str, float, str]], now: float) -> Any:
-        seen.append([name for name, _, _ in compiles])
-        return "handle"
-
-    monkeypatch.setattr(jupyter, "_show", show)
-    monkeypatch.setattr(jupyter, "_STEP", 0.001)
-    progress = jupyter.Progress()
-    start = time.perf_counter() - 2 * jupyter.SHOWN_AFTER
-    progress.stage_began("slow", "lower", start)
-    while not seen:
-        time.sleep(0.001)
-    progress.stage_ended("slow", "lower", start, time.perf_counter())
-    while progress._watcher is not None or seen[-1]:
-        time.sleep(0.001)
-    assert seen[0] == ["slow"]
-    count = len(seen)
-    progress.stage_began("quick", "lower", time.perf_counter())
-    progress.stage_ended("quick", "lower", 0.0, time.perf_counter())
-    while progress._watcher is not None:
-        time.sleep(0.001)
-    assert len(seen) == count
-
-
-def test_what_is_only_lowered_or_fails_goes_on_no_more(shell: Any) -> None:
-    progress = shell.user_ns["_dyn_progress"]
-    shell.run_cell("_ = dyn.jit(lambda x: x + 1).trace(dyn.ShapeDtypeStruct(('n',), 'float32')).lower()")
-    assert progress._compiling == {}
-
-    def fail() -> None:
-        with CompilationRecord("fails").timed("lower"):
-            assert [name for name, _, _ in progress._compiling.values()] == ["fails"]
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    assert progress._compiling == {}
-
-
 def test_the_extension_leaves_nothing_behind(shell: Any) -> None:
-    listeners = len(events._LISTENERS)
+    assert progress.WATCH.after == jupyter.SHOWN_IN_NOTEBOOKS_AFTER
     shell.run_cell("%unload_ext dyn")
-    assert len(events._LISTENERS) == listeners - 1
+    assert progress.WATCH.after == progress.SHOWN_AFTER
     assert "dyn_explain" not in shell.magics_manager.magics["cell"]
     shell.run_cell("%load_ext dyn")
-    assert len(events._LISTENERS) == listeners
+    assert "dyn_explain" in shell.magics_manager.magics["cell"]

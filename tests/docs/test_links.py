@@ -17,10 +17,14 @@ import dyn
 
 ROOT = Path(dyn.__file__).parents[1]
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/decisions/*.md"), *ROOT.glob("notebooks/*.ipynb")]
+    [
+        *ROOT.glob("*.md"),
+        *(page for folder in ("docs", "docs/decisions", "docs/performance") for page in (ROOT / folder).glob("*.md")),
+        *ROOT.glob("notebooks/*.ipynb"),
+    ]
 )
-#: Pages that tell of what was: the files that they name may have been renamed since.
-RECORDS = {"CHANGELOG.md", "changelog_0_1.md", "performance.md"}
+#: Pages and folders that tell of what was: the files that they name may have been renamed since.
+RECORDS = {"CHANGELOG.md", "changelog_0_1.md", "decisions", "performance"}
 
 MODULES = [
     path.relative_to(ROOT).as_posix()
@@ -44,6 +48,11 @@ def text_of(page: Path) -> str:
         cells = json.loads(text)["cells"]
         text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     return _CODE.sub("", text)
+
+
+def is_record(page: Path) -> bool:
+    """Return True for a page that tells of what was."""
+    return page.name in RECORDS or page.parent.name in RECORDS
 
 
 def anchors_of(page: Path) -> set[str]:
@@ -75,23 +84,21 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_that_pages_name_are_there(page: Path) -> None:
-    is_record = page.name in RECORDS or page.parent.name == "decisions"
-    named = [] if is_record else [name for name in _FILE.findall(text_of(page)) if "/_build/" not in name]
+    named = [] if is_record(page) else [name for name in _FILE.findall(text_of(page)) if "/_build/" not in name]
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_modules_that_pages_name_by_the_end_of_their_paths_are_there(page: Path) -> None:
     """``x86/tables.py`` in a page on ``dyn/schedule``."""
-    is_record = page.name in RECORDS or page.parent.name == "decisions"
-    named = [] if is_record else _MODULE.findall(text_of(page))
+    named = [] if is_record(page) else _MODULE.findall(text_of(page))
     assert [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in MODULES)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_definitions_that_pages_place_in_a_file_are_in_it(page: Path) -> None:
     """``dyn/api.py`` (``Jitted._call``), and ``Jitted._call`` in ``dyn/api.py``."""
-    text = "" if page.name in RECORDS or page.parent.name == "decisions" else text_of(page)
+    text = "" if is_record(page) else text_of(page)
     placed = [(name, path) for path, name in _FILE_AND_NAME.findall(text)] + _NAME_IN_FILE.findall(text)
     assert [at for at in placed if not re.search(rf"\b{at[0].split('.')[-1]}\b", (ROOT / at[1]).read_text())] == []
 
@@ -105,11 +112,18 @@ def test_addresses_are_well_formed() -> None:
     assert wrong == []
 
 
-def test_the_record_of_measurements_begins_with_its_contents() -> None:
-    text = (ROOT / "docs" / "performance.md").read_text()
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "performance").glob("*.md")), ids=lambda page: page.stem)
+def test_pages_of_the_record_of_measurements_begin_with_their_contents(page: Path) -> None:
+    text = page.read_text()
     contents, sections = text[: text.index("\n## ")], re.findall(r"^## (.+)$", text, re.MULTILINE)
-    linked = set(re.findall(r"\]\(#([^)]+)\)", contents))
-    assert linked == {anchor_of(title) for title in sections}
+    linked = re.findall(r"\]\(#([^)]+)\)", contents)
+    assert linked == [anchor_of(title) for title in sections]
+
+
+def test_the_charts_lead_to_all_of_the_record() -> None:
+    text = (ROOT / "docs" / "performance.md").read_text()
+    pages = {page.name for page in (ROOT / "docs" / "performance").glob("*.md")}
+    assert set(re.findall(r"^\| \[[^]]+\]\(performance/([^)]+)\)", text, re.MULTILINE)) == pages
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_programs_have_a_page_each_and_one_index(tmp_path: Path) -> None:
         f(np.ones(1, "f4"))
         f(np.ones(3, "f4"))
     names = [path.name for path in pages(tmp_path)]
-    assert names == ["lambda.00.compile.html", "lambda.01.compile.html"]
+    assert names == ["lambda.0001.compile.html", "lambda.0002.compile.html"]
     index = (tmp_path / "index.html").read_text()
     assert re.findall(r'href="([^"]*)"', index) == names
     assert not [path for path in tmp_path.iterdir() if path.suffix.isdigit()]

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from scripts import release, stream_chart
+from scripts import release
 from scripts.bootstrap import Failure
 
 CHANGELOG = """# Changelog
@@ -130,19 +130,6 @@ def test_the_readme_is_whole_on_an_index(hook: ModuleType) -> None:
     text = (release.ROOT / "README.md").read_text(encoding="utf-8")
     assert release.relative_links(text) != []  # the repository's readers have them
     assert release.relative_links(hook.without_links_to_files(text)) == []
-
-
-def test_the_chart_of_the_readme_is_of_the_record() -> None:
-    table = stream_chart.figures(stream_chart.PAGE.read_text(encoding="utf-8"))
-    assert stream_chart.PICTURE.read_text(encoding="utf-8") == stream_chart.chart(table)
-    description = "dyn {dyn:.0f} s with one compile, PyTorch eager {torch:.0f} s, jax.jit {jax:.0f} s with 100 compiles"
-    text = description.format(**table["first touch, s"])
-    compiling = table["compiling, s"]
-    for page in ("README.md", "docs/index.md"):
-        said = " ".join((release.ROOT / page).read_text(encoding="utf-8").split())
-        assert text in said
-        assert f"dyn compiles once, in {compiling['dyn']} s" in said
-        assert f"a hundred times, in {compiling['jax']:.0f} s" in said
 
 
 def test_relative_links_are_found() -> None:

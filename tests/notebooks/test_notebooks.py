@@ -134,11 +134,25 @@ def test_tensorflow(nbformat: Any, require_module: Callable[[str], ModuleType]) 
 #: What notebooks that compare little need beside NumPy, and have to print.
 SHORT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "02-symbolic-sizes.ipynb": ((), ("x[x > 0]: (count,)", "guard: x_0 == 7 |", "needed | x_0*x_1 % 6 == 0 |")),
-    "03-shapes-beside-jax.ipynb": (("jax",), ("CacheInfo(compiles=1, ", "JAX wants equal sizes")),
+    "03-shapes-beside-jax.ipynb": (
+        ("jax",),
+        ("CacheInfo(compiles=1, ", "JAX wants equal sizes", "training: CacheInfo(compiles=1, hits=13, guards=0, "),
+    ),
     "04-gradients-and-loops.ipynb": ((), ("length 500: loss", "CacheInfo(compiles=1, hits=199, ")),
     "05-stablehlo.ipynb": (("jax",), ("stablehlo.dot_general", "f32[2*n, 3]", "it must be k = 5")),
     "06-signals.ipynb": ((), ("262 Hz", "2400 samples: nothing", "CacheInfo(compiles=1, hits=3, ")),
     "07-slow-or-recompiling.ipynb": ((), ("CacheInfo(compiles=3, hits=3, ", "ends: ", "one call of 1,000 steps")),
+    "08-a-simulation.ipynb": (
+        (),
+        ("CacheInfo(compiles=1, hits=189, ", "3000 steps: ", "CacheInfo(compiles=1, hits=2, "),
+    ),
+}
+
+
+#: What notebooks say of how near results are to others', and the most that may be.
+NEAR = {
+    "03-shapes-beside-jax.ipynb": (r"^losses differ by ([\d.e+-]+)$", 1e-4),
+    "08-a-simulation.ipynb": (r"^after 50 steps within ([\d.e+-]+) of NumPy$", 1e-4),
 }
 
 
@@ -147,9 +161,31 @@ def test_runs_and_prints(name: str, nbformat: Any, require_module: Callable[[str
     modules, texts = SHORT[name]
     for module in modules:
         require_module(module)
-    printed = "".join(outputs(executed(name, nbformat, require_module), "stdout"))
+    notebook = executed(name, nbformat, require_module)
+    printed = "".join(outputs(notebook, "stdout"))
     for text in texts:
         assert text in printed
+    if name in NEAR:
+        assert len(outputs(notebook, "image/png")) == 2
+        pattern, most = NEAR[name]
+        found = re.search(pattern, printed, re.M)
+        assert found is not None
+        assert float(found[1]) <= most
+
+
+def test_pytorch_served(
+    nbformat: Any, require_module: Callable[[str], ModuleType], require_tool: Callable[..., str]
+) -> None:
+    require_module("torch")
+    require_tool("g++")  # Inductor's
+    notebook = executed("09-serving-pytorch.ipynb", nbformat, require_module)
+    printed = "".join(outputs(notebook, "stdout"))
+    apart = [float(text) for text in re.findall(r"within ([\d.e+-]+) of PyTorch$", printed, re.M)]
+    assert len(apart) == 3
+    assert max(apart) < 1e-4
+    assert "CacheInfo(compiles=1, hits=29, guards=0, " in printed
+    assert "CacheInfo(compiles=1, hits=62, guards=0, " in printed
+    assert len(outputs(notebook, "image/png")) == 1
 
 
 def test_gpu(nbformat: Any, require_module: Callable[[str], ModuleType]) -> None:

@@ -113,8 +113,9 @@ def test_what_is_computed_again_is_what_was_computed() -> None:
 
 def arena(function: Any) -> int:
     """Bytes of the arena of a compiled function's only program, of ROWS rows."""
-    text = str(function.explain())
-    formula = text.partition("\n    arena ")[2].partition(" bytes")[0]
+    (way,) = function.explain().as_dict()["ways"]
+    (program,) = way["programs"]
+    formula = program["memory"]["arena"]
     return eval(formula, {"x_0": ROWS, "floordiv": lambda a, b: a // b, "max": max})
 
 
