@@ -96,7 +96,7 @@ class GraphReader:
         if fold is not None and call.is_known and not call.unread({*fold.attrs, fold.dtype}):
             made = _folded(call, fold)
             if made is not NotImplemented:
-                return _settled(made, _dtype(call, fold.dtype))
+                return settled(made, dtypes.dtype(_dtype(call, fold.dtype)))
         converter = OPERATIONS.converters.get(node.op)
         if converter is None:
             return self._called(self._definition(call), call)
@@ -147,12 +147,6 @@ def _dtype(call: OnnxCall, name: str) -> Any:
         return call.dtype(int(name[1:] or 0))
     found = call.attributes([name])
     return dtype_of(found[name]) if name in found else name
-
-
-def _settled(made: Any, dtype: Any) -> Any:
-    if isinstance(made, list):
-        return [_settled(one, dtype) for one in made]
-    return settled(made, dtypes.dtype(dtype))
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,8 +57,13 @@ def is_symbolic(element: object) -> bool:
     return isinstance(element, SymExpr | Comparison | Junction)
 
 
-def settled(elements: Array, dtype: DType) -> Array | SizeTensor:
-    """Elements as a constant, where all are numbers. Integers beyond those of the dtype wrap, as its sums do."""
+def settled(elements: Any, dtype: DType) -> Any:
+    """Elements as a constant, where all are numbers, and of a list each one's.
+
+    Integers beyond those of the dtype wrap, as its sums do.
+    """
+    if isinstance(elements, list):
+        return [settled(one, dtype) for one in elements]
     if elements.dtype != object:
         return elements if elements.dtype == dtype.np else elements.astype(dtype.np)
     if dtype.is_integer:
