@@ -53,7 +53,8 @@ nitpick_ignore_regex = [
     ("py:class", r"dyn\.(?!errors\.)([a-z_]+\.)+_?[A-Z]\w*"),
     (
         "py:class",
-        r"ArrayLike|Axis|DTypeLike|Shape|Size|CompilationRecord|Program|Version|Optimized|Explanation|Dtype|Declarations",
+        r"ArrayLike|Axis|DTypeLike|Shape|Size|CompilationRecord|Program|Version|Optimized|Explanation|Dtype|Declarations"
+        r"|Array|Case|Replay|Stop|StageComparison|StoredProgram|Traceable|Fails|Cause|Culprit",
     ),
 ]
 

@@ -98,7 +98,7 @@ def bisect(
             explains for the dtype.
 
     Returns:
-        A :class:`Bisection`; printed, it says what was compared, and what was found.
+        A :class:`~dyn.diagnosis.bisection.Bisection`; printed, it says what was compared, and what was found.
 
     Raises:
         TraceError: if the function cannot be traced.

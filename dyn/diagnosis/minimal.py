@@ -98,7 +98,7 @@ def minify(
         seconds: when to stop looking.
 
     Returns:
-        A :class:`MinimalProgram`.
+        A :class:`~dyn.diagnosis.minimal.MinimalProgram`.
 
     Raises:
         InvalidValueError: if the call does not fail.

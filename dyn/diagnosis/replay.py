@@ -78,7 +78,7 @@ class Replay:
 
     Attributes:
         steps: how many operations ran, those of loops each time.
-        stop: the :class:`Stop`, or None where all went well.
+        stop: the :class:`~dyn.diagnosis.replay.Stop`, or None where all went well.
         result: what the function returns, with NumPy's arrays; None where it stopped. Of PyTorch's and TensorFlow's
             functions a sequence of what the program gives: what they return, and what they write.
         is_left: True where the debugger was told to quit.
@@ -135,7 +135,7 @@ class Replay:
                 something is found. Each operation is a line, and its result a variable. Or a debugger of one's own.
 
         Returns:
-            Another :class:`Replay`.
+            Another :class:`~dyn.diagnosis.replay.Replay`.
         """
         return Replay(self._case, self._stop_at if stop_at is None else stop_at, tolerance, debugger)
 
