@@ -18,19 +18,12 @@ _ALIKE = {
     f"aten::{name}": positions
     for positions, names in {
         (0, 1): (
-            "mm", "bmm", "mv", "dot", "vdot", "linalg_cross",
-            "lerp.Scalar", "_cdist_forward", "binary_cross_entropy", "grid_sampler_2d",
-            "grid_sampler_3d",
+            "mm", "bmm", "mv", "dot", "vdot", "linalg_cross", "linalg_solve_triangular", "lerp.Scalar",
+            "_cdist_forward", "binary_cross_entropy", "grid_sampler_2d", "grid_sampler_3d",
         ),
-        (0, 1, 2): (
-            "addmm", "addmv", "addbmm", "baddbmm", "linear",
-            "convolution", "lerp.Tensor",
-        ),
+        (0, 1, 2): ("addmm", "addmv", "addbmm", "baddbmm", "linear", "convolution", "lerp.Tensor"),
         (0, 2): ("index_put", "_unsafe_index_put", "masked_scatter"),
-        (0, 3): (
-            "index_add", "index_copy", "scatter.src", "scatter.reduce", "scatter_add",
-            "scatter_reduce.two",
-        ),
+        (0, 3): ("index_add", "index_copy", "scatter.src", "scatter.reduce", "scatter_add", "scatter_reduce.two"),
     }.items()
     for name in names
 }  # fmt: skip

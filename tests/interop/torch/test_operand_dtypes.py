@@ -63,6 +63,19 @@ def test_operands_that_pytorch_refuses_are_its_errors(number: int) -> None:
         dyn_torch.jit(function, strict=True)(*operands)
 
 
+def test_where_pytorch_has_a_kernel_for_both_it_runs_that() -> None:
+    def solve(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.solve_triangular(a, b, upper=True) + 1
+
+    compiled = dyn_torch.jit(solve)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)
+        for n in (2, 1, 0, 5):
+            a, b = torch.eye(n).double() * 2, torch.ones(n, 3)
+            torch.testing.assert_close(compiled(a, b), solve(a, b))
+    assert compiled.cache_info().compiles == 3  # PyTorch's fake kernel asks whether sizes are 0 and 1
+
+
 def test_a_layer_says_which_dtypes_met() -> None:
     layer = dyn_torch.jit(torch.nn.Linear(3, 4), strict=True)
     assert layer(ROWS).dtype is torch.float32
