@@ -150,7 +150,7 @@ _LAZY = {
 }  # fmt: skip
 
 #: Names of the documented interface that this version does not have yet.
-_LATER = frozenset({"load"})
+_LATER = frozenset({"load", "save"})
 
 
 class _NotYetAttribute(errors.NotYetError, AttributeError):
@@ -163,7 +163,11 @@ def __getattr__(name: str) -> Any:
         value = globals()[name] = module if name in _MODULES else getattr(module, name)
         return value
     if name in _LATER:
-        raise _NotYetAttribute(f"dyn.{name} comes in a later version of dyn.")
+        raise _NotYetAttribute(
+            f"dyn.{name} comes in a later version of dyn.",
+            remedy="compiled code is kept in DYN_CACHE_DIR, where another process finds it; a program is written and "
+            "read as StableHLO by dyn.interop.stablehlo.dump and load.",
+        )
     raise AttributeError(f"module 'dyn' has no attribute {name!r}")
 
 

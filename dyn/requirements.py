@@ -58,7 +58,12 @@ def scipy_module(name: str, purpose: str) -> Any:
     except ImportError as error:
         raise BackendUnavailableError(
             f"{purpose} is computed by SciPy, which cannot be imported: {error}.", remedy=install_extra("linalg")
-        ) from error
+        ) from cause_of(error)
+
+
+def cause_of(error: ImportError) -> ImportError | None:
+    """What an error that tells of a failed import has as its cause: none where a package is not installed."""
+    return None if isinstance(error, ModuleNotFoundError) else error
 
 
 def _name(requirement: str) -> str:

@@ -49,7 +49,7 @@ class _ReferenceCall:
         try:
             found = self.op.opdef.reference(*operands, **attrs)
         except BackendUnavailableError as error:
-            raise BackendUnavailableError(error.problem, loc=self.op.loc, remedy=error.remedy) from error
+            raise BackendUnavailableError(error.problem, loc=self.op.loc, remedy=error.remedy) from error.__cause__
         for result, array in zip(results, found if isinstance(found, tuple) else (found,), strict=True):
             result[...] = array
 

@@ -337,7 +337,7 @@ def group_row(
         tuple(sorted(group.reduced)),
         len(group.ops),
         format_dim(saved_bytes(group)) if inside else "",
-        tuple(dict.fromkeys(op.loc.describe() for op in group.ops)),
+        tuple(dict.fromkeys(op.loc.describe() for op in group.ops if op.loc.line)),
         tuple(dict.fromkeys(group.ends)),
         tuple(dict.fromkeys(variants)),
     )

@@ -94,7 +94,7 @@ def __getattr__(name: str) -> Callable[..., Any]:
     try:
         ufunc = None if name.startswith("_") else _ufunc_of_scipy(name)
     except BackendUnavailableError as error:
-        raise _UnavailableAttribute(error.problem, loc=user_loc(), remedy=error.remedy) from error
+        raise _UnavailableAttribute(error.problem, loc=user_loc(), remedy=error.remedy) from error.__cause__
     if ufunc is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
     return _by_scipy(name, ufunc)

@@ -148,9 +148,9 @@ class CallArguments:
         try:
             return [read_leaf(value, "", name) for value in bound.leaves]
         except ArgumentError:
-            # Names cost time and are needed for an error only.
-            names = self.signature.leaf_names(bound)
-            return [read_leaf(value, where, name) for value, where in zip(bound.leaves, names, strict=True)]
+            pass  # names cost time and are needed for an error only
+        names = self.signature.leaf_names(bound)
+        return [read_leaf(value, where, name) for value, where in zip(bound.leaves, names, strict=True)]
 
     def givers(self, bound: BoundArguments) -> dict[int, Array]:
         """The NumPy arrays that a call donates, by the leaf's number: a result in such an array's memory is itself."""

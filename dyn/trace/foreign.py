@@ -21,10 +21,13 @@ _OPERATORS = "array_methods.py"
 def refuse_jax(trace: Trace, what: str) -> NoReturn:
     """Answer a look at ``__jax_array__`` of ``what``: a TraceError for JAX's functions.
 
-    To others, and to the operators of JAX's arrays, which leave it to dyn then, there is no such attribute.
+    To others, and to the operators of JAX's arrays, which leave it to dyn then, there is no such attribute. Nor is
+    there to JAX's code in C, where an error of a look is printed and forgotten: it raises a TypeError of its own.
     """
     asker = sys._getframe(2)
-    if _library(asker) is None or os.path.basename(asker.f_code.co_filename) == _OPERATORS:
+    code = asker.f_code
+    looks = "__jax_array__" in code.co_names or "__jax_array__" in code.co_consts
+    if not looks or _library(asker) is None or os.path.basename(code.co_filename) == _OPERATORS:
         raise AttributeError("__jax_array__")
     refuse_foreign(trace, what)
 
@@ -77,7 +80,7 @@ def _remedy(trace: Trace, library: str, name: str) -> str:
     module = trace.namespace.standard(None)
     own = f"use dyn.numpy.{name}" if name in module.__all__ else "use functions of dyn.numpy, dyn.nn and dyn.lax"
     if library == "torch":
-        return f"{own}, or call it outside of the compiled function."
+        return f"{own}. A module, or a function that is PyTorch's, is compiled with dyn.interop.torch.jit."
     return (
         f"{own}. Where all of the function is JAX's, compile it with dyn.interop.jax.jit; a part of it is called as "
         "dyn.interop.stablehlo.load(jax.export.export(jax.jit(part))(...).mlir_module_serialized)."

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -51,12 +52,19 @@ class BoundArguments:
 
 
 def check_compilable(function: Callable[..., Any]) -> None:
-    """Raise ArgumentError for what makes something else of its arguments than arrays: classes, and coroutines."""
+    """Raise ArgumentError for what makes something else of its arguments than arrays: classes, coroutines, modules of
+    PyTorch."""
     name = getattr(function, "__name__", type(function).__name__)
     if isinstance(function, type):
         raise ArgumentError(
             f"jit takes a function, and {name} is a class.",
             remedy=f"compile a method of its objects, as dyn.jit({name}(…).method), or a function that makes one.",
+        )
+    module = sys.modules.get("torch.nn.modules.module")
+    if module is not None and isinstance(function, module.Module):
+        raise ArgumentError(
+            f"jit takes a function of dyn's arrays, and {name} is a module of PyTorch.",
+            remedy="compile it with dyn.interop.torch.jit.",
         )
     for kind, what in (
         (inspect.iscoroutinefunction, "a coroutine: it gives something to await"),

@@ -20,6 +20,12 @@ from dyn.trace.dims import SymbolicDim, wrap_dim
 from dyn.trace.foreign import is_operator, refuse_foreign, refuse_jax
 from dyn.trace.methods import changes_in_place, has_methods
 
+#: The remedy for a loop over ``range`` of what is traced.
+_RANGE = (
+    "use dyn.lax.fori_loop or scan for a loop, dyn.numpy.arange for an array of its numbers, or make the value a "
+    "static argument."
+)
+
 
 @changes_in_place
 @has_methods
@@ -198,12 +204,16 @@ class Tracer:
         asks = asking(self._trace.namespace.has)
         if asks is not None and asks.computes and asks.remedy.startswith("use dyn."):
             what, remedy = asks.what, asks.remedy
-        # An argument is known by its type; what was computed on this very line needs no word.
+        if asks is not None and asks.what == "range()":
+            what, remedy = asks.what, _RANGE
+        # An argument is known by its name; what was computed on this very line needs no word.
         computed = self._trace.builder.producer(self._value) is not None
         elsewhere = computed and (loc.file, loc.line) != (self._loc.file, self._loc.line)
+        described = str(self._value.type).removesuffix("~")
+        if not computed and self._value.name:
+            described = f"{self._value.name} ({described})"
         raise TraceError(
-            f"{what} needs the elements of {self._value.type}, "
-            f"which are not known while {self._trace.name!r} is traced.",
+            f"{what} needs the elements of {described}, which are not known while {self._trace.name!r} is traced.",
             loc=loc,
             notes=self._origin() if elsewhere else (),
             remedy=remedy,

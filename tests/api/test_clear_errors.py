@@ -106,7 +106,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "ceil": (
         lambda: dyn.jit(lambda x: dnp.zeros(math.ceil(x.shape[0] / 2)))(ONES),
-        "math.ceil() needs the elements of f64[]~, which are not known while '<lambda>' is traced.\n  at <line>\n"
+        "math.ceil() needs the elements of f64[], which are not known while '<lambda>' is traced.\n  at <line>\n"
         "  help: use dyn.numpy.ceil of arrays; of sizes write (n + 1) // 2 for n / 2, which is a size too.",
     ),
 }

@@ -46,9 +46,15 @@ def test_front_ends_are_imported_when_they_are_asked_for() -> None:
 
 
 def test_a_later_name_says_so() -> None:
-    with pytest.raises(dyn.errors.NotYetError, match=r"dyn\.load comes in a later version"):
-        dyn.load  # noqa: B018
-    assert not hasattr(dyn, "load")
+    for name in ("load", "save"):
+        with pytest.raises(dyn.errors.NotYetError) as error:
+            getattr(dyn, name)
+        assert str(error.value) == (
+            f"dyn.{name} comes in a later version of dyn.\n  help: compiled code is kept in DYN_CACHE_DIR, where "
+            "another process finds it; a program is written and read as StableHLO by dyn.interop.stablehlo.dump and "
+            "load."
+        )
+        assert not hasattr(dyn, name)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         dyn.nonsense  # noqa: B018
 
@@ -218,3 +224,9 @@ def test_importing_dyn_loads_nothing_behind_tracing() -> None:
     heavy = {"dyn.lower", "dyn.stitch", "dyn.pipeline", "dyn.explain", "dyn.backends.x86", "llvmlite", "scipy"}
     heavy |= {"logging", "concurrent.futures", "filelock", "platformdirs", "numpy.ma"}
     assert heavy & set(done.stdout.split()) == set()
+
+
+def test_an_argument_that_is_no_array_is_one_error() -> None:
+    with pytest.raises(dyn.errors.ArgumentError, match="mode is a str") as error:
+        dyn.jit(lambda x, mode: x)(np.ones(3), "sum")
+    assert error.value.__context__ is None

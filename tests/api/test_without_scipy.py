@@ -113,3 +113,17 @@ def test_reference_says_so(tmp_path: Path) -> None:
         """
     said: Any = run(program, tmp_path)
     assert said == "erf is computed by SciPy, which cannot be imported | pip install 'scipy>=1.13'\n"
+
+
+def test_what_is_not_installed_is_one_error(tmp_path: Path) -> None:
+    """The error's text says that the import failed: there is no second traceback of it."""
+    program = """
+        def solve():
+            return dyn.lax.linalg.triangular_solve(a, b[:, None], left_side=True)
+        for call in (solve, lambda: dnp.special.jv(1.0, b)):
+            try:
+                call()
+            except dyn.errors.BackendUnavailableError as error:
+                print(error.__cause__, error.__suppress_context__, str(error).partition(" is computed by SciPy")[0])
+        """
+    assert run(program, tmp_path) == "None True triangular_solve\nNone True special.jv\n"

@@ -217,3 +217,14 @@ def test_errors_are_those_of_jax() -> None:
         djax.jit(wrong)(ones(3))
     assert raised.value.args == ("mine",)
     assert calls <= 3
+
+
+def test_errors_of_jax_name_the_function_and_its_argument() -> None:
+    def signed(x: Any, batch: Any) -> Any:
+        return x if batch["mask"].sum() > 0 else -x
+
+    with pytest.raises(jax.errors.TracerBoolConversionError) as error:
+        djax.jit(signed)(np.ones(3, "f4"), {"mask": np.ones(2, "f4")})
+    line = signed.__code__.co_firstlineno
+    assert f"while tracing the function signed at {__file__}:{line} for jit." in str(error.value)
+    assert "depends on the value of the argument batch_mask." in str(error.value)

@@ -23,7 +23,7 @@ def general(reason: str) -> str:
     made = reason.partition(" [")[0]
     made = re.sub(r"'/[^']*/(site-packages/[^']*)'", r"'\1'", made)
     made = re.sub(r"dimension .*? \(.*?\), and it differs.*", "dimension that differs from call to call", made)
-    made = re.sub(r"\b[a-z]+\d+\[[^\]]*\]~?", "an array", made)
+    made = re.sub(r"(\b\w+ \()?\b[a-z]+\d+\[[^\]]*\](?(1)\)|~?)", "an array", made)
     made = re.sub(r"'[\w.<>]+' is traced", "the function is traced", made)
     made = re.sub(r": [\w.]+ is the number.*", "", made)
     made = re.sub(r"<[^<>]*(<[^<>]*>[^<>]*)*>", "…", made)

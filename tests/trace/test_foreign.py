@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dyn
-from dyn.errors import TraceError
+from dyn.errors import ArgumentError, TraceError
 from dyn.trace.bytecode import UNKNOWN_CALLEE, callee
 
 X = np.arange(3, dtype=np.float32)
@@ -20,6 +20,7 @@ JAX_REMEDY = (
     "Where all of the function is JAX's, compile it with dyn.interop.jax.jit; a part of it is called as "
     "dyn.interop.stablehlo.load(jax.export.export(jax.jit(part))(...).mlir_module_serialized)."
 )
+TORCH = "A module, or a function that is PyTorch's, is compiled with dyn.interop.torch.jit."
 NAMESPACES = "use functions of dyn.numpy, dyn.nn and dyn.lax"
 
 
@@ -54,12 +55,30 @@ def test_functions_of_jax() -> None:
     assert refused(lambda x: jnp.arange(x.shape[0])) == (dimension, f"use dyn.numpy.arange. {JAX_REMEDY}")
 
 
+def test_a_look_from_jax_in_c_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    """``PyObject_HasAttrString`` prints errors that are no AttributeErrors, from Python 3.13 on."""
+    jax = pytest.importorskip("jax")
+    with pytest.raises(TypeError, match="Tracer"):
+        dyn.jit(lambda x: jax.nn.relu(x))(X)
+    assert "Exception ignored" not in capfd.readouterr().err
+
+
+def test_modules_of_pytorch_are_another_jits() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ArgumentError) as error:
+        dyn.jit(torch.nn.Linear(3, 4))
+    assert str(error.value) == (
+        "jit takes a function of dyn's arrays, and Linear is a module of PyTorch.\n"
+        "  help: compile it with dyn.interop.torch.jit."
+    )
+
+
 def test_functions_of_pytorch() -> None:
     torch = pytest.importorskip("torch")
-    sine = said("sin", "PyTorch"), "use dyn.numpy.sin, or call it outside of the compiled function."
+    sine = said("sin", "PyTorch"), f"use dyn.numpy.sin. {TORCH}"
     assert refused(lambda x: torch.sin(x)) == sine
     assert refused(lambda x: torch.sin(input=x)) == sine
-    both = said("cat", "PyTorch"), f"{NAMESPACES}, or call it outside of the compiled function."
+    both = said("cat", "PyTorch"), f"{NAMESPACES}. {TORCH}"
     assert refused(lambda x: torch.cat([torch.ones(3), x])) == both
     assert refused(lambda x: torch.nn.functional.relu(x))[0] == said("relu", "PyTorch")
     assert refused(lambda x: torch.nn.Linear(3, 2)(x))[0] == said("linear", "PyTorch")

@@ -143,6 +143,12 @@ BRANCH = "use dyn.numpy.where, dyn.lax.cond, or for a loop dyn.lax.while_loop; o
         ),
         (range, "a Python index", "index with the array itself (dyn.numpy.take), or make it a static argument."),
         (
+            lambda x: range(1, x),
+            "range()",
+            "use dyn.lax.fori_loop or scan for a loop, dyn.numpy.arange for an array of its numbers, or make the value "
+            "a static argument.",
+        ),
+        (
             lambda x: x.item(),
             "item()",
             "keep it an array, or return it from the function and call item() outside.",
@@ -165,7 +171,7 @@ BRANCH = "use dyn.numpy.where, dyn.lax.cond, or for a loop dyn.lax.while_loop; o
 )
 def test_what_needs_elements(fn: Fn, what: str, remedy: str) -> None:
     problem, place, last = text_of(TraceError, trace, fn, leaf("x", dtype=dtypes.int32)).split("\n")
-    assert problem == f"{what} needs the elements of i32[], which are not known while 'f' is traced."
+    assert problem == f"{what} needs the elements of x (i32[]), which are not known while 'f' is traced."
     assert place.startswith("  at ")
     assert last == f"  help: {remedy}"
 

@@ -295,7 +295,8 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
             args, kwargs = self._arguments.joined(dynamic, named, call.kind.static)
             return self._function(*args, **kwargs)
 
-        tracing = JaxTracing(parts, self._name, flat, types, [tuple(aval.shape) for aval in call.avals], self._function)
+        shapes = [tuple(aval.shape) for aval in call.avals]
+        tracing = JaxTracing(parts, self._name, flat, types, shapes, call.plan.names, self._function)
         try:
             return JaxProgram(parts, self._name, call, trace(tracing))
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from dyn.interop.stablehlo.custom_calls import EXTERNAL, Imported
 from dyn.late_imports import import_whole
 from dyn.shapes import Dim
 from dyn.trace import answered_names
+from dyn.trace.identifiers import identifier
 
 #: A program that needs more traces than this is for its sizes alone.
 MOST_TRACES = 64
@@ -76,6 +78,14 @@ class Exported:
 _Attempt = FailedTrace | tuple[tuple[Any, _Outputs], Answers]
 
 
+def _signature_of(names: Sequence[str]) -> inspect.Signature:
+    """The signature of a function of leaves: ``batch['x']`` is ``batch_x``."""
+    called = [identifier(name, "arg") for name in names]
+    if len(set(called)) < len(called):
+        called = [f"arg_{number}" for number in range(len(called))]
+    return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in called])
+
+
 class JaxTracing:
     """The traces of a function for one call: ``function(leaves)`` gives its results as a tree.
 
@@ -85,11 +95,12 @@ class JaxTracing:
 
     def __init__(
         self, parts: Internals, name: str, function: Callable[[Sequence[Any]], Any], types: Sequence[LeafType],
-        shapes: Sequence[tuple[int, ...]], user_function: Callable[..., Any] | None = None,
+        shapes: Sequence[tuple[int, ...]], names: Sequence[str] = (), user_function: Callable[..., Any] | None = None,
     ) -> None:  # fmt: skip
         self.parts, self.name, self.function = parts, name, function
         self.user_function = user_function
         self.types, self.shapes = types, shapes
+        self.names = names
         #: How often JAX has traced the function.
         self.count = 0
         self._custom_calls: list[str] = []
@@ -218,6 +229,10 @@ class JaxTracing:
             return arrays
 
         closed.__name__ = closed.__qualname__ = self.name
+        if self.user_function is not None:  # JAX's errors say where the function is, and what its arguments are called
+            attributes = vars(closed)
+            attributes["__wrapped__"] = self.user_function
+            attributes["__signature__"] = _signature_of(self.names)
         return closed
 
     def _finished(self, made: tuple[Any, _Outputs], sizes: TraceSizes) -> Exported:

@@ -120,6 +120,17 @@ def _jitted(
     return kind.single()(function, shapes, options)
 
 
+def _as_called(forward: Callable[..., Any], compiled: TorchJitted) -> Callable[..., Any]:
+    """The call of a compiled module as its ``forward``, with the signature of the module's own."""
+
+    @functools.wraps(forward)
+    @passed_by
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return compiled(*args, **kwargs)
+
+    return call
+
+
 class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
     """PyTorch function that dyn compiles. Made by :func:`jit`.
 
@@ -184,9 +195,9 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
         if name == "_function" or name.startswith("__"):  # not made yet, or asked for by a protocol
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         module = self._module
-        if module is not None and name == "forward":
-            return self.__call__
         found = getattr(self._function, name)
+        if module is not None and name == "forward":
+            return _as_called(found, self)
         if module is None or not isinstance(found, MethodType) or found.__self__ is not module:
             return found
         is_own = name not in vars(torch.nn.Module)
@@ -197,6 +208,7 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
                 result = found(*args, **kwargs)
             return self if result is module else result
 
+        vars(method)["__wrapped__"] = found.__func__  # signatures leave out the parameter that is bound
         return MethodType(method, self)
 
     def __setattr__(self, name: str, value: Any) -> None:

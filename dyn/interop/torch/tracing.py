@@ -59,6 +59,7 @@ from dyn.interop.torch.inference import called_again, ordinary_tensors
 from dyn.interop.torch.iteration import decide_axis, open_sizes
 from dyn.interop.torch.layouts import ROWS, Order, TensorLayout, layout_of, order_by_size
 from dyn.interop.torch.module_calls import noting_modules
+from dyn.interop.torch.operand_dtypes import check_dtypes, check_written
 from dyn.interop.torch.python_effects import refused
 from dyn.interop.torch.randomness import GeneratorError, Keys
 from dyn.interop.torch.saved_tensors import without_callers_hooks
@@ -428,6 +429,7 @@ class TorchTracing(TorchDispatchMode):
 
     def _converted(self, func: Any, converter: Converter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         device = result_device(args, kwargs)
+        check_dtypes(func, args, kwargs)
         made = converter.run(self, args, kwargs)
         order = converter.order(args, kwargs)
         if isinstance(made, Tracer):
@@ -572,6 +574,7 @@ class TorchTracing(TorchDispatchMode):
             target = kwargs.pop("out")
         with self:
             result = sibling(*args, **kwargs)
+        check_written(func, target, result)
         self.write(target, record_of(result).value)
         return target
 

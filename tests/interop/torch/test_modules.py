@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 import subprocess
 import sys
@@ -296,3 +297,24 @@ def test_a_module_whose_modes_keep_values_of_other_ranks() -> None:
     module.eval()
     torch.testing.assert_close(compiled(x), module(x))
     assert compiled.cache_info().compiles <= 3
+
+
+def test_forward_and_methods_have_the_signatures_of_the_modules() -> None:
+    """transformers' Trainer drops what ``forward`` has no parameter for; ``torch.export`` asks for it, too."""
+
+    class Scaled(nn.Module):
+        def forward(self, x: Any, *, scale: float = 2.0) -> Any:
+            """Scale."""
+            return x * scale
+
+        def named(self, x: Any, name: str = "") -> Any:
+            return self(x), name
+
+    module = Scaled()
+    compiled = dyn_torch.jit(module)
+    for name in ("forward", "named", "train"):
+        assert inspect.signature(getattr(compiled, name)) == inspect.signature(getattr(module, name))
+    assert compiled.forward.__doc__ == "Scale."
+    for rows in (3, 0, 1):
+        same(compiled.forward(torch.ones(rows), scale=3.0), module(torch.ones(rows), scale=3.0))
+    assert compiled.cache_info().compiles == 1

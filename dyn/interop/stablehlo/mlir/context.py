@@ -9,7 +9,7 @@ from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import BackendUnavailableError
 from dyn.interop.stablehlo.mlir.untrusted_modules import open_context
-from dyn.requirements import install_extra
+from dyn.requirements import cause_of, install_extra
 
 #: MLIR's names of element types.
 ELEMENTS: dict[str, DType] = {
@@ -32,7 +32,7 @@ def bindings() -> Any:
         raise BackendUnavailableError(
             f"StableHLO is read and written with the MLIR bindings of jaxlib, which cannot be imported ({error}).",
             remedy=f"install them with: {install_extra('jax')}",
-        ) from error
+        ) from cause_of(error)
     stablehlo.register_stablehlo_passes()
     return Bindings(ir, passmanager, stablehlo)
 

@@ -34,18 +34,25 @@ def log_softmax(a: Tracer, axis: int, half_to_float: bool = False) -> Tracer:
     return nn.log_softmax(a, axis=axis) if a.ndim else dnp.zeros_like(a)
 
 
+def _widened(a: Tracer, weight: Tracer | None, bias: Tracer | None) -> Tracer:
+    """Halves as floats where the parameters are floats: PyTorch computes with floats, and rounds the result once."""
+    parameters = [one.dtype for one in (weight, bias) if one is not None]
+    return a.astype(parameters[0]) if parameters and parameters[0] != a.dtype else a
+
+
 @converts("native_layer_norm.default")
 def layer_norm(
     a: Tracer, sizes: Sequence[Any], weight: Tracer | None, bias: Tracer | None, eps: float
 ) -> tuple[Tracer, Tracer, Tracer]:
-    axes = tuple(range(-len(sizes), 0))
+    axes, dtype = tuple(range(-len(sizes), 0)), a.dtype
+    a = _widened(a, weight, bias)
     mean = dnp.mean(a, axis=axes, keepdims=True)
     centred = a - mean
     scale = 1 / dnp.sqrt(dnp.mean(centred * centred, axis=axes, keepdims=True) + eps)
     result = centred * scale
     if weight is not None:
         result = result * weight
-    return (result if bias is None else result + bias), mean, scale
+    return (result if bias is None else result + bias).astype(dtype), mean, scale
 
 
 @converts("native_group_norm.default", order=lambda args, kwargs: [format_order(args, kwargs), None, None])
@@ -53,6 +60,8 @@ def group_norm(
     a: Tracer, weight: Tracer | None, bias: Tracer | None, count: Any, channels: Any, places: Any, groups: int,
     eps: float,
 ) -> tuple[Tracer, Tracer, Tracer]:  # fmt: skip
+    dtype = a.dtype
+    a = _widened(a, weight, bias)
     rows = dnp.reshape(a, (count, groups, channels // groups, places))
     mean = dnp.mean(rows, axis=(2, 3), keepdims=True)
     centred = rows - mean
@@ -63,7 +72,7 @@ def group_norm(
         result = result * dnp.reshape(weight, per_channel)
     if bias is not None:
         result = result + dnp.reshape(bias, per_channel)
-    return result, mean[:, :, 0, 0], scale[:, :, 0, 0]
+    return result.astype(dtype), mean[:, :, 0, 0], scale[:, :, 0, 0]
 
 
 @converts("_weight_norm_interface_backward.default", order=lambda args, kwargs: [kept_order(args[1:], {}), None])
