@@ -49,7 +49,7 @@ napoleon_use_ivar = True
 add_module_names = False
 # Classes of other libraries and of dyn's own insides that stand in signatures, and have no page here.
 nitpick_ignore_regex = [
-    ("py:class", r"(collections\.abc|numpy|optree|os)\..*"),
+    ("py:class", r"(collections\.abc|numpy|optree|os|pdb)\..*"),
     ("py:class", r"dyn\.(?!errors\.)([a-z_]+\.)+_?[A-Z]\w*"),
     (
         "py:class",

@@ -154,9 +154,12 @@ def test_what_a_jax_lacks_is_said_before_any_of_it_is_changed(monkeypatch: pytes
         def __int__(self) -> int:
             return 0
 
+        def __pow__(self, power: int) -> int:
+            return 0
+
     lacking = ("jax._src.lax.lax", "no_such_function", lambda own: own)
     monkeypatch.setattr(functions_of_sizes, "FUNCTIONS", (*functions_of_sizes.FUNCTIONS, lacking))
-    before = {name: vars(Dimension).get(name) for name in ("__eq__", "__bool__", "__hash__", "__int__")}
+    before = {name: vars(Dimension).get(name) for name in ("__eq__", "__bool__", "__hash__", "__int__", "__pow__")}
     code = jax.lax.fori_loop.__code__
     for _ in range(2):
         with pytest.raises(BackendUnavailableError, match="no_such_function"), answered(Dimension, Answers(sizes(b=6))):

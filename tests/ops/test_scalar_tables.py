@@ -166,9 +166,9 @@ def test_torch_has_a_row(require_module: Callable[[str], ModuleType]) -> None:
 
 
 def test_tensorflow_has_a_row() -> None:
-    from dyn.interop.tf.ops.pointwise import _PLAIN
+    from dyn.interop.tf.ops.pointwise import _DIVISIONS, _PLAIN
 
-    _check("tf", reached(_PLAIN.values()))
+    _check("tf", reached([*_PLAIN.values(), *_DIVISIONS.values()]))
 
 
 @pytest.mark.parametrize("name", sorted(scalar_ops()))

@@ -110,8 +110,8 @@ def divide(a: Data, b: Data) -> Any:
     return dnp.floor_divide(a - dnp.fmod(a, b), b)
 
 
-def _divides(function: Callable[..., Any], *names: str) -> None:
-    @takes_call(*names)
+def _divides(name: str, function: Callable[..., Any]) -> None:
+    @takes_call(name)
     def run(call: Any) -> Any:
         """A quotient or a rest, of integers by none that are 0."""
         a, b = call.values()
@@ -130,10 +130,13 @@ def _is_never_zero(call: Any, value: Any) -> bool:
     )
 
 
-_divides(divide, "Div", "TruncateDiv")
-_divides(dnp.floor_divide, "FloorDiv")
-_divides(dnp.remainder, "FloorMod")
-_divides(dnp.fmod, "TruncateMod")
+#: Functions of integers that are errors for a divisor of 0.
+_DIVISIONS: dict[str, Callable[..., Any]] = {
+    "Div": divide, "TruncateDiv": divide, "FloorDiv": dnp.floor_divide, "FloorMod": dnp.remainder,
+    "TruncateMod": dnp.fmod,
+}  # fmt: skip
+for _name, _function in _DIVISIONS.items():
+    _divides(_name, _function)
 
 
 @converts("DivNoNan")
