@@ -115,6 +115,9 @@ class CompileWatch:
         #: For each thread the compiles and stages that it is in, from the outermost.
         self._open: dict[int, list[OpenStage]] = {}
         self._watcher: threading.Thread | None = None
+        #: Held while the line is looked at and changed; the display that shows something, if one does.
+        self._drawing = lock()
+        self._shown: LineDisplay | None = None
 
     @contextlib.contextmanager
     def compiling(self, name: str) -> Iterator[None]:
@@ -130,6 +133,15 @@ class CompileWatch:
                 del stack[depth:]
                 if not stack:
                     self._open.pop(thread, None)
+                is_over = not self._open
+            if is_over:  # now, for the process may end before the watcher looks again
+                self._clear()
+
+    def _clear(self) -> None:
+        with self._drawing:
+            if self._shown is not None:
+                self._shown.show([], time.perf_counter())
+                self._shown = None
 
     def stage_began(self, name: str, stage: str, start: float) -> None:
         """Take note of a stage, of the compile that the thread is in or by itself."""
@@ -166,7 +178,7 @@ class CompileWatch:
         """Take note of what a thread begins; in how much it is already."""
         with self._lock:
             if self._process != os.getpid():  # in the child of a fork, which has this thread alone
-                self._process, self._watcher = os.getpid(), None
+                self._process, self._watcher, self._shown = os.getpid(), None, None
                 self._open = {}
             stack = self._open.setdefault(thread, [])
             stack.append(entry)
@@ -180,15 +192,15 @@ class CompileWatch:
             return len(stack) - 1
 
     def _watch(self, display: LineDisplay) -> None:
-        is_shown = False
         while True:
             time.sleep(_STEP)
-            now = time.perf_counter()
-            going = self.going()
-            long = [one for thread, one in going if now - one.began >= self.after and not _waits_for_user(thread)]
-            if long or is_shown:
-                display.show(long, now)
-                is_shown = bool(long)
+            with self._drawing:
+                now = time.perf_counter()
+                going = self.going()
+                long = [one for thread, one in going if now - one.began >= self.after and not _waits_for_user(thread)]
+                if long or self._shown is not None:
+                    display.show(long, now)
+                    self._shown = display if long else None
             if not going:
                 with self._lock:
                     if not self._open:

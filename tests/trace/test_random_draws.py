@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +38,8 @@ def elsewhere(x: Any) -> Any:
     ("function", "source"),
     [(noise, "numpy.random"), (by_python, "random"), (by_generator, "GENERATOR"), (elsewhere, "numpy.random")],
 )
-def test_draws_are_told(function: Callable[..., Any], source: str) -> None:
+def test_draws_are_told(function: Callable[..., Any], source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
     np.random.rand()  # it is imported, as it is where a helper draws
     f = dyn.jit(function)
     with pytest.warns(UserWarning, match="drew random numbers") as told:
@@ -49,6 +51,16 @@ def test_draws_are_told(function: Callable[..., Any], source: str) -> None:
         warnings.simplefilter("error")
         np.testing.assert_array_equal(f(np.zeros(3)), first)  # and a call says nothing
         assert f(np.zeros(5)).shape == (5,)
+
+
+def test_draws_of_other_threads_are_not_told_as_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With threads about, which draw too, a function is not blamed unless its code says that it draws."""
+    monkeypatch.setattr(threading, "active_count", lambda: 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dyn.jit(elsewhere)(np.zeros(3))
+    with pytest.warns(UserWarning, match="drew random numbers"):
+        dyn.jit(noise)(np.zeros(3))
 
 
 def test_a_generator_that_is_closed_over() -> None:
