@@ -742,6 +742,8 @@ def test_programs_that_call_are_kept_on_disk(tmp_path: Any) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout.split()
 
-    assert run("one")[:4] == ["1.0", "2.0", "1", "1"]
+    # On a busy machine the first process may end before all is written: then the second one writes the rest.
+    for _ in range(2):
+        assert run("one")[:4] == ["1.0", "2.0", "1", "1"]
     assert run("one") == ["1.0", "2.0", "1", "1", "0"]
     assert run("other") == ["2.0", "1.0", "1", "1", "0"]
