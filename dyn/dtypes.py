@@ -297,6 +297,10 @@ def widened(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return x.astype(dtype(x.dtype).wide.np, copy=False)
 
 
+#: The unsigned integers, by their bits.
+UNSIGNED = {one.bits: one for one in (uint8, uint16, uint32, uint64)}
+
+
 def from_dlpack(number: int) -> DType:
     """The dtype that DLPack's ``DLDataType`` is, as :attr:`DType.dlpack` has it. KeyError for others."""
     return _BY_DLPACK[number]

@@ -62,7 +62,7 @@ def scipy_module(name: str, purpose: str) -> Any:
 
 
 def cause_of(error: ImportError) -> ImportError | None:
-    """What an error that tells of a failed import has as its cause: none where a package is not installed."""
+    """Cause of an error that tells of a failed import: none where a package is not installed."""
     return None if isinstance(error, ModuleNotFoundError) else error
 
 

@@ -1,1 +1,1 @@
-"""What is wrong with a program at some sizes: op by op, by passes, groups and variants, and as a smaller program."""
+"""Diagnosis of a program at some sizes: op by op, by passes, groups and variants, and as a smaller program."""

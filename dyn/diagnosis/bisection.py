@@ -11,17 +11,16 @@ import numpy as np
 
 from dyn.diagnosis.cases import Case, Traceable, case_of
 from dyn.diagnosis.differences import Difference, first_difference
-from dyn.diagnosis.stepping import Steps
 from dyn.diagnosis.stored import Choose, StoredProgram, compiled, lowered
 from dyn.errors import ArgumentError, DynError
 from dyn.frozen import record
-from dyn.ir.core import Function, Op, Value
+from dyn.ir.core import Op, Value
 from dyn.pipeline import PIPELINE, Stitched
 from dyn.schedule.launch import Condition, Launch
 from dyn.shapes import Symbol
-from dyn.stitch.groups import Group, Plan
+from dyn.stitch.groups import Group
 from dyn.stitch.plan import stitch
-from dyn.trace.pytree import flatten
+from dyn.trace.pytree import flatten, list_tree
 
 Array = np.ndarray[Any, Any]
 #: Parts of the compiler that results can differ by.
@@ -118,7 +117,7 @@ def _expected(case: Case, expected: Any) -> list[Array] | None:
         return None
     leaves, tree = flatten(expected)
     count = len(case.function.results)
-    if tree not in (case.out_tree, flatten([0] * count)[1]):
+    if tree not in (case.out_tree, list_tree(count)):
         raise ArgumentError(
             "bisect: expected= is another tree than the function's result.",
             remedy=f"the program's results are a list of {count}, too: replay(...).result has them in this order.",
@@ -181,11 +180,11 @@ class _Bisector:
         problem = self._problem(lambda: self._compiled(stitched).values(), wanted)
         if not self._note("compiled code", problem):
             return
-        shown, plan = self._showing_all(stitched)
+        shown = _showing_all(stitched)
         after = replace(self.case, function=shown.function)
         right = dict(zip(shown.function.results, after.reference(), strict=True))
         made = self._results(lambda: self._compiled(shown))
-        for number, group in enumerate(plan.groups):
+        for number, group in enumerate(shown.plan.groups):
             own = [value for value in group.outputs if value in right]
             of_group = made if isinstance(made, str) else self._compare(own, made, right)
             if isinstance(made, str):  # the whole of it raises: which group does?
@@ -196,19 +195,8 @@ class _Bisector:
                 raise _CulpritFound("group", name, of_group, group.ops)
         raise _CulpritFound("memory", "of arrays inside the program", f"{problem}; right where each array has its own")
 
-    def _showing_all(self, stitched: Stitched) -> tuple[Stitched, Plan]:
-        """The program with all arrays that groups write as results, cut into the same groups."""
-        function = stitched.function
-        values = dict.fromkeys(
-            value for group in stitched.plan.groups for value in group.outputs if value in stitched.plan.producers
-        )
-        shown = function.with_ops(function.ops, tuple(values))
-        shown = replace(shown, result_names=tuple([f"v{number}" for number in range(len(values))]))
-        plan = replace(stitched.plan, function=shown)
-        return Stitched(shown, plan), plan
-
     def _problem_alone(self, stitched: Stitched, group: Group) -> str:
-        """What compiling and running the program up to a group raises."""
+        """Error of compiling and running the program up to a group, in words; empty for none."""
         values = tuple([value for value in group.outputs if value in stitched.plan.producers])
         function = stitched.function.with_ops(stitched.function.ops, values)
         function = replace(function, result_names=())
@@ -219,7 +207,7 @@ class _Bisector:
         self, shown: Stitched, group: Group, own: Sequence[Value], right: Mapping[Value, Array], problem: str, name: str
     ) -> None:
         """Raise _CulpritFound for a variant of a group that is wrong where another one is right."""
-        sizes = self._sizes(shown.function)
+        sizes = replace(self.case, function=shown.function).sizes
         wrong: list[str] = []
         is_right = False
         for variant, choose in _choices(lowered(shown.function, shown).launches, group, sizes):
@@ -232,12 +220,6 @@ class _Bisector:
         if is_right and wrong:
             raise _CulpritFound("variant", f"{wrong[0]} of group {name}", problem, group.ops)
 
-    def _sizes(self, function: Function) -> Mapping[Symbol, int]:
-        """The sizes of the call, those too that the program finds out."""
-        steps = Steps(replace(self.case, function=function), None)
-        steps.run(lambda op, operands, outer, results: None)
-        return steps.sizes
-
     def _compare(self, own: Sequence[Value], made: Mapping[Value, Array], right: Mapping[Value, Array]) -> str:
         found = first_difference([made[v] for v in own], [right[v] for v in own], self.tolerance)
         return _text(found)
@@ -248,14 +230,14 @@ class _Bisector:
         return dict(zip(stitched.function.results, run(self.case.arrays), strict=True))
 
     def _results(self, compute: Callable[[], Mapping[Value, Array]]) -> Mapping[Value, Array] | str:
-        """What ``compute`` gives, or the error that it raises, in words."""
+        """Results of ``compute``, or the error that it raises, in words."""
         try:
             return compute()
         except Exception as error:
             return _raised(error)
 
     def _problem(self, compute: Callable[[], Iterable[Array]], wanted: Sequence[Array]) -> str:
-        """How results differ from those that are wanted, in words; empty where they do not."""
+        """Difference of results from those that are wanted, in words; empty for none."""
         try:
             made = list(compute())
         except Exception as error:
@@ -265,6 +247,15 @@ class _Bisector:
     def _note(self, part: str, problem: str) -> bool:
         self.findings.append(StageComparison(part, problem))
         return bool(problem)
+
+
+def _showing_all(stitched: Stitched) -> Stitched:
+    """The program with all arrays that groups write as results, cut into the same groups."""
+    function, plan = stitched.function, stitched.plan
+    values = dict.fromkeys(value for group in plan.groups for value in group.outputs if value in plan.producers)
+    names = tuple([f"v{number}" for number in range(len(values))])
+    shown = replace(function.with_ops(function.ops, tuple(values)), result_names=names)
+    return Stitched(shown, replace(plan, function=shown))
 
 
 def _raised(error: Exception) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,15 +12,16 @@ from dyn.array import captured_on, is_own
 from dyn.backends.reference import bind_symbols, run_reference
 from dyn.diagnosis.stored import StoredProgram
 from dyn.errors import ArgumentError, NotYetError
-from dyn.frozen import record
 from dyn.ir.core import Function, Op, ParamInfo, Value
+from dyn.ir.evaluate import run_ops
 from dyn.ir.substitute_dims import Substitution
+from dyn.lazy_property import lazy_property
 from dyn.passes.inline_calls import inline_calls
 from dyn.runtime.device_memory import DeviceArray
 from dyn.shapes import Facts, Symbol
 from dyn.stages import Traced
 from dyn.trace.held import HeldBuffer
-from dyn.trace.pytree import TreeSpec, flatten
+from dyn.trace.pytree import TreeSpec, list_tree
 
 Array = np.ndarray[Any, Any]
 
@@ -33,7 +34,7 @@ class Traceable(Protocol):
         ...
 
 
-@record(eq=False)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A program without calls of other programs, and the arrays of a call, those that it captures among them."""
 
@@ -50,6 +51,24 @@ class Case:
         """The results by NumPy, op by op."""
         return run_reference(self.function, self.arrays)
 
+    @lazy_property
+    def _computed(self) -> tuple[Mapping[Value, Array], Mapping[Symbol, int]]:
+        function = self.function
+        values = dict(zip(function.params, self.arrays, strict=True))
+        kept = [*function.params, *[value for op in function.ops for value in op.results]]
+        sizes = run_ops(function.ops, values, self.env, kept)
+        return values, sizes
+
+    @property
+    def values(self) -> Mapping[Value, Array]:
+        """All values outside of regions, by NumPy."""
+        return self._computed[0]
+
+    @property
+    def sizes(self) -> Mapping[Symbol, int]:
+        """All sizes, those too that the program finds out."""
+        return self._computed[1]
+
 
 def case_of(function: Traceable | StoredProgram, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Case:
     """The case of a call.
@@ -61,7 +80,7 @@ def case_of(function: Traceable | StoredProgram, args: Sequence[Any], kwargs: Ma
     """
     if isinstance(function, StoredProgram):
         own = inline_calls(function.function)
-        return Case(own, tuple(function.arrays(args)), flatten(list(range(len(own.results))))[1])
+        return Case(own, tuple(function.arrays(args)), list_tree(len(own.results)))
     stage = function.trace(*args, **kwargs)
     traced, name = stage.traced, stage.traced.function.name
     captured = [captured_on(None, HeldBuffer(one) if is_own(one) else one, name) for one in traced.captured]

@@ -24,10 +24,10 @@ from dyn.ir.binding import bind_function
 from dyn.ir.core import Function, Op, ParamInfo, Value, with_operands
 from dyn.ir.data_dependent import bound_dim
 from dyn.ir.effects import has_effect
-from dyn.ir.evaluate import run_ops
 from dyn.ir.substitute_dims import Substitution
 from dyn.shapes import Facts, Symbol, evaluate, free_symbols
-from dyn.trace.pytree import flatten
+from dyn.trace.pytree import list_tree
+from dyn.trace.small_sizes import restated
 
 Array = np.ndarray[Any, Any]
 #: Tells how a program fails for some arrays, in a few words that stay the same while it is reduced; "" for not at all.
@@ -60,7 +60,7 @@ class MinimalProgram:
 
 
 def differs_or_raises(program: StoredProgram, arrays: Sequence[Array], tolerance: float | None = None) -> str:
-    """How a program's compiled results are unlike NumPy's: that they differ, or which error is raised."""
+    """Failure of a program's compiled results: that they differ from NumPy's, or which error is raised."""
     try:
         wanted = program.reference(*arrays)
     except Exception:
@@ -218,7 +218,7 @@ def _with_results(
 ) -> Case:
     """A case that gives other results, with what they need alone; ``extra`` values become parameters.
 
-    ``sizes`` are all sizes of the case, where they are known.
+    ``sizes`` are those of the call, where the case cannot tell them any more.
     """
     function = case.function
     ops = _needed([op for op in function.ops if not any(v in extra for v in op.results)], results, extra)
@@ -234,10 +234,10 @@ def _with_results(
     )
     arrays = tuple([given[value][1] for value in params])
     bound = {bind.symbol for bind in bind_function(made).binds}
-    env = _sizes_of(case) if sizes is None else sizes
+    env = case.sizes if sizes is None else sizes
     loose = {s: env[s] for s in made.symbols() if s not in bound and not _is_measured(made, s) and s in env}
     made = Substitution(loose).function(made, _facts_of(function.facts, loose, bound))
-    return Case(made, arrays, flatten(list(range(len(results))))[1])
+    return Case(made, arrays, list_tree(len(results)))
 
 
 def _needed(ops: Sequence[Op], results: Sequence[Value], extra: Iterable[Value]) -> tuple[Op, ...]:
@@ -260,31 +260,8 @@ def _is_measured(function: Function, symbol: Symbol) -> bool:
 
 def _facts_of(facts: Facts, fixed: Mapping[Symbol, int], bound: set[Symbol]) -> Facts:
     """Those of the facts that are about sizes which are still there."""
-    made = Facts.none()
-    for one in facts.declarations:
-        if one.symbol in bound:
-            made = made.declare(
-                one.symbol, min=one.min, max=one.max, multiple_of=one.multiple_of, likely=one.likely, reason=one.reason
-            )
-    for relation in facts.relations:
-        about = relation.substituted(fixed)
-        if about.symbols() and about.symbols() <= bound:
-            made = made.assume(about)
-    return made
-
-
-def _sizes_of(case: Case) -> Mapping[Symbol, int]:
-    """The sizes of a case, those too that it finds out."""
-    return _values_of(case)[1]
-
-
-def _values_of(case: Case) -> tuple[dict[Value, Array], Mapping[Symbol, int]]:
-    """All values outside of regions, by the reference, and all sizes."""
-    function = case.function
-    values = dict(zip(function.params, case.arrays, strict=True))
-    everything = [value for op in function.ops for value in op.results]
-    env = run_ops(function.ops, values, case.env, [*function.params, *everything])
-    return values, env
+    about = [relation.substituted(fixed) for relation in facts.relations]
+    return restated(facts, [one for one in about if one.symbols() and one.symbols() <= bound], bound)
 
 
 def _without_ops(case: Case, start: int, stop: int) -> Case | None:
@@ -297,8 +274,7 @@ def _without_ops(case: Case, start: int, stop: int) -> Case | None:
     if not gone or not outside or all(value in own for value in function.results):
         return None
     try:
-        values, sizes = _values_of(case)
-        return _with_results(case, function.results, {v: values[v] for v in own if v in used}, sizes)
+        return _with_results(case, function.results, {v: case.values[v] for v in own if v in used})
     except (DynError, KeyError):
         return None
 
@@ -316,7 +292,7 @@ def _with_operand(case: Case, op: Op, value: Value) -> Case | None:
     results = tuple([change.get(v, v) for v in function.results])
     if not any(v in results for one in ops for v in one.results):
         return None  # it would compute nothing
-    return _with_results(replace(case, function=function.with_ops(ops, results)), results, sizes=_sizes_of(case))
+    return _with_results(replace(case, function=function.with_ops(ops, results)), results, sizes=case.sizes)
 
 
 def _at_size(case: Case, symbol: Symbol, size: int, last: bool) -> Case | None:

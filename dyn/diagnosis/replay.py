@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pdb
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any, Literal, get_args
 
@@ -105,9 +105,8 @@ class Replay:
         self.is_left = False
         self._run = Steps(case, OwnKernels(), keeps_values=debugger is not False)
         self._debugger = _ProgramDebugger(self._run.file) if debugger is True else debugger or None
-        call = _plainly if self._debugger is None else self._debugger.runcall
         try:
-            results = self._run.run(self._watch, call)
+            results = self._run.run(self._watch, None if self._debugger is None else self._debugger.runcall)
         except _Stopped as stopped:
             self.stop = stopped.stop
         else:
@@ -124,7 +123,7 @@ class Replay:
         self, *, stop_at: Sequence[Cause] | None = None, tolerance: float | None = None,
         debugger: bool | pdb.Pdb = False,
     ) -> Replay:  # fmt: skip
-        """The same call once more, in another way.
+        """Repeat the same call in another way.
 
         Args:
             stop_at: some of ``"nan"``, ``"infinity"`` and ``"difference"``; None: as before. With ``()`` it does not
@@ -211,10 +210,6 @@ class Replay:
 def replay(function: Traceable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Replay:
     """The replay of a call."""
     return Replay(case_of(function, args, kwargs))
-
-
-def _plainly(function: Callable[..., Any], *args: Any) -> Any:
-    return function(*args)
 
 
 def _is_inexact(x: Array) -> bool:

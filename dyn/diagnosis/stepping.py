@@ -98,7 +98,7 @@ class Steps:
         file: the file that tracebacks say it is of.
     """
 
-    def __init__(self, case: Case, compute: Compute | None, *, keeps_values: bool = False) -> None:
+    def __init__(self, case: Case, compute: Compute, *, keeps_values: bool = False) -> None:
         self._compute = compute
         self._watch: Watcher = lambda op, operands, outer, results: None
         self._env: dict[Symbol, int] = dict(bind_symbols(case.function, case.arrays))
@@ -114,27 +114,21 @@ class Steps:
         self._function: Callable[..., tuple[Array, ...]] = namespace[writer.name]
         self.file = file
 
-    @property
-    def sizes(self) -> Mapping[Symbol, int]:
-        """The sizes of the call; those that the program finds out are there once it has run."""
-        return self._env
-
-    def run(
-        self, watch: Watcher, call: Callable[..., Any] = lambda function, *args: function(*args)
-    ) -> tuple[Array, ...] | None:
+    def run(self, watch: Watcher, call: Callable[..., Any] | None = None) -> tuple[Array, ...] | None:
         """The results, in fresh arrays; ``call`` calls the code's function, and gives None if that is left."""
         self._watch = watch
         check_relations(self._relations, self._env)
-        made: tuple[Array, ...] | None = call(self._function, _Ops(self._step), *self._case.arrays)
+        arguments = _Ops(self._step), *self._case.arrays
+        made: tuple[Array, ...] | None = (
+            self._function(*arguments) if call is None else call(self._function, *arguments)
+        )
         return None if made is None else tuple([np.array(one) for one in made])
 
     def _step(self, number: int, *operands: Array, regions: Sequence[Callable[..., Any]] = (), **outer: Array) -> Any:
         op = self.ops[number]
-        # The values that regions read are written out for the reader of the code, and for kernels.
-        reads = dict(
-            zip(dict.fromkeys(v for region in op.regions for v in region.reads()), outer.values(), strict=True)
-        )
-        if self._compute is not None and has_kernel(op):
+        # Regions that are functions of the code see what they read themselves.
+        reads = {} if regions else dict(zip(_read_by_regions(op), outer.values(), strict=True))
+        if has_kernel(op):
             results = tuple(self._compute(op, operands, self._env, reads))
         else:
             bodies = self._regions(op, regions, reads)

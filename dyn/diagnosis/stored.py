@@ -22,7 +22,7 @@ from dyn.pipeline import Optimized, Stitched, compile_program, optimize
 from dyn.schedule.launch import Launch
 from dyn.shapes import keeping_recent
 from dyn.trace.function import TracedFunction
-from dyn.trace.pytree import flatten
+from dyn.trace.pytree import list_tree
 
 Array = np.ndarray[Any, Any]
 #: Arrays of so many elements are written out in a script; larger ones go into a file.
@@ -86,7 +86,7 @@ Choose: TypeAlias = Callable[[tuple[Launch, ...]], tuple[Launch, ...]]
 
 def lowered(function: Function, stitched: Stitched | None = None, choose: Choose | None = None) -> Optimized:
     """A program with its kernels for this machine's processor (:func:`dyn.pipeline.optimize`)."""
-    traced = TracedFunction(function, (), (), flatten(list(range(len(function.results))))[1])
+    traced = TracedFunction(function, (), (), list_tree(len(function.results)))
     with keeping_recent():
         return optimize(traced, host_target(), CompilationRecord(), stitched, choose)
 

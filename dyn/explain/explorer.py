@@ -48,7 +48,7 @@ def program_page(
 
 
 def index_head() -> str:
-    """What the index begins with. A list follows, to which each program adds a row: that the list ends is left open,
+    """Beginning of the index. A list follows, to which each program adds a row: that the list ends is left open,
     as HTML allows."""
     head = "<header><b>Programs</b><span>compiled with DYN_DUMP</span></header><ul>"
     return _document("Programs", head).removesuffix(_END) + "\n"

@@ -73,7 +73,7 @@ def _atoms(dim: Dim) -> list[Opaque]:
 
 
 def _conditions(atom: Opaque) -> list[Dim]:
-    """What has to be 1 or more where a term of the form ``max(0, min(1, a, b))`` is 1, and not 0; none of others."""
+    """Dims that have to be 1 or more where a term of the form ``max(0, min(1, a, b))`` is 1; none of other terms."""
     if atom.kind is not OpaqueKind.MAX or len(atom.args) != 2 or 0 not in atom.args:
         return []
     other = next(arg for arg in atom.args if arg != 0)

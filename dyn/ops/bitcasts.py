@@ -24,8 +24,6 @@ from dyn.ops.transform_rules import again, pointwise_batch
 from dyn.shapes import Dim, RelKind
 
 Array = np.ndarray[Any, Any]
-#: The unsigned integers of each width.
-_PATTERNS = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}
 
 
 def _require_bits(ctx: TypeContext, *types: DType) -> None:
@@ -100,11 +98,11 @@ def _regroup_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: At
 def _regroup_at(k: ScalarBuilder, op: Op, index: tuple[Dim, ...], get: Get) -> Any:
     source, to = op.operands[0].dtype, op.result.dtype
     if source.bits > to.bits:
-        wide, narrow = _PATTERNS[source.bits], _PATTERNS[to.bits]
+        wide, narrow = dtypes.UNSIGNED[source.bits], dtypes.UNSIGNED[to.bits]
         bits = k.apply(Scalar.BITCAST, [get(0, index[:-1])], wide)
         lowest = k.apply(Scalar.SHRL, [bits, k.index(wide, index[-1] * to.bits)], wide)
         return k.apply(Scalar.BITCAST, [k.apply(Scalar.CAST, [lowest], narrow)], to)
-    wide, narrow = _PATTERNS[to.bits], _PATTERNS[source.bits]
+    wide, narrow = dtypes.UNSIGNED[to.bits], dtypes.UNSIGNED[source.bits]
     joined: Any = None
     for i in range(to.bits // source.bits):
         bits = k.apply(Scalar.CAST, [k.apply(Scalar.BITCAST, [get(0, (*index, i))], narrow)], wide)

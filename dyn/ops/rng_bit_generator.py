@@ -74,7 +74,7 @@ def _element(b: Builder, x: Value, i: int) -> Value:
 
 def _as(b: Builder, bits: Value, dtype: DType) -> Value:
     """Words as numbers of a dtype: their lowest bits."""
-    unsigned = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}[dtype.bits]
+    unsigned = dtypes.UNSIGNED[dtype.bits]
     if bits.dtype is not unsigned:
         bits = b.op("convert", bits, dtype=unsigned)
     return bits if dtype is unsigned else b.op("bitcast_convert", bits, dtype=dtype)

@@ -85,7 +85,7 @@ _TESTS = {"NaN": np.isnan, "infinity": np.isinf}
 
 
 def first_not_finite(results: Sequence[Array], operands: Sequence[Array], kinds: Sequence[str]) -> str | None:
-    """What of ``kinds`` ("NaN", "infinity") results of an op have and no operand has, in words; None for nothing.
+    """Text of the first of ``kinds`` ("NaN", "infinity") that results of an op have and no operand has, or None.
 
     The arrays are of floats or complex numbers.
     """

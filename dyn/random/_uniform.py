@@ -30,7 +30,6 @@ from dyn.trace.tracer import Tracer
 
 __all__ = ["bernoulli", "bits", "rademacher", "randint", "uniform"]
 
-_UINTS = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}
 _FLOATS = tuple(d for d in dtypes.ALL if d.is_float)
 #: Explicit bits of the mantissa.
 MANTISSA = {d: d.floating.fraction for d in _FLOATS}
@@ -44,7 +43,7 @@ def random_bits(key: Tracer, width: int, shape: tuple[Dim, ...]) -> Tracer:
     if width == 64:
         return blocks
     upper = cast(emit("shift_right_logical", blocks, filled(blocks, 32)), dtypes.uint32)
-    return cast(emit("xor", upper, cast(blocks, dtypes.uint32)), _UINTS[width])
+    return cast(emit("xor", upper, cast(blocks, dtypes.uint32)), dtypes.UNSIGNED[width])
 
 
 @public
@@ -77,7 +76,7 @@ def bits(key: Key, shape: Shape = (), dtype: DTypeLike = None) -> Array:
 
 def unit_floats(key: Tracer, shape: tuple[Dim, ...], dtype: DType) -> Tracer:
     """Floats in [0, 1): random bits as the mantissa of numbers in [1, 2), less 1."""
-    mantissa, pattern = MANTISSA[dtype], _UINTS[dtype.bits]
+    mantissa, pattern = MANTISSA[dtype], dtypes.UNSIGNED[dtype.bits]
     width = dtype.bits if mantissa >= 8 else 8
     drawn = cast(random_bits(key, width, shape), pattern)
     fraction = emit("shift_right_logical", drawn, filled(drawn, width - mantissa))
@@ -245,7 +244,7 @@ def integers_between(key: Tracer, shape: tuple[Dim, ...], low: Tracer, high: Tra
     pair = split_key(key, (2,))
     upper, lower = (random_bits(_row(pair, i), width, shape) for i in (0, 1))
     some = emit("compare", high, low, direction="GT")
-    span = cast(emit("subtract", high, low), _UINTS[width])
+    span = cast(emit("subtract", high, low), dtypes.UNSIGNED[width])
     span = emit("select", some, span, filled(span, 1))
     span = emit("select", emit("and", closed, some), emit("add", span, filled(span, 1)), span)
     # A span of 2**bits is 0 here, by which the remainder is the dividend.

@@ -55,7 +55,7 @@ class Condition:
         return f"{at_least(self.dim, self.low)} and {above}" if self.low else above
 
     def holds(self, sizes: Mapping[Symbol, int]) -> bool:
-        """Whether it holds at some sizes; KeyError where one is missing, ShapeError where the dim has no value."""
+        """Return True if it holds at some sizes. KeyError where one is missing, ShapeError if the dim has no value."""
         size = evaluate(self.dim, sizes)
         return self.low <= size and (self.high is None or size <= self.high)
 

@@ -10,6 +10,7 @@ from dyn.errors import ArgumentError
 from dyn.shapes import Dim, Symbol, last_data_dependent
 from dyn.specialize.arguments import ShapeDtypeStruct, read_leaf
 from dyn.specialize.table import ProgramTable
+from dyn.trace import random_draws
 from dyn.trace.attributes import AttributeReads, objects_read
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim
@@ -120,10 +121,11 @@ class _InlinedCall:
         callee = Callee(name, self.names(), self.args, self.axes, self.declarations, donated)
         facts, dims = callee.facts(), caller_dims(callee.binding, callee.bound_sizes(), self.args)
         demand_declared(self.trace, name, self.names, callee.binding, facts, dims, self.args)
-        traced, is_part = callee.run(
-            self.trace, lambda leaves: signature.call(self.bound, leaves, unflatten_sorted), self.args, facts,
-            AttributeReads(objects_read(signature.function, self.bound.static), self.trace.program.reads),
-        )  # fmt: skip
+        with random_draws.warned_of(signature.function, name):
+            traced, is_part = callee.run(
+                self.trace, lambda leaves: signature.call(self.bound, leaves, unflatten_sorted), self.args, facts,
+                AttributeReads(objects_read(signature.function, self.bound.static), self.trace.program.reads),
+            )  # fmt: skip
         return traced if is_part else self.table.get(self.key, self.fits, lambda: traced)[0]
 
 

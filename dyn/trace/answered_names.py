@@ -199,7 +199,7 @@ def ask_of_types(error: BaseException) -> None:
 
 
 def _raises(code: CodeType, at: int) -> bool:
-    """Whether an instruction is a ``raise`` or an ``assert``."""
+    """Return True if an instruction is a ``raise`` or an ``assert``."""
     return at >= 0 and dis.opname[code.co_code[at]] == "RAISE_VARARGS"
 
 
@@ -232,7 +232,7 @@ def _only_called(names: dict[str, Any], name: str) -> bool:
 
 
 def _is_load_for_call(step: dis.Instruction) -> bool:
-    """Whether an instruction loads a global name that is called: with the place on the stack that calls have."""
+    """Return True if an instruction loads a global name that is called: with the place on the stack that calls have."""
     return step.opname == "LOAD_GLOBAL" and step.arg is not None and bool(step.arg & 1)
 
 

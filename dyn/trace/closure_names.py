@@ -24,7 +24,7 @@ def closure_names(function: Callable[..., Any] | None) -> dict[int, str]:
     found: dict[int, str] = {}
     if str(getattr(function, "__module__", "")).partition(".")[0] == "dyn":
         return found
-    level = list(_variables(function))
+    level = list(variables(function))
     for _ in range(_DEEPEST):
         further: list[tuple[str, Any]] = []
         for name, value in level:
@@ -38,8 +38,8 @@ def closure_names(function: Callable[..., Any] | None) -> dict[int, str]:
     return found
 
 
-def _variables(function: Any) -> Iterator[tuple[str, Any]]:
-    """The variables around a function, with their names."""
+def variables(function: Any) -> Iterator[tuple[str, Any]]:
+    """The variables around a function, with their names; ``self`` of a method first."""
     if isinstance(function, MethodType):
         yield "self", function.__self__
         function = function.__func__
@@ -58,7 +58,7 @@ def _variables(function: Any) -> Iterator[tuple[str, Any]]:
 def _parts(name: str, value: Any) -> list[tuple[str, Any]]:
     """The attributes or items of an object, with their names."""
     if isinstance(value, MethodType | FunctionType):
-        return [(part if part != "self" else name.rpartition(".")[0] or name, own) for part, own in _variables(value)]
+        return [(part if part != "self" else name.rpartition(".")[0] or name, own) for part, own in variables(value)]
     if type(value) is dict:
         items = list(islice(value.items(), _MOST_ITEMS))
         return [(f"{name}[{key!r}]", part) for key, part in items if type(key) in (str, int)]

@@ -16,7 +16,7 @@ from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import unwrap_dim
 from dyn.trace.lift import lift_leaves, settled_dtype
-from dyn.trace.pytree import TreeSpec, flatten, leaf_names, unflatten
+from dyn.trace.pytree import TreeSpec, flatten, leaf_names, list_tree, unflatten
 from dyn.trace.tracer import Tracer
 
 
@@ -62,7 +62,7 @@ def declared_results(what: str, tree: Any) -> DeclaredResults:
 def declared_by(shapes: Sequence[Sequence[Dim]], kinds: Sequence[DType]) -> DeclaredResults:
     """Results in a row, of these shapes and dtypes."""
     names = tuple([f"result {number}" for number in range(len(shapes))])
-    return DeclaredResults(flatten([0] * len(shapes))[1], tuple(map(tuple, shapes)), tuple(kinds), names)
+    return DeclaredResults(list_tree(len(shapes)), tuple(map(tuple, shapes)), tuple(kinds), names)
 
 
 def call_library(

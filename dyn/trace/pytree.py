@@ -37,6 +37,11 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
     return leaves, spec
 
 
+def list_tree(count: int) -> TreeSpec:
+    """The structure of a list of so many leaves."""
+    return flatten([0] * count)[1]
+
+
 def unflatten(spec: TreeSpec, leaves: list[Any]) -> Any:
     """The tree of this structure with these leaves."""
     enter_call()

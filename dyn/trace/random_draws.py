@@ -14,17 +14,34 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from dyn.trace.bytecode import nested_codes
+from dyn.trace.closure_names import variables
+
+
+class _WatchedGenerators(threading.local):
+    """The generators that this thread's traces look at, with their states, from the outermost trace."""
+
+    def __init__(self) -> None:
+        self.traces: list[dict[str, tuple[Any, bytes]]] = []
+
+
+_WATCHED = _WatchedGenerators()
 
 
 @contextlib.contextmanager
 def warned_of(function: Callable[..., Any], name: str) -> Iterator[None]:
     """Warn if random numbers are drawn meanwhile by the global generators of ``numpy.random`` and ``random``, or by one
-    that the function names."""
+    that the function names. A function that is traced inside tells of its own draws, and nobody else does."""
     before = {source: (generator, _state(generator)) for source, generator in _generators(function).items()}
-    yield
+    _WATCHED.traces.append(before)
+    try:
+        yield
+    finally:
+        _WATCHED.traces.pop()
     drawn = [source for source, (generator, state) in before.items() if _state(generator) != state]
     if not drawn:
         return
+    for outer in _WATCHED.traces:
+        outer.update({key: (one, _state(one)) for key, (one, _) in outer.items() if key in drawn})
     code = _code_of(function)
     file, line = ("<unknown>", 1) if code is None else (code.co_filename, code.co_firstlineno)
     warnings.warn_explicit(
@@ -45,24 +62,23 @@ def _generators(function: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     used = set[str]() if code is None else {name for one in nested_codes(code) for name in one.co_names}
     # Other threads draw from global generators too: with some about, the code has to say that it does.
-    if threading.active_count() == 1 or not used.isdisjoint(("random", "np", "numpy")):
+    if _is_alone() or not used.isdisjoint(("random", "np", "numpy")):
         found["random"] = random
         # NumPy imports it when it is asked for.
         numpy = importlib.import_module("numpy.random") if "random" in used else sys.modules.get("numpy.random")
         if numpy is not None:
             found["numpy.random"] = numpy
-    if code is not None:
-        function = getattr(function, "__func__", function)
-        variables = dict(_cells(function))
-        variables |= {name: function.__globals__[name] for name in used & function.__globals__.keys()}
-        found |= {name: value for name, value in variables.items() if _is_generator(value)}
+    for name, value in variables(function):
+        attributes = getattr(value, "__dict__", {}) if name == "self" else {}
+        parts = [(name, value), *[(f"self.{key}", part) for key, part in list(attributes.items())]]
+        found |= {key: part for key, part in parts if _is_generator(part)}
     return found
 
 
-def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # it is not set yet
-            yield name, cell.cell_contents
+def _is_alone() -> bool:
+    """Return True if no thread runs beside this one but dyn's own."""
+    own = threading.current_thread()
+    return all(one is own or one.name.startswith("dyn") for one in threading.enumerate())
 
 
 def _is_generator(value: Any) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from dyn.errors import DynError
 from dyn.ir.core import Function
 from dyn.passes.refine_shapes import restate_demands
-from dyn.shapes import Facts, Relation, RelKind
+from dyn.shapes import Facts, Relation, RelKind, Symbol
 
 #: The constants of questions that tell a size of 0 or 1 from others, such as ``n > 1`` and ``n >= 2``.
 _SMALL = (0, 1, 2)
@@ -55,10 +55,12 @@ def _is_about_small_sizes(relation: Relation) -> bool:
     return relation.kind is RelKind.GE and (relation.lhs in _SMALL or relation.rhs in _SMALL)
 
 
-def restated(declared: Facts, relations: Iterable[Relation]) -> Facts:
-    """Facts with the declarations of some others, and relations."""
+def restated(declared: Facts, relations: Iterable[Relation], symbols: Collection[Symbol] | None = None) -> Facts:
+    """Facts with the declarations of some others, of some ``symbols`` or of all, and relations."""
     facts = Facts.none()
     for one in declared.declarations:
+        if symbols is not None and one.symbol not in symbols:
+            continue
         facts = facts.declare(
             one.symbol, min=one.min, max=one.max, multiple_of=one.multiple_of, likely=one.likely, reason=one.reason
         )

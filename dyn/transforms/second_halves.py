@@ -14,7 +14,7 @@ from dyn.ir.external import callees
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.gradients import Leaves, require_tree
 from dyn.trace.gradients import linearize as linearize_in
-from dyn.trace.pytree import flatten, register_node, unflatten
+from dyn.trace.pytree import flatten, list_tree, register_node, unflatten
 from dyn.trace.split_linearization import Half, declared_axes, split_derivative, write_second_half
 from dyn.trace.tracer import active_trace
 from dyn.transforms.transformed import Function, Transformed, positions
@@ -78,7 +78,7 @@ def _locs(region: Region) -> tuple[Any, ...]:
 def _program_of(half: Half, zero: frozenset[int]) -> Jitted:
     values = half.given.values
     given = Leaves(values, flatten((0,) * len(values))[1], tuple(half.given.names()))
-    flat = replace(half, given=given, out_tree=flatten([0] * half.out_tree.num_leaves)[1])
+    flat = replace(half, given=given, out_tree=list_tree(half.out_tree.num_leaves))
 
     def program(residuals: Sequence[Any], tree: tuple[Any, ...]) -> Any:
         trace = current_trace()

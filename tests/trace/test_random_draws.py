@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 import dyn
+from dyn.trace import random_draws
 
 GENERATOR = np.random.default_rng(0)
 TOLD = "while it was traced: they are constants of its program, the same in each call.\n"
@@ -39,7 +42,7 @@ def elsewhere(x: Any) -> Any:
     [(noise, "numpy.random"), (by_python, "random"), (by_generator, "GENERATOR"), (elsewhere, "numpy.random")],
 )
 def test_draws_are_told(function: Callable[..., Any], source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    monkeypatch.setattr(random_draws, "_is_alone", lambda: True)
     np.random.rand()  # it is imported, as it is where a helper draws
     f = dyn.jit(function)
     with pytest.warns(UserWarning, match="drew random numbers") as told:
@@ -55,7 +58,7 @@ def test_draws_are_told(function: Callable[..., Any], source: str, monkeypatch: 
 
 def test_draws_of_other_threads_are_not_told_as_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """With threads about, which draw too, a function is not blamed unless its code says that it draws."""
-    monkeypatch.setattr(threading, "active_count", lambda: 2)
+    monkeypatch.setattr(random_draws, "_is_alone", lambda: False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         dyn.jit(elsewhere)(np.zeros(3))
@@ -87,3 +90,45 @@ def test_an_error_comes_first() -> None:
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match="mine"):
             dyn.jit(fails)(np.zeros(3))
+
+
+def test_threads_of_dyns_are_no_others() -> None:
+    """In a new process the first call has the compiler imported by one."""
+    program = """
+import warnings, random, numpy as np, dyn
+def noise(): return random.random()
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    dyn.jit(lambda x: x + noise())(np.zeros(3))
+print(len(told))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+    stop = threading.Event()
+    other = threading.Thread(target=stop.wait)
+    other.start()
+    try:
+        assert not random_draws._is_alone()
+    finally:
+        stop.set()
+        other.join()
+
+
+def test_a_function_inside_another_tells_of_its_own_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random_draws, "_is_alone", lambda: True)
+    inner = dyn.jit(by_python)
+    with pytest.warns(UserWarning, match="drew random numbers") as told:
+        dyn.jit(lambda x: inner(x) + 1)(np.zeros(3))
+    assert [str(one.message).partition("(")[0] for one in told] == ["by_python"]
+
+
+def test_a_generator_of_an_object() -> None:
+    class Noise:
+        def __init__(self) -> None:
+            self.rng = np.random.default_rng(0)
+
+        def add(self, x: Any) -> Any:
+            return x + self.rng.normal()
+
+    with pytest.warns(UserWarning, match=r"by self\.rng while it was traced"):
+        dyn.jit(Noise().add)(np.zeros(3))

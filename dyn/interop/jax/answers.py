@@ -269,7 +269,7 @@ class Answers:
         return floats_of_sizes.of_size(function, size, weak=weak)
 
     def _is_number(self, dim: Dim | None) -> bool:
-        """Whether it is known that a size is the number that it is in this call."""
+        """Return True if it is known that a size is the number that it is in this call."""
         value = None if dim is None else self.sizes.value(dim)
         return dim is not None and value is not None and self._facts.eq(dim, value).proved
 

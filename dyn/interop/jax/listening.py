@@ -296,7 +296,7 @@ _GENERAL = frozenset({"_top_k_abstract_eval"})
 
 
 def _has_size(ear: Answers, value: Any) -> bool:
-    """Whether a value is a size of a trace, or a tuple with one in it."""
+    """Return True if a value is a size of a trace, or a tuple with one in it."""
     return any(_has_size(ear, one) for one in value) if isinstance(value, tuple) else ear.is_own(value)
 
 

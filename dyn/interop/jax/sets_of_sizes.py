@@ -84,16 +84,16 @@ class SetOfSizes(MutableSet[Any]):
         return self.difference(theirs._elements).union(theirs.difference(self._elements)._elements)
 
     def issubset(self, other: Iterable[Any]) -> bool:
-        """Whether all elements are in another set."""
+        """Return True if all elements are in another set."""
         theirs = self._from_iterable(other)
         return all(one in theirs for one in self._elements)
 
     def issuperset(self, other: Iterable[Any]) -> bool:
-        """Whether all elements of another set are in this one."""
+        """Return True if all elements of another set are in this one."""
         return all(one in self for one in other)
 
     def isdisjoint(self, other: Iterable[Any]) -> bool:
-        """Whether no element of another set is in this one."""
+        """Return True if no element of another set is in this one."""
         return not any(one in self for one in other)
 
     # Operators, of two sets each. Those of ``MutableSet`` look elements up in the other one, by their hashes.

@@ -72,7 +72,7 @@ Symbol = ComparisonSymbol | Literal["!="]
 
 @dataclass(frozen=True, slots=True)
 class SizeQuery:
-    """What is known where elements are computed: facts, the dtype of the result, and the trace that may demand more.
+    """Facts where elements are computed, with the dtype of the result, and the trace that may demand more.
 
     Without a trace a program is only read: what is not proved is unknown.
     """

@@ -21,7 +21,7 @@ from dyn.interop.tf.internals import context, pywrap_tfe, record, tape, tf
 from dyn.interop.tf.programs import TfProgram, data_here, traced_for_dyn
 from dyn.lazy_property import lazy_property
 from dyn.trace.gradients import Leaves
-from dyn.trace.pytree import flatten
+from dyn.trace.pytree import list_tree
 from dyn.trace.split_linearization import second_half
 from dyn.trace.tracer import Tracer
 from dyn.transforms import SecondHalf
@@ -223,7 +223,7 @@ class RecordedProgram(TfProgram):
                 for part in form.fitted(parts, sources[place])
             ]
 
-        leaves = Leaves(values, flatten([0] * len(values))[1], "results")
+        leaves = Leaves(values, list_tree(len(values)), "results")
         residuals, half = second_half(evaluation.trace, run, self.name, leaves, "cotangent")
         self.pieces.append(tuple(evaluation.pieces))
         count = len(collected.results)

@@ -60,7 +60,7 @@ class LibraryCalls:
 
 
 def _is_traced(graph: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether TensorFlow has a graph for a call, or makes one."""
+    """Return True if TensorFlow has a graph for a call, or makes one."""
     try:
         graph.get_concrete_function(*args, **kwargs)
     except Exception:  # whatever the user's Python raises
@@ -69,7 +69,7 @@ def _is_traced(graph: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> boo
 
 
 def _differentiates(concrete: Any) -> bool:
-    """Whether TensorFlow makes the gradient of a graph: functions of it are the user's, and see the graph's sizes."""
+    """Return True if TensorFlow makes the gradient of a graph: its functions are the user's, and see its sizes."""
     signature = concrete.structured_input_signature
     leaves = tf.nest.flatten(signature, expand_composites=True)
     specs = [one for one in leaves if isinstance(one, tf.TensorSpec)]

@@ -171,7 +171,7 @@ class NestedList:
 
     @property
     def has_room(self) -> bool:
-        """Whether there is room for what is added to it."""
+        """Return True if there is room for what is added to it."""
         return self.capacity is not None
 
     def of(self, like: Any, types: Sequence[LeafType]) -> NestedList:

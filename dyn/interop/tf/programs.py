@@ -263,7 +263,7 @@ class TfProgram:
         return given, variables, np.uint64(0) if self.draws else None
 
     def is_compiled_for(self, tensors: Sequence[Any]) -> bool:
-        """Whether there is code for a call with these tensors."""
+        """Return True if there is code for a call with these tensors."""
         return self.function.is_compiled_for(*self.arrays(tensors))
 
     @lazy_property

@@ -74,7 +74,7 @@ class EachAxis:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ConstantChoice:
-    """What a tensor is that is one constant under a condition on sizes, and else another."""
+    """Tensor that is one constant under a condition on sizes, and else another."""
 
     condition: Any
     yes: np.ndarray[Any, Any]

@@ -46,7 +46,7 @@ class DeclaredShapes:
         return DeclaredShapes(tuple([None if one is None else tuple(one) for one in axes]), (), self.dims)
 
     def among(self, tensors: Sequence[torch.Tensor], declared: Sequence[torch.Tensor]) -> DeclaredShapes:
-        """The same for all ``tensors`` that are passed, those of objects too, of which nothing is ``declared``."""
+        """Shapes of all ``tensors`` that are passed, those of objects too, of which nothing is ``declared``."""
         if len(tensors) == len(declared):
             return self
         left = iter(zip(declared, self.axes, strict=True))

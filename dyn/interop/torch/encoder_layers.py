@@ -23,7 +23,7 @@ _MODULE = "torch.nn.modules.transformer"
 
 
 def _has_function(tensors: Any) -> bool:
-    """Whether calls with tensors are looked at by others than the trace."""
+    """Return True if calls with tensors are looked at by others than the trace."""
     if _LOOKED_AT.current is None or sys._getframe(1).f_globals.get("__name__") != _MODULE:
         return _HAS_FUNCTION(tensors)
     return any(is_wrapper(one) for one in tensors)
@@ -51,7 +51,7 @@ def _forward(
 
 
 def _is_nested(encoder: Any, src: Any, padding: Any) -> bool:
-    """Whether the layers work on nested tensors in eager PyTorch, where the mask allows it."""
+    """Return True if the layers work on nested tensors in eager PyTorch, where the mask allows it."""
     layer = encoder.layers[0]
     if not torch.backends.mha.get_fastpath_enabled() or not getattr(encoder, "use_nested_tensor", False):
         return False

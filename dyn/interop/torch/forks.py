@@ -215,7 +215,7 @@ class _Fork:
         self._alike: list[bool] | None = None
 
     def exported(self, tracing: TorchTracing, answer: bool) -> list[Any]:
-        """What a way computes. Ends the branches where the other way has other leaves, which then are known."""
+        """Values that a way computes. Ends the branches where the other way has other leaves, which then are known."""
         here().builder.repeat()  # up to the question
         leaves, tree = tree_flatten(self._way(answer))
         own = [_leaf(leaf) for leaf in leaves]
@@ -250,7 +250,7 @@ class _Fork:
         ]
 
     def joined(self, made: Sequence[Any], truth: Any) -> Any:
-        """What the function returns, of what the branches export."""
+        """Result of the function, of what the branches export."""
         assert self._alike is not None, "both ways were gone"
         (tree, own), (_, its) = self._ends[True], self._ends[False]
         left = iter(made)
@@ -262,14 +262,14 @@ class _Fork:
 
 
 def _is_alike(a: Any, b: Any) -> bool:
-    """Whether tensors, or integers, are results of one kind."""
+    """Return True if tensors, or integers, are results of one kind."""
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
         return not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor)
     return (a.dtype, a.ndim, a.device) == (b.dtype, b.ndim, b.device)
 
 
 def _nothing_like(tracing: TorchTracing, part: Any) -> Any:
-    """What is of no matter, of the kind of a part."""
+    """Empty stand-in for a part, of its kind."""
     if not isinstance(part, torch.Tensor):
         return 0
     return torch.zeros((0,) * part.ndim, dtype=part.dtype, device=part.device)

@@ -35,7 +35,7 @@ from dyn.interop.torch.tracing import TorchTracing
 from dyn.source import anchored
 from dyn.trace.gradients import Leaves
 from dyn.trace.partition import Memory
-from dyn.trace.pytree import flatten
+from dyn.trace.pytree import list_tree
 from dyn.trace.split_linearization import Half, second_half
 from dyn.trace.tracer import Tracer
 from dyn.transforms import SecondHalf
@@ -259,7 +259,7 @@ def differentiated(
                 return [record_of(tracing.taken(one)).value for one in pulled if one is not None] + left_by(needs)
 
         memory = tuple([storage.value.value_in(tracing.trace) for storage in needs.written])
-        given = Leaves((*values, *memory), flatten([0] * (len(values) + len(memory)))[1], "results")
+        given = Leaves((*values, *memory), list_tree(len(values) + len(memory)), "results")
         kept, half = second_half(tracing.trace, run, name, given, "cotangent", tracing.memory)
         return kept, half, used, writers, needs
 

@@ -114,7 +114,7 @@ class ObjectLayout:
         return made
 
     def has_integers(self) -> bool:
-        """Whether integers of the object, or of what it leads to, are passed as sizes."""
+        """Return True if integers of the object, or of what it leads to, are passed as sizes."""
         return any(
             isinstance(leaf, IntegerNumber) or (isinstance(leaf, ObjectLayout) and leaf.has_integers())
             for leaf in self.leaves

@@ -20,9 +20,6 @@ from dyn.lax import complex as complex_of
 from dyn.trace.lift import lift
 from dyn.trace.tracer import Tracer
 
-#: Unsigned integers of each width.
-_UNSIGNED = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}
-
 
 def _of_arrays(d: Any, op: HloOp, function: Callable[..., Any]) -> Sequence[Any]:
     trace = d.block.trace
@@ -84,7 +81,7 @@ def of_bits(codec: Codec) -> Codec:
 
 def _of_bits(x: Any, to: DType) -> Any:
     """Numbers of ``to`` whose bits are the last axis of booleans."""
-    unsigned = _UNSIGNED[to.bits]
+    unsigned = dtypes.UNSIGNED[to.bits]
     places = dnp.arange(to.bits, dtype=unsigned.np)
     made = dnp.sum(dnp.left_shift(x.astype(unsigned.np), places), axis=-1, dtype=unsigned.np)
     return made if to is unsigned else bitcast_convert_type(made, to.np)
@@ -92,7 +89,7 @@ def _of_bits(x: Any, to: DType) -> Any:
 
 def _bits(x: Any, source: DType) -> Any:
     """The bits of numbers along a new last axis."""
-    unsigned = _UNSIGNED[source.bits]
+    unsigned = dtypes.UNSIGNED[source.bits]
     pattern = x if source is unsigned else bitcast_convert_type(x, unsigned.np)
     places = dnp.arange(source.bits, dtype=unsigned.np)
     return dnp.bitwise_and(dnp.right_shift(pattern[..., None], places), unsigned.np.type(1)) != 0

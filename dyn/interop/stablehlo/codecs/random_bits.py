@@ -9,8 +9,6 @@ from dyn import dtypes
 from dyn.interop.stablehlo.hlo import Codec, HloEnum, HloOp, HloType, HloValue, is_static
 from dyn.shapes import Dim
 
-_UNSIGNED = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}
-
 
 def _encode(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValue]:
     """Static, or the custom call that JAX's exports have for shapes that are symbolic.
@@ -20,7 +18,7 @@ def _encode(e: Any, op: Any, operands: tuple[HloValue, ...]) -> Sequence[HloValu
     """
     state, bits = (HloType.of(v.type) for v in op.results)
     own = state if state.static else HloType(state.dtype, (2,))
-    types = [own, HloType(_UNSIGNED[bits.dtype.bits], bits.shape)]
+    types = [own, HloType(dtypes.UNSIGNED[bits.dtype.bits], bits.shape)]
     algorithm, shape = HloEnum("rng_algorithm", op.attrs["algorithm"]), op.attrs["shape"]
     given = e.cast(operands[0], own)
     if is_static(shape):

@@ -50,7 +50,7 @@ def steps_of(call: NodeCall, condition: Graph, body: Graph) -> StepBound | None:
 
 
 def _is_false(graph: Graph) -> bool:
-    """Whether a function of the graph gives False, whatever it is given."""
+    """Return True if a function of the graph gives False, whatever it is given."""
     node = graph.nodes[graph.source(graph.outputs[0])[0]]
     return node.op == "Const" and not constant(node).any()
 
@@ -137,7 +137,7 @@ _Bounds = frozenset[_Bound] | None
 
 
 class _Bounding:
-    """What values of a loop's body are not greater than, after a step, in terms of the body's arguments.
+    """Upper bounds of the values of a loop's body after a step, in terms of the body's arguments.
 
     Where it is about ``all_writes``, lists are as long as what is written to them says, and nothing is less than 0.
     """
@@ -270,7 +270,7 @@ def _is_resizing(node: GraphNode) -> bool:
 
 
 def _is_growing(library: FunctionLibrary, body: Graph, *, pushes: bool) -> bool:
-    """Whether a loop may write beyond the end of a list, or, where it ``pushes``, add to one."""
+    """Return True if a loop may write beyond the end of a list, or, where it ``pushes``, add to one."""
     waiting, seen = [body], set[str]()
     while waiting:
         for node in waiting.pop().needed:
@@ -333,7 +333,7 @@ def _of_its_length(
 
 
 def _writes_each(call: NodeCall, body: Graph, number: int, own: Dim) -> bool:
-    """Whether each step writes to the place right behind those that are there."""
+    """Return True if each step writes to the place right behind those that are there."""
     node = body.nodes[body.source(body.outputs[number])[0]]
     if not _is_resizing(node) or body.source(node.inputs[0])[0] != body.arguments[number]:
         return False

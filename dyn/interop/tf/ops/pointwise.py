@@ -123,7 +123,7 @@ def _divides(name: str, function: Callable[..., Any]) -> None:
 
 
 def _is_never_zero(call: Any, value: Any) -> bool:
-    """Whether a tensor is known, with no element that is 0 in any call."""
+    """Return True if a tensor is known, with no element that is 0 in any call."""
     facts = call.trace.facts
     return is_known(value) and all(
         facts.ge(one, 1).proved if isinstance(one, SymExpr) else bool(one) for one in elements_of(value).flat

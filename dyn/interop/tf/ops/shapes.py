@@ -77,7 +77,7 @@ def _chosen(call: Any, a: Data, choice: ConstantChoice) -> Any:
 
 
 def _is_reshaped(call: Any) -> bool:
-    """Whether a tensor is reshaped by all that it is given to."""
+    """Return True if a tensor is reshaped by all that it is given to."""
     own, graph = (call.node.name, 0), call.graph
     users = [node for node in graph.needed if own in node.inputs]
     return own not in graph.outputs and all(node.op == "Reshape" and node.inputs.index(own) == 0 for node in users)

@@ -173,7 +173,7 @@ def sparse_fill_empty_rows_grad(places: Data, cotangent: Data) -> Any:
 
 
 def _per(fold: str, counts: Data, dtype: Any) -> Any:
-    """What sums of so many rows are divided by."""
+    """Divisors of sums of so many rows."""
     wide = dtype if dtype == np.float64 else np.dtype("float32")
     counts = dnp.maximum(counts, 1).astype(wide)
     return counts if fold == "Mean" else dnp.sqrt(counts)
