@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import pickle
 import random
 import sys
@@ -31,12 +32,15 @@ _WATCHED = _WatchedGenerators()
 def warned_of(function: Callable[..., Any], name: str) -> Iterator[None]:
     """Warn if random numbers are drawn meanwhile by the global generators of ``numpy.random`` and ``random``, or by one
     that the function names. A function that is traced inside tells of its own draws, and nobody else does."""
+    process = os.getpid()
     before = {source: (generator, _state(generator)) for source, generator in _generators(function).items()}
     _WATCHED.traces.append(before)
     try:
         yield
     finally:
         _WATCHED.traces.pop()
+    if os.getpid() != process:  # the function forked, and this is the child, where Python seeds its generator anew
+        return
     drawn = [source for source, (generator, state) in before.items() if _state(generator) != state]
     if not drawn:
         return

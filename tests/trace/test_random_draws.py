@@ -132,3 +132,25 @@ def test_a_generator_of_an_object() -> None:
 
     with pytest.warns(UserWarning, match=r"by self\.rng while it was traced"):
         dyn.jit(Noise().add)(np.zeros(3))
+
+
+def test_a_fork_draws_nothing() -> None:
+    """Python seeds its generator anew in the child, which the function does not see; the parent's draws are told."""
+    program = """
+import os, random, sys, warnings, numpy as np, dyn
+def forks(x):
+    children.append(os.fork())
+    return x + 1
+def draws(x):
+    return forks(x) * random.random()
+for function in forks, draws:
+    children = []
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        dyn.jit(function)(np.zeros(3))
+    if children == [0]:
+        os._exit(len(told))
+    print(len(told), os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "0 0\n1 0\n"
