@@ -182,6 +182,21 @@ class DType:
         """True for float and complex dtypes."""
         return self.kind in (Kind.FLOAT, Kind.COMPLEX)
 
+    def holds(self, other: DType) -> bool:
+        """Whether every number of another dtype is one of this, so that converting it changes nothing."""
+        if self is other:
+            return True
+        if other.kind is Kind.BOOL or self.kind is Kind.BOOL or Kind.COMPLEX in (self.kind, other.kind):
+            return False
+        if self.is_float and other.is_float:
+            return self.floating.holds(other.floating)
+        if other.is_float or (self.kind is Kind.UINT and other.kind is Kind.INT):
+            return False
+        digits = other.bits - (other.kind is Kind.INT)
+        if self.is_float:
+            return self.floating.digits >= digits and self.floating.most >= digits
+        return self.bits - (self.kind is Kind.INT) >= digits
+
     @property
     def dlpack_code(self) -> int:
         """DLPack's ``DLDataTypeCode`` (https://dmlc.github.io/dlpack/latest/c_api.html)."""

@@ -71,7 +71,7 @@ class ContractionParts:
     def launches(self, when: Condition | None) -> tuple[Launch, ...]:
         """The launch of the parts, and the one that joins them."""
         nest, name = self.nest, self.nest.group.name
-        first = Nest(nest.plan, nest.group, nest.shared, nest.stages[:1])
+        first = replace(nest, stages=nest.stages[:1])
         made, parts = (self._dots if self.alone else self._tiles)(first, f"{name}, parts")
         joined = self._joined(parts)
         return (

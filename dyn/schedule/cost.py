@@ -79,7 +79,7 @@ def _stmt(stmt: Stmt) -> Dim:
     assert isinstance(stmt, TileContract)
     rows, columns, reduced = stmt.row_extent, stmt.col_extent, stmt.red_extent
     inside = frozenset((stmt.row, stmt.col, stmt.red))
-    operands = (rows + columns) * reduced * stmt.acc.dtype.itemsize
+    operands = (rows * stmt.lhs.dtype.itemsize + columns * stmt.rhs.dtype.itemsize) * reduced
     arithmetic = floordiv(rows * columns * reduced, _MULTIPLY_ADDS)
     return arithmetic + operands + rows * columns * _at_zero(_block(stmt.epilogue), inside)
 

@@ -16,7 +16,7 @@ from dyn.schedule.gpu.scatter import lower_scatter as gpu_lower_scatter
 from dyn.schedule.gpu.sorting import lower_sort as gpu_lower_sort
 from dyn.schedule.launch import Launch
 from dyn.schedule.orderings import Ordering
-from dyn.schedule.sizes import ContractVariant, Limits, LoopSchedule
+from dyn.schedule.sizes import ContractVariant, Limits, LoopSchedule, Reach
 from dyn.schedule.specialized_kernels import Schedule
 from dyn.schedule.target import Target
 from dyn.schedule.x86 import tables as x86
@@ -93,27 +93,12 @@ def schedules_of(target: Target) -> Schedules:
     return SCHEDULES[target.family]
 
 
-@record()
-class Reach:
-    """Contiguity of a contraction's operands: whether neighbours along an axis lie next to each other, in a plain load
-    of the accumulators' dtype."""
-
-    #: The left operand along the reduced dimension.
-    lhs_reduced: bool
-    #: The right operand along the columns, and along the reduced dimension.
-    rhs_columns: bool
-    rhs_reduced: bool
-
-
 def contract_schedules(target: Target, dtype: DType, reach: Reach, rows: Dim, cols: Dim) -> tuple[ContractVariant, ...]:
     """The variants of a contraction whose accumulators have a dtype, by rows: disjoint, and covering.
 
     ``rows`` and ``cols`` are the sizes of the result.
     """
-    return schedules_of(target).contractions(
-        target, dtype, col_contiguous=reach.rhs_columns, red_contiguous=reach.rhs_reduced,
-        lhs_contiguous=reach.lhs_reduced, cols=cols, result_rows=rows,
-    )  # fmt: skip
+    return schedules_of(target).contractions(target, dtype, reach, cols=cols, result_rows=rows)
 
 
 __all__ = ["SCHEDULES", "ContractVariant", "Reach", "Schedules", "contract_schedules", "schedules_of"]

@@ -306,19 +306,23 @@ class Operand(Enum):
 
 @record()
 class Tile:
-    """The accumulators of a contraction that are in registers at once: ``rows`` × ``columns`` elements.
+    """The accumulators of a contraction that are added to at once: ``rows`` × ``columns`` elements, in registers where
+    they are used for many steps, or else in the nearest memory.
 
     Operands that are ``staged`` are copied to memory on the chip, dense, before they are multiplied. The others are
-    read where they lie, if the target can. On GPUs ``threads`` of a block have such a tile each.
+    read where they lie, if the target can. On GPUs ``threads`` of a block have such a tile each. What multiplies and
+    adds is the target's ``unit`` of this name, or the arithmetic of the accumulators.
     """
 
     rows: int
     columns: int
     staged: tuple[Operand, ...] = (Operand.RHS,)
     threads: int = 1
+    unit: str = ""
 
     def __str__(self) -> str:
         size = f"{self.rows}x{self.columns}" + (f", {self.threads} threads" if self.threads > 1 else "")
+        size += f", {self.unit}" if self.unit else ""
         return size + "".join(f", {operand.value} staged" for operand in self.staged)
 
 
@@ -343,8 +347,9 @@ class TileContract:
     What loops cannot express well: a micro-kernel on x86, mma on GPUs. One GRID iteration has ``row_extent`` ×
     ``col_extent`` accumulators, ``tile`` of them in registers at a time; in which order it goes through them, and how
     many steps of the reduced dimension it stages together, is the target's business. ``lhs`` is an expression over
-    ``row`` and ``red``, ``rhs`` over ``red`` and ``col``, both of ``acc``'s dtype; a plain Load whose index is linear
-    in them is read where it lies, anything else is computed while it is staged. In ``epilogue`` ``col`` varies like the
+    ``row`` and ``red``, ``rhs`` over ``red`` and ``col``, each of a dtype whose numbers ``acc``'s dtype holds, in which
+    they are multiplied; a plain Load whose index is linear in them is read where it lies, anything else is computed
+    while it is staged. In ``epilogue`` ``col`` varies like the
     variable of a LANE loop and ``row`` like that of a SERIAL one. With ``red_extent`` 0 the accumulator is 0. ``lhs``
     and ``rhs`` may be written in the parts of ``digits`` instead, each over at most one of them a variable; what is
     read in runs along the last part is staged run by run.
@@ -362,6 +367,14 @@ class TileContract:
     epilogue: tuple[Stmt, ...]
     tile: Tile
     digits: tuple[Digits, ...] = ()
+
+    def factors(self) -> tuple[Expr, Expr]:
+        """The operands in the dtype that they are multiplied in."""
+        return _converted(self.lhs, self.acc.dtype), _converted(self.rhs, self.acc.dtype)
+
+
+def _converted(expr: Expr, dtype: DType) -> Expr:
+    return expr if expr.dtype is dtype else Apply(Scalar.CAST, (expr,), dtype)
 
 
 Stmt = Loop | Store | Update | TileContract

@@ -212,8 +212,9 @@ class _Checker:
             raise self.fail("a contraction stands inside a lane loop")
         for extent in (tile.row_extent, tile.col_extent, tile.red_extent):
             self.scope(extent, symbols, "an extent of a contraction")
-        if not (tile.lhs.dtype is tile.rhs.dtype is tile.acc.dtype):
-            raise self.fail("a contraction's operands and accumulator differ in dtype")
+        for operand in (tile.lhs, tile.rhs):
+            if not tile.acc.dtype.holds(operand.dtype):
+                raise self.fail(f"a contraction multiplies {operand.dtype} in {tile.acc.dtype}, which rounds it")
         parts: dict[Symbol, set[Symbol]] = {tile.row: set(), tile.red: set(), tile.col: set()}
         for digits in tile.digits:
             own = free_symbols(digits.value) & parts.keys()

@@ -410,12 +410,12 @@ class Loops:
         self.steps.append(Step("jam", (outer.name,), f"by {count}"))
 
     def operands(self, row: Axis, column: Axis) -> Product:
-        """The operands of the first phase, a contraction, of which the left one goes along rows, the right one along
-        columns."""
+        """The operands of the first phase, a contraction, as they lie in memory, of which the left one goes along rows,
+        the right one along columns."""
         found = self.phases[0].product if self.phases else None
         if found is None:
             raise ScheduleError("the first phase is no contraction")
-        found = found.rewritten(self._rewriter())
+        found = found.rewritten(self._rewriter()).as_they_lie()
         for operands in (found, found.swapped()):
             if column.var not in operands.symbols(operands.lhs) and row.var not in operands.symbols(operands.rhs):
                 return operands

@@ -1,20 +1,23 @@
-"""Both operands of a contraction in the making: over which axes they are, and their axes as one each."""
+"""Both operands of a contraction in the making: over which axes they are, their axes as one each, and the dtypes that
+they lie in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dyn.frozen import record
+from dyn.ops.scalar import Scalar
 from dyn.schedule.axes import Axis, axis, collapse, onto
 from dyn.schedule.expressions import Rewriter
-from dyn.schedule.kernel import Digits, Expr
+from dyn.schedule.kernel import Apply, Digits, Expr, Load
 from dyn.schedule.kernel_walks import expr_dims
 from dyn.shapes import Dim, Symbol, as_dim, free_symbols, substitute
 
 
 @record(eq=False)
 class Product:
-    """The elements that a contraction multiplies, in the dtype that it sums in.
+    """The elements that a contraction multiplies, in the dtype that it sums in; or ``as_they_lie``.
 
     Where the loops have one axis and an operand's memory has several, it may be written in ``digits`` of that axis.
     """
@@ -26,6 +29,10 @@ class Product:
     def rewritten(self, rewriter: Rewriter) -> Product:
         digits = tuple(Digits(rewriter.change(d.value), d.parts) for d in self.digits)
         return Product(rewriter.expr(self.lhs), rewriter.expr(self.rhs), digits)
+
+    def as_they_lie(self) -> Product:
+        """Elements of memory in place of what they are converted to, where that changes no number."""
+        return replace(self, lhs=_unconverted(self.lhs), rhs=_unconverted(self.rhs))
 
     def swapped(self) -> Product:
         return Product(self.rhs, self.lhs, self.digits)
@@ -43,6 +50,13 @@ class Product:
         lhs, left = _flattened(self.lhs, axes, whole)
         rhs, right = _flattened(self.rhs, axes, whole)
         return Product(lhs, rhs, (*self.digits, *left, *right))
+
+
+def _unconverted(operand: Expr) -> Expr:
+    found = operand
+    while isinstance(found, Apply) and found.fn is Scalar.CAST and found.dtype.holds(found.args[0].dtype):
+        (found,) = found.args
+    return found if isinstance(found, Load) else operand
 
 
 def _flattened(operand: Expr, axes: Sequence[Axis], whole: Axis) -> tuple[Expr, tuple[Digits, ...]]:

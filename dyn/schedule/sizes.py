@@ -78,6 +78,25 @@ class LoopSchedule:
 
 
 @record()
+class Reach:
+    """The operands of a contraction in memory: their dtypes, and whether neighbours along an axis lie next to each
+    other, in a plain load."""
+
+    lhs: DType
+    rhs: DType
+    #: The left operand along the reduced dimension.
+    lhs_reduced: bool = True
+    #: The right operand along the columns, and along the reduced dimension.
+    rhs_columns: bool = False
+    rhs_reduced: bool = False
+    #: The dtype that the right operand is computed from, in loads along the columns; None where it is a load, or loads
+    #: go another way.
+    rhs_computed: DType | None = None
+    #: Whether the contracted axis is one in both operands, rather than digits.
+    whole: bool = True
+
+
+@record()
 class ContractVariant:
     """A tile, and for which row extents it is meant: ``min_rows`` to ``max_rows``, both included.
 

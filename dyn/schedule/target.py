@@ -6,7 +6,15 @@ backend compiles for it, and it is part of every cache key.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from dyn.frozen import record
+
+#: The features that x86 vectors of so many bytes are taken to have, where a target names none.
+_IMPLIED = {
+    64: frozenset({"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx2", "fma", "f16c"}),
+    32: frozenset({"avx2", "fma", "f16c"}),
+}
 
 
 @record()
@@ -29,5 +37,21 @@ class Target:
         """Number of elements of ``itemsize`` bytes in a vector register."""
         return max(self.vector_bytes // itemsize, 1)
 
+    @property
+    def avx512(self) -> bool:
+        """Whether there are 512-bit vectors with the instructions for all elements, and masks in registers."""
+        return self.vector_bytes == 64 and all(self.has(name) for name in _IMPLIED[64])
+
+    def has(self, feature: str) -> bool:
+        """Whether an x86 processor has a feature, by LLVM's name of it: ``"avx512vnni"``."""
+        if not self.features:
+            return feature in _IMPLIED.get(self.vector_bytes, ())
+        return feature in _named(self.features)
+
     def __str__(self) -> str:
         return f"{self.family}:{self.arch}"
+
+
+@lru_cache(maxsize=64)
+def _named(features: str) -> frozenset[str]:
+    return frozenset([feature[1:] for feature in features.split(",") if feature.startswith("+")])

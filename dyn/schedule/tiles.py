@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dyn.dtypes import DType
+from dyn.ops.shape import is_stretch_factor
 from dyn.schedule.axes import Axis, axis
-from dyn.schedule.families import ContractVariant, Reach, contract_schedules
+from dyn.schedule.families import contract_schedules
 from dyn.schedule.kernel import Expr, Load
+from dyn.schedule.kernel_walks import walk_exprs
 from dyn.schedule.launch import Condition
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Contraction, Nest
 from dyn.schedule.products import Product
+from dyn.schedule.sizes import ContractVariant, Reach
 from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel
 from dyn.schedule.target import Target
 from dyn.shapes import dim_min, free_symbols, linear_in, product
@@ -61,6 +65,11 @@ class Sides:
         """The contracted axis."""
         return self.loops.phases[0].axes[0]
 
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the sums."""
+        return self.loops.phases[0].folds[0].refs[0].dtype
+
     def _single(self, name: str) -> Axis:
         """A shared axis of one iteration."""
         self.loops.shared.append(axis(name, 1))
@@ -73,12 +82,16 @@ def tile_forms(sides: Sides, target: Target) -> list[SpecializedKernel]:
     # What is packed by digits is packed once for many rows: a form for a few of them would not pay.
     direct = not operands.digits
     reach = Reach(
-        lhs_reduced=_contiguous(operands, operands.lhs, sides.reduced),
-        rhs_columns=direct and _contiguous(operands, operands.rhs, sides.column),
-        rhs_reduced=direct and _contiguous(operands, operands.rhs, sides.reduced),
+        operands.lhs.dtype,
+        operands.rhs.dtype,
+        lhs_reduced=_contiguous(operands, operands.lhs, sides.reduced, sides.row),
+        rhs_columns=direct and _contiguous(operands, operands.rhs, sides.column, sides.reduced),
+        rhs_computed=_computed_along(operands, sides.column) if direct else None,
+        whole=direct,
+        rhs_reduced=direct and _contiguous(operands, operands.rhs, sides.reduced, sides.column),
     )
     facts, forms = loops.nest.plan.function.facts, list[SpecializedKernel]()
-    for variant in contract_schedules(target, operands.lhs.dtype, reach, sides.row.extent, sides.column.extent):
+    for variant in contract_schedules(target, sides.dtype, reach, sides.row.extent, sides.column.extent):
         condition = Condition(sides.row.extent, variant.min_rows, variant.max_rows)
         if variant.max_cols is not None:
             # Scores of attention have as many columns as rows: few of either are few rows.
@@ -112,12 +125,27 @@ def in_tiles(variant: ContractVariant, row: Axis, column: Axis) -> Schedule:
     return schedule
 
 
-def _contiguous(operands: Product, operand: Expr, along: Axis) -> bool:
-    """Whether an operand is read where it lies, with neighbours along an axis next to each other."""
+def _contiguous(operands: Product, operand: Expr, along: Axis, other: Axis) -> bool:
+    """Whether an operand is read where it lies, with neighbours along an axis next to each other, and those along its
+    other one in equal distances."""
     if not isinstance(operand, Load) or operand.bound or operand.mask is not None:
         return False
     parts = {part for d in operands.digits for part, _ in d.parts}
     if not parts.isdisjoint(free_symbols(operand.index)):
         return False
     linear = linear_in(operand.index, along.var)
-    return linear is not None and linear[0] == 1
+    return linear is not None and linear[0] == 1 and linear_in(linear[1], other.var) is not None
+
+
+def _computed_along(operands: Product, column: Axis) -> DType | None:
+    """The narrowest dtype that the right operand is computed from, where all of its loads are of neighbours along the
+    columns, or of the same element for all of them, or of either along an axis that may be stretched."""
+    found: list[DType] = []
+    if isinstance(operands.rhs, Load):
+        return None
+    for load in [e for e in walk_exprs((operands.rhs,)) if isinstance(e, Load)]:
+        linear = linear_in(load.index, column.var)
+        if load.bound or linear is None or not (linear[0] in (0, 1) or is_stretch_factor(linear[0])):
+            return None
+        found += [load.dtype] if linear[0] != 0 else []
+    return min(found, key=lambda dtype: dtype.itemsize, default=None)

@@ -9,10 +9,12 @@ memory traffic, merging them, or starts a group of its own:
 * a REDUCE joins a group whose space is its operand's shape, if the group reduces the same axes or none yet;
 * reductions of rows in order, which lanes sweep side by side, share a group with what they read and with row values,
   and not with reductions along lanes or with what is computed from their results for a whole row;
-* a contraction's group takes only what its epilogue can compute: full-size POINTWISE ops; so does that of a WINDOW op;
+* a contraction's group takes behind it what its epilogue can compute: full-size POINTWISE ops; so does that of a WINDOW
+  op;
 * a scatter is a group by itself, and so are a running reduction and a concatenation of many arrays;
 * what computes nothing but pieces of a concatenation of few arrays, cheaply, joins it: a piece is computed where it
   belongs;
+* what computes operands of a contraction and nothing else, cheaply, joins it: a prologue;
 * a join that would make two groups wait for one another is refused;
 * at last, groups of one space that read the same array and do not wait for one another are joined side by side, so
   that the array is read once.
@@ -42,6 +44,7 @@ from dyn.stitch.drafts import EPILOGUES, MOST_MEMBERS, MOST_REDUCTIONS, Draft, D
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.ordered_reductions import is_ordered
 from dyn.stitch.pieces import MOST_PIECES, join_pieces
+from dyn.stitch.prologues import join_prologues
 from dyn.stitch.siblings import join_siblings
 from dyn.stitch.stretched import join_stretched
 
@@ -104,6 +107,7 @@ def _stitch(drafts: Drafts, *, regions: bool = True) -> Plan:
     join_siblings(drafts)
     join_stretched(drafts)
     join_pieces(drafts)
+    join_prologues(drafts)
     return _finish(drafts, regions=regions)
 
 

@@ -16,9 +16,11 @@ import pytest
 from dyn import dtypes
 from dyn.backends.x86 import host_target, target_for
 from dyn.dtypes import DType
+from dyn.errors import IRError
 from dyn.lower.x86 import tile as tile_emitter
 from dyn.lower.x86.emit import emit_kernel
 from dyn.lower.x86.tile_ints import known_factor
+from dyn.lower.x86.tile_stream import steps_together
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import (
     Apply,
@@ -37,8 +39,10 @@ from dyn.schedule.kernel import (
     Tile,
     TileContract,
 )
+from dyn.schedule.kernel_verifier import check
+from dyn.schedule.sizes import Reach
 from dyn.schedule.target import Target
-from dyn.schedule.x86.blocking import CacheBlocking
+from dyn.schedule.x86.blocking import STREAMED_BYTES, CacheBlocking
 from dyn.schedule.x86.blocking import blocking as blocking_of
 from dyn.schedule.x86.contractions import contract_schedules
 from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, symbol
@@ -68,6 +72,11 @@ def blocked(blocking: CacheBlocking) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tile_emitter, "blocking", lambda target: blocking)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         yield
+
+
+def lying(dtype: DType, *, columns: bool = True, reduced: bool = False, left: bool = True) -> Reach:
+    """Operands of one dtype in memory."""
+    return Reach(dtype, dtype, lhs_reduced=left, rhs_columns=columns, rhs_reduced=reduced)
 
 
 Values = np.ndarray
@@ -143,12 +152,12 @@ def contraction(
     return Kernel(name, (a, b, *buffers), (m, n, k), (), stmts)
 
 
-PLACE = Buffer("place", F32)
+PLACE, PLACE_I8 = Buffer("place", F32), Buffer("place", dtypes.int8)
 
 
 def _on(expr: Expr, buffer: Buffer) -> Expr:
     """The expression with loads of PLACE turned into loads of a buffer."""
-    if isinstance(expr, Load) and expr.buffer is PLACE:
+    if isinstance(expr, Load) and expr.buffer in (PLACE, PLACE_I8):
         mask = _on(expr.mask, buffer) if expr.mask is not None else None
         other = _on(expr.other, buffer) if expr.other is not None else None
         return replace(expr, buffer=buffer, mask=mask, other=other)
@@ -205,7 +214,7 @@ def test_layouts_and_dtypes(dtype: DType) -> None:
 
 def test_narrow_integers() -> None:
     """Bytes wrap around."""
-    (tile,) = [v.tile for v in contract_schedules(host_target(), dtypes.int8, col_contiguous=True)]
+    (tile,) = [v.tile for v in contract_schedules(host_target(), dtypes.int8, lying(dtypes.int8))]
     kernels = compile_kernels([contraction("g", "mk", rhs, tile, dtype=dtypes.int8) for rhs in RHS])
     for kernel, rhs in zip(kernels, RHS, strict=True):
         for m, n, k in sample(20):
@@ -347,6 +356,103 @@ def test_bfloat16_operands() -> None:
             close(run(kernel, a, b, lhs=left, rhs=right), a.astype(np.float32), b.astype(np.float32))
 
 
+BF16, F16, I8, U8, I16 = dtypes.bfloat16, dtypes.float16, dtypes.int8, dtypes.uint8, dtypes.int16
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "acc"),
+    [(BF16, BF16, F32), (F16, F16, F32), (F32, BF16, F32), (F32, I8, F32), (I8, F16, F32), (I8, I8, I32),
+     (U8, I8, I32), (I16, U8, I64), (F32, F32, F64), (BF16, F32, F64), (dtypes.uint16, dtypes.uint8, dtypes.uint32)],
+    ids=str,
+)  # fmt: skip
+def test_operands_in_dtypes_of_their_own(left: DType, right: DType, acc: DType) -> None:
+    """Each is read as it lies, where that is quickest, and multiplied as the accumulators' dtype."""
+    lanes = host_target().lanes(acc.itemsize)
+    tiles = Tile(8, 2 * lanes), Tile(8, 4 * lanes, ())
+    cases = [(x, y, tile) for tile in tiles for x, y in LAYOUTS]
+    made = [contraction("g", x, y, tile, dtype=acc, operands=(left, right)) for x, y, tile in cases]
+    for (x, y, _), kernel in zip(cases, compile_kernels(made), strict=True):
+        for m, n, k in [*sample(25), (9, 50, 1100), (3, 130, 1025)]:
+            a, b = values((m, k), left, 1), values((k, n), right, 2)
+            close(run(kernel, a, b, lhs=x, rhs=y), a.astype(acc.np), b.astype(acc.np))
+    if host_target().avx512:
+        texts = [emit_kernel(kernel, host_target()).text for kernel in made]
+        narrow = [text for (x, _, tile), text in zip(cases, texts, strict=True) if x == "mk" and not tile.staged]
+        own = [dtype.short if dtype is not acc else "own" for dtype in (left, right)]
+        assert all(f".{own[0]}.{own[1]}(" in text and "pack" not in text for text in narrow)
+
+
+#: Targets with bytes by fours, with pairs alone, and with neither.
+UNITS = [
+    ("avx512vnni", host_target(), "vpdpbusd"),
+    ("avx512bw", Target("x86", "x86-64-v4", vector_bytes=64, registers=32), "vpmaddwd"),
+    ("avx2", Target("x86", "x86-64-v3", vector_bytes=32, registers=16), ""),
+]
+
+
+@pytest.mark.parametrize(("feature", "target", "name"), UNITS, ids=[feature for feature, _, _ in UNITS])
+@pytest.mark.parametrize(
+    ("left", "right"), [(I8, I8), (U8, I8), (I8, U8), (U8, U8), (I16, I16), (I8, I16)], ids=str
+)  # fmt: skip
+def test_products_in_words(left: DType, right: DType, feature: str, target: Target, name: str) -> None:
+    """All numbers of narrow integers, the least and the greatest among them; what wraps, wraps."""
+    if not host_target().has(feature):
+        pytest.skip(f"this machine has no {feature}")  # it is never chosen here
+    (*_, variant) = contract_schedules(target, I32, Reach(left, right, rhs_columns=True))
+    small = max(left.itemsize, right.itemsize) == 1 and (left, right) != (U8, U8)
+    assert variant.tile.unit == (name if small or not name else "vpmaddwd")
+    assert variant.note.endswith(variant.tile.unit)
+    tiles = [variant.tile, replace(variant.tile, rows=12, columns=2 * target.lanes(4))] if name else [variant.tile]
+    cases = [(x, y, tile) for tile in tiles for x, y in LAYOUTS]
+    made = [
+        contraction("g", x, y, tile, dtype=I32, operands=(left, right), epilogue=store_bias(I32))
+        for x, y, tile in cases
+    ]
+    rng = np.random.default_rng(7)
+    for (x, y, tile), kernel in zip(cases, compile_kernels(made, target), strict=True):
+        assert f".{tile.unit}" in kernel.text.text if tile.unit else "words" not in kernel.text.text
+        for m, n, k in [*sample(12), (9, 50, 1101), (300, 49, 67), (2, 130, 5)]:
+            bias = np.arange(n, dtype=np.int32)
+            a, b = [
+                rng.choice([np.iinfo(d.np).min, np.iinfo(d.np).max, -1 if d is not U8 else 255, 0, 1, 77], shape)
+                for d, shape in ((left, (m, k)), (right, (k, n)))
+            ]
+            want = (a.astype(np.int64) @ b.astype(np.int64)).astype(np.int32) + bias
+            got = run(kernel, a.astype(left.np), b.astype(right.np), bias, lhs=x, rhs=y)
+            np.testing.assert_array_equal(got, want)
+
+
+def test_words_of_what_is_computed() -> None:
+    """A mask on one operand, the negative of the other one: words are put together of computed elements."""
+    if not host_target().has("avx512vnni"):
+        pytest.skip("this machine has no avx512vnni")
+
+    def lower(x: Axes) -> Expr:
+        inside = Apply(Scalar.LE, (Index(I64, x.r), Index(I64, x.i)), dtypes.bool_)
+        return Apply(Scalar.SELECT, (inside, Load(PLACE_I8, x.i * x.k + x.r), Const(I8, 3)), I8)
+
+    def negative(x: Axes) -> Expr:
+        return Apply(Scalar.NEG, (Load(PLACE_I8, x.r * x.n + x.j),), I8)
+
+    tile = Tile(8, 3 * host_target().lanes(4), (Operand.LHS, Operand.RHS), unit="vpdpbusd")
+    (kernel,) = compile_kernels([contraction("g", lower, negative, tile, dtype=I32, operands=(I8, I8))])
+    for m, n, k in sample(25):
+        a, b = values((m, k), I8, 1), values((k, n), I8, 2)
+        masked = np.where(np.arange(k) <= np.arange(m)[:, None], a, np.int8(3)).astype(np.int32)
+        np.testing.assert_array_equal(run(kernel, a, b), masked @ -b.astype(np.int32))
+
+
+def test_a_unit_that_there_is_not() -> None:
+    tile = Tile(8, 48, (Operand.LHS, Operand.RHS), unit="vpdpbusd")
+    with pytest.raises(ValueError, match="has no unit vpdpbusd for i16 and i16"):
+        emit_kernel(contraction("g", "mk", "kn", tile, dtype=I32, operands=(I16, I16)), host_target())
+
+
+def test_operands_that_accumulators_do_not_hold() -> None:
+    with pytest.raises(IRError, match="a contraction multiplies i32 in f32, which rounds it"):
+        check(contraction("g", "mk", "kn", PACKED, operands=(F32, I32)))
+
+
 def test_masked_and_scaled_operands() -> None:
     """A lower triangle of the left operand by a mask; a right operand that is scaled, with columns reversed."""
 
@@ -479,7 +585,7 @@ def test_scratch_is_bounded() -> None:
             size = emit_kernel(contraction("g", lhs, rhs, PACKED), target).scratch_bytes
         assert isinstance(size, int)
         assert size < 1 << 20
-    assert emit_kernel(contraction("g", "mk", "kn", DIRECT), target).scratch_bytes == 4 * 6 * target.vector_bytes
+    assert emit_kernel(contraction("g", "mk", "kn", DIRECT), target).scratch_bytes == 4 * STREAMED_BYTES
 
 
 # --- targets and schedules ------------------------------------------------------------------------------------------
@@ -495,7 +601,7 @@ def test_other_targets(cpu: str) -> None:
     tiles = [
         (lhs, rhs, v.tile)
         for lhs, rhs in cases
-        for v in contract_schedules(target, F32, col_contiguous=rhs == "kn", red_contiguous=rhs == "nk")
+        for v in contract_schedules(target, F32, lying(F32, columns=rhs == "kn", reduced=rhs == "nk"))
     ]
     kernels = compile_kernels(
         [contraction("g", lhs, rhs, s, epilogue=store_bias(F32)) for lhs, rhs, s in tiles], target
@@ -518,7 +624,7 @@ def test_schedules_cover_all_rows_and_fit_the_registers(target: Target) -> None:
         for col, red, left in [(c, r, x) for c in (True, False) for r in (True, False) for x in (True, False)]:
             for cols in (None, 64, 768, 100):
                 variants = contract_schedules(
-                    target, dtype, col_contiguous=col, red_contiguous=red, lhs_contiguous=left, cols=cols
+                    target, dtype, lying(dtype, columns=col, reduced=red, left=left), cols=cols
                 )
                 following = 0
                 for v in variants:
@@ -529,6 +635,10 @@ def test_schedules_cover_all_rows_and_fit_the_registers(target: Target) -> None:
                     assert v.col_panel % v.tile.columns == 0
                     vectors, rest = divmod(v.tile.columns, lanes)
                     assert rest == 0
+                    if v.note.startswith("streamed"):  # accumulators are in the first-level cache
+                        assert v.tile.rows * v.tile.columns * dtype.itemsize <= 16 << 10
+                        assert v.tile.rows * (steps_together(v.tile.rows, target.registers) + 1) < target.registers
+                        continue
                     assert v.tile.rows * vectors + vectors + 1 <= target.registers
                 assert following == -1
                 assert len(variants) <= 3
@@ -545,27 +655,36 @@ def test_schedules_divide_the_columns() -> None:
     tiles = {
         n: (v.tile.rows, v.tile.columns)
         for n in (768, 48, 64, 128, 32, 50, 100)
-        for v in contract_schedules(target, F32, col_contiguous=False, cols=n)
+        for v in contract_schedules(target, F32, lying(F32, columns=False), cols=n)
     }
     high, wide = (8, 48), (6, 64)
     assert tiles == {768: high, 48: high, 64: wide, 128: wide, 32: (12, 32), 50: high, 100: high}
-    variants = contract_schedules(target, F32, col_contiguous=True, cols=768)
-    assert [v.tile for v in variants] == [Tile(4, 96, ()), Tile(4, 96)]
-    assert [(v.min_rows, v.max_rows) for v in variants] == [(0, 4), (5, None)]
-    assert contract_schedules(target, F32, col_contiguous=True, cols=100)[1].tile.rows == 8
+    variants = contract_schedules(target, F32, lying(F32), cols=768)
+    assert [v.tile for v in variants] == [Tile(8, 192, ()), Tile(4, 96)]
+    assert [(v.min_rows, v.max_rows) for v in variants] == [(0, 8), (9, None)]
+    assert contract_schedules(target, F32, lying(F32), cols=100)[1].tile.rows == 8
 
 
 def test_schedules_of_intels_caches() -> None:
     """High tiles, whatever the columns, in panels that share them; other processors keep what they have."""
     first, unknown, intel = [
-        contract_schedules(Target("x86", name, vector_bytes=64, registers=32), F32, col_contiguous=True, cols=768)
+        contract_schedules(Target("x86", name, vector_bytes=64, registers=32), F32, lying(F32), cols=768)
         for name in ("znver5", "x86-64-v4", "cascadelake")
     ]
     assert (first[1].tile, first[1].row_chunk, first[1].col_panel) == (Tile(4, 96), 256, 96)
     assert unknown == first
     assert intel[1].tile == Tile(8, 48)
     assert (intel[1].row_chunk, intel[1].col_panel) == (528, 96)
-    assert intel[0] == replace(first[0], row_chunk=528)
+    assert intel[0] == first[0]
+
+
+def test_streams_are_pieces_of_a_kilobyte() -> None:
+    """Of known columns an even number of pieces; of narrow elements more to a piece, as accumulators have room."""
+    f32, bf16, i8 = F32, dtypes.bfloat16, dtypes.int8
+    cases = [(f32, None, 256), (f32, 64, 64), (f32, 768, 192), (f32, 1000, 256), (f32, 4096, 256), (bf16, 4096, 512)]
+    for rhs, cols, columns in [*cases, (bf16, None, 512), (i8, 4096, 512), (i8, 100, 112)]:
+        (low, *_) = contract_schedules(TARGETS[0], F32, Reach(F32, rhs, rhs_columns=True), cols=cols)
+        assert low.tile == Tile(8, columns, ()), (rhs, cols)
 
 
 def test_both_operands_packed_on_intel() -> None:
@@ -574,10 +693,7 @@ def test_both_operands_packed_on_intel() -> None:
 
     def of(name: str) -> list[tuple[int, int]]:
         target = Target("x86", name, vector_bytes=64, registers=32)
-        found = [
-            contract_schedules(target, F32, col_contiguous=True, lhs_contiguous=False, cols=n, result_rows=m)[-1]
-            for m, n in cases
-        ]
+        found = [contract_schedules(target, F32, lying(F32, left=False), cols=n, result_rows=m)[-1] for m, n in cases]
         return [(v.row_chunk, v.col_panel) for v in found]
 
     assert of("sapphirerapids") == [(264, 256), (264, 256), (264, 256), (264, 192), (96, 256), (96, 256)]

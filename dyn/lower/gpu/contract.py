@@ -206,9 +206,10 @@ class _Contraction:
         of, digits = self.of, tile.digits
         self.rows, self.columns, self.steps = (em.fresh("n") for _ in range(3))
         together = self.cores.rows_together, self.cores.columns_together
+        lhs, rhs = tile.factors()
         sides = (
-            ("a", tile.lhs, tile.row, of.rows, together[0], self.rows),
-            ("b", tile.rhs, tile.col, of.columns, together[1], self.columns),
+            ("a", lhs, tile.row, of.rows, together[0], self.rows),
+            ("b", rhs, tile.col, of.columns, together[1], self.columns),
         )
         self.sides = [
             StagedOperand(em, name, expr, outer, tile.red, most, own, of, extent, self.steps, self.dtype, digits)

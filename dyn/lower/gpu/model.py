@@ -169,7 +169,7 @@ def _blocking(kernel: Kernel, warp: int) -> ThreadBlocking:
 
 def _copied(tile: TileContract, device: GpuModel) -> tuple[bool, bool]:
     """Whether the device copies each operand to shared memory by itself."""
-    sides = ((tile.lhs, tile.row), (tile.rhs, tile.col))
+    sides = zip(tile.factors(), (tile.row, tile.col), strict=True)
     lhs, rhs = [device.copies and can_be_copied(expr, own, tile.red, tile.digits) for expr, own in sides]
     return lhs, rhs
 

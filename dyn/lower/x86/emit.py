@@ -26,6 +26,7 @@ from dyn.lower.x86.casts import cast
 from dyn.lower.x86.indices import I64, Indices
 from dyn.lower.x86.llvm_text import Chunk, FunctionText, VType, constant, iota, render, vtype
 from dyn.lower.x86.machine import Machine
+from dyn.lower.x86.registers import REGISTERS
 from dyn.lower.x86.scalars import apply
 from dyn.lower.x86.scopes import Lanes, LaneValue, Scopes
 from dyn.lower.x86.squares import Squares
@@ -52,13 +53,6 @@ from dyn.schedule.kernel import (
 from dyn.schedule.kernel_walks import children, walk_stmts
 from dyn.schedule.target import Target
 from dyn.shapes import Dim, Symbol, dim_sum, floordiv, linear_in
-
-#: What an element is in a register. Narrow floats are their bits, for nothing computes with them.
-_REGISTER = {
-    dtypes.bool_: "i1", dtypes.int8: "i8", dtypes.uint8: "i8", dtypes.int16: "i16", dtypes.uint16: "i16",
-    dtypes.int32: "i32", dtypes.uint32: "i32", dtypes.int64: "i64", dtypes.uint64: "i64",
-    dtypes.float32: "float", dtypes.float64: "double", **{d: f"i{d.bits}" for d in dtypes.ALL if d.is_narrow},
-}  # fmt: skip
 
 
 @record()
@@ -164,14 +158,14 @@ class KernelEmitter:
 
     def register(self, dtype: DType, width: int = 1) -> VType:
         """The type of ``width`` elements in registers. Booleans are i1, narrow floats their bits."""
-        return vtype(self._elem(dtype, _REGISTER), width)
+        return vtype(self._element(dtype), width)
 
     def memory(self, dtype: DType, width: int = 1) -> VType:
         """The type of ``width`` elements in memory: as in registers, but for booleans, which are i8."""
-        return vtype("i8" if dtype is dtypes.bool_ else self._elem(dtype, _REGISTER), width)
+        return vtype("i8" if dtype is dtypes.bool_ else self._element(dtype), width)
 
-    def _elem(self, dtype: DType, table: dict[DType, str]) -> str:
-        elem = table.get(dtype)
+    def _element(self, dtype: DType) -> str:
+        elem = REGISTERS.get(dtype)
         if elem is None:
             raise NotYetError(
                 f"kernel {self.kernel.name}: {dtype.name} is not generated for x86 yet.",

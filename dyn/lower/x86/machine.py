@@ -8,10 +8,6 @@ from dyn.lower.shared_functions import Routine
 from dyn.lower.x86.llvm_text import FunctionText, VType, render
 from dyn.schedule.target import Target
 
-_AVX512 = frozenset({"avx512f", "avx512dq", "avx512bw", "avx512vl"})
-#: What is assumed where a target names no features.
-_IMPLIED = {64: _AVX512 | {"avx2", "fma", "f16c"}, 32: frozenset({"avx2", "fma", "f16c"}), 16: frozenset[str]()}
-
 #: Arrays of so many bytes are taken to be beyond the caches.
 BEYOND_CACHES = 16 << 20
 
@@ -25,12 +21,9 @@ class Machine:
         self.helpers: dict[str, str] = {} if helpers is None else helpers
         #: Those of them that other kernels have as well, and that call no others.
         self.routines: list[Routine] = []
-        named = frozenset([f[1:] for f in target.features.split(",") if f.startswith("+")])
-        has = named if target.features else _IMPLIED[target.vector_bytes]
-        #: 512-bit vectors with the instructions for doublewords and bytes, and masks in registers of their own.
-        self.avx512 = target.vector_bytes == 64 and has >= _AVX512
-        self.has_fma = "fma" in has or self.avx512
-        self.has_f16c = "f16c" in has or self.avx512
+        self.avx512 = target.avx512
+        self.has_fma = target.has("fma") or self.avx512
+        self.has_f16c = target.has("f16c") or self.avx512
 
     def attributes(self) -> str:
         """The attributes of every function. Without the widths LLVM prefers 256 bits on some CPUs."""

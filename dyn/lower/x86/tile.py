@@ -32,11 +32,14 @@ from typing import TYPE_CHECKING
 
 from dyn.lower.x86.tile_dot import Dot
 from dyn.lower.x86.tile_ints import Ints, known_factor
-from dyn.lower.x86.tile_kernels import Micro, Rhs, can_transpose
+from dyn.lower.x86.tile_kernels import Micro, Operands, Rhs, can_transpose
 from dyn.lower.x86.tile_pack import PackedBlock, Packer, define, strided
 from dyn.lower.x86.tile_parts import Cut, Epilogue, Panel, Rows, TilePart
-from dyn.schedule.kernel import Operand, TileContract
-from dyn.schedule.x86.blocking import IN_PLACE, blocking
+from dyn.lower.x86.tile_stream import Stream
+from dyn.lower.x86.tile_words import WordPacker, in_words
+from dyn.schedule.kernel import Expr, Operand, TileContract
+from dyn.schedule.x86.blocking import IN_PLACE, STREAMED_BYTES, blocking
+from dyn.schedule.x86.units import Unit, reads_as_it_lies, unit_of
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 #: Bytes of a packed panel of the right operand, by the bytes of a vector: with the accumulators and the rows at hand it
 #: stays in the L2, of which machines with AVX-512 have 1 MiB or more.
 PANEL_BYTES = {16: 192 * 1024, 32: 192 * 1024, 64: 384 * 1024}
+#: Steps of the reduced dimension that are computed at once where they are read once: they stay in the nearest caches.
+COMPUTED_STEPS = 16
 #: Rows of partial accumulators: all that a GRID iteration takes.
 PARTIAL_ROWS = 528
 
@@ -55,10 +60,25 @@ def emit_tile(em: KernelEmitter, tile: TileContract) -> None:
     em.scopes.clobber()
 
 
+def _unit(em: KernelEmitter, tile: TileContract) -> Unit | None:
+    if not tile.tile.unit:
+        return None
+    found = unit_of(em.target, tile.lhs.dtype, tile.rhs.dtype, tile.acc.dtype)
+    if found is None or found.name != tile.tile.unit or tile.digits:
+        raise ValueError(f"{em.target} has no unit {tile.tile.unit} for {tile.lhs.dtype} and {tile.rhs.dtype}")
+    return found
+
+
 class _Tile:
     """One contraction: what is decided while compiling, then the nest. Names of IR values are strings."""
 
     def __init__(self, em: KernelEmitter, tile: TileContract) -> None:
+        #: What multiplies words, if they are multiplied in words: all that counts the reduced dimension counts these.
+        self.unit = _unit(em, tile)
+        #: The contraction of elements.
+        self.elements = tile
+        if self.unit is not None:
+            tile = in_words(tile, self.unit)
         self.em, self.fn, self.tile = em, em.fn, tile
         self.ints = Ints(em.fn)
         itemsize = tile.acc.dtype.itemsize
@@ -68,15 +88,19 @@ class _Tile:
         if isinstance(tile.row_extent, int):
             while self.height > 1 and tile.row_extent <= self.height // 2:
                 self.height //= 2
-        self.half = max(self.height // 2, 1)
         self.narrow = max(self.vectors // 3, 1)
         self.width = self.vectors * w
 
+        stages = Operand.RHS in tile.tile.staged
+        acc = tile.acc.dtype
         self.lhs = strided(tile.lhs, tile.row, tile.red, tile.digits)
-        if self.lhs is not None and self.lhs.fast != 1:
+        if self.lhs is not None and (self.lhs.fast != 1 or not self._lies(tile.lhs)):
+            self.lhs = None
+        if stages and tile.lhs.dtype is not acc:  # each is read for many panels: it is converted once
             self.lhs = None
         self.rhs = strided(tile.rhs, tile.red, tile.col, tile.digits)
-        stages = Operand.RHS in tile.tile.staged
+        if not self._lies(tile.rhs):
+            self.rhs = None
         #: Whether vectors lie along the reduced dimension.
         self.dots = not stages and self._dots()
         if self.rhs is not None and self.rhs.fast != 1 and not self.dots:
@@ -85,8 +109,16 @@ class _Tile:
             self.rhs = None
         #: PACKED if the panel is packed before the micro-kernels run.
         self.mode = Rhs.PACKED if self.rhs is None else Rhs.PACKING if stages else Rhs.DIRECT
+        #: Whether one kernel takes a tile of any number of rows and columns: it streams, or computes dot products.
+        self.once = not stages
+        #: Height of the last tile, where it is a low one.
+        self.half = self.height if self.once else max(self.height // 2, 1)
+        #: Elements from the accumulators of a row to the next one's: kernels that stream have one distance, whatever
+        #: the columns, so that contractions share them.
+        streams = self.once and not self.dots
+        self.stride = max(STREAMED_BYTES // itemsize, self.width) if streams else self.width
         #: How panels are packed, for this target's caches.
-        self.blocking = blocking(em.target) if self.mode is not Rhs.DIRECT else IN_PLACE
+        self.blocking = IN_PLACE if self.once else blocking(em.target)
 
         #: Panels that lie packed side by side, and take turns at each tile of rows.
         self.group = self.blocking.panels
@@ -94,7 +126,7 @@ class _Tile:
         depth = self.blocking.left_depth if self.lhs is None else 0
         depth = depth if depth else self.blocking.depth
         self.block = min(depth // 64 if depth else most, most)
-        self.block = max(self.block, 1) * 64
+        self.block = COMPUTED_STEPS if self.once and self.rhs is None else max(self.block, 1) * 64
         #: Whether the reduced dimension may be cut, so that accumulators wait for the next block.
         packs = self.lhs is None or self.mode is not Rhs.DIRECT
         static = isinstance(tile.red_extent, int) and tile.red_extent <= self.block
@@ -111,16 +143,21 @@ class _Tile:
 
         self.lhs_rows = 0
         if self.lhs is None:
-            self.lhs_rows = max(self.blocking.left_bytes // (self.block * itemsize) // self.height, 2) * self.height
-        self.partial_rows = self.lhs_rows if self.lhs_rows else PARTIAL_ROWS // self.height * self.height
+            fits = self.blocking.left_bytes // (self.block * itemsize) // self.height
+            self.lhs_rows = max(1 if self.once else fits, 2) * self.height
+        most_rows = 2 * self.height if self.once else PARTIAL_ROWS
+        self.partial_rows = self.lhs_rows if self.lhs_rows else most_rows // self.height * self.height
         self.tiles = max(self.partial_rows // self.height, 1) + (1 if self.lead else 0)
-        self.panels = max(self.blocking.left_panels if self.lhs is None else 1, self.group)
+        self.panels = max(self.blocking.left_panels if self.lhs is None and not self.once else 1, self.group)
         self.epilogue = Epilogue(em, tile, self.vec)
         self._scratch(itemsize)
         self._leaves()
         # What ``nest`` finds first. ``slot`` is the number of elements from the accumulators of one tile to those of
         # the next: with one block of the reduced dimension all share a place.
         self.rows = self.row_tiles = self.first_low = self.slot = "0"
+
+    def _lies(self, operand: Expr) -> bool:
+        return reads_as_it_lies(self.em.target, operand.dtype, self.tile.acc.dtype)
 
     def _dots(self) -> bool:
         if self.lhs is None or self.rhs is None or not can_transpose(self.vec):
@@ -131,16 +168,26 @@ class _Tile:
         em, tile = self.em, self.tile
         most = self.panels - 1 + (-(-self.vectors // self.narrow) if self.has_narrow else 1)
         slots = self.tiles * most if self.resumes else 1
-        self.acc = em.alloc_scratch(slots * max(self.height, self.lead * self.group) * self.width * itemsize)
+        self.acc = em.alloc_scratch(slots * self._slot() * itemsize)
         packed = (self._depth() * self.width * self.group + self.w) * itemsize
         self.panel = em.alloc_scratch(packed) if self.mode is not Rhs.DIRECT else "null"
-        if self.rhs is None:
-            self.rhs_packer = Packer(em, tile.rhs, tile.red, tile.col, self.vec, self.width, tile.digits)
+        lhs, rhs = tile.factors()
+        if self.rhs is None and self.unit is not None:
+            self.rhs_packer = WordPacker(em, self.elements, self.unit, 1, tile.rhs, self.vec, self.width)
+        elif self.rhs is None:
+            self.rhs_packer = Packer(em, rhs, tile.red, tile.col, self.vec, self.width, tile.digits)
+        if self.lhs is None and self.unit is not None:
+            self.lhs_packer = WordPacker(em, self.elements, self.unit, 0, tile.lhs, self.vec, 0)
+        elif self.lhs is None:
+            self.lhs_packer = Packer(em, lhs, tile.row, tile.red, self.vec, 0, tile.digits)
         if self.lhs is None:
-            self.lhs_packer = Packer(em, tile.lhs, tile.row, tile.red, self.vec, 0, tile.digits)
             # A line more than the block, or all rows would fall into one set of the cache.
             self.lhs_step = self._depth() + max(64 // itemsize, self.w)
             self.lhs_block = em.alloc_scratch((self.lhs_rows + self.w) * self.lhs_step * itemsize)
+
+    def _slot(self) -> int:
+        """The number of accumulators of a tile of rows."""
+        return max(self.height * self.stride, self.lead * self.group * self.width)
 
     def _depth(self) -> int:
         """The most elements of the reduced dimension that are packed at once, a multiple of W."""
@@ -155,7 +202,7 @@ class _Tile:
             full, rest = divmod(cols, self.width)
             self.has_wide = full > 0 or rest > self.width - self.narrow * self.w
             narrow = 0 < rest <= self.width - self.narrow * self.w
-        self.has_narrow = narrow and not self.dots and known_factor(cols) % self.width != 0
+        self.has_narrow = narrow and not self.once and known_factor(cols) % self.width != 0
 
     def _leaves(self) -> None:
         """The micro-kernels that may be needed, by height and whether the panel is narrow."""
@@ -175,16 +222,20 @@ class _Tile:
             self.packing = self._leaf(self.height, vectors, Rhs.PACKING)
 
     def _leaf(self, rows: int, vectors: int, rhs: Rhs) -> str:
-        fma, own, red = self.em.machine.has_fma, self.blocking, self.tile.red_extent
+        own, red, target, acc = self.blocking, self.tile.red_extent, self.em.target, self.tile.acc.dtype
+        lies = acc if self.lhs is None else self.tile.lhs.dtype, acc if rhs is Rhs.PACKED else self.tile.rhs.dtype
+        operands = Operands(*lies, acc)
         if self.dots:
-            leaf = Dot(self.vec, rows, self.width, fma).leaf()
+            leaf = Dot(self.vec, rows, self.width, operands, target).leaf()
+        elif self.once:
+            leaf = Stream(self.vec, rows, self.stride, operands, target).leaf()
         else:
             unroll = own.unroll if rows == self.height else 1
-            micro = Micro(self.vec, rows, vectors, self.width, rhs, self.resumes, unroll, fma)
+            micro = Micro(self.vec, rows, vectors, self.width, rhs, self.resumes, unroll, operands, target)
             if rhs is Rhs.PACKED:
                 # Blocks of the reduced dimension are multiples of W, but for the last.
                 ragged = not (unroll > 1 and self.w % unroll == 0 and known_factor(red) % unroll == 0)
-                micro = replace(micro, ahead=own.ahead, ragged=ragged)
+                micro = replace(micro, ahead=own.ahead, ragged=ragged, unit=self.unit)
             elif self.lead:
                 stride, apart = self.group * self.width, self._depth() * self.width
                 micro = replace(micro, stride=stride, unroll=1, panel=self.vectors, apart=apart)
@@ -208,7 +259,7 @@ class _Tile:
             once = ints.test("eq", blocks, "1")
             row_step = ints.pick(once, row_step, str(self.partial_rows))
             col_step = ints.pick(once, col_step, str(self.panels * self.width))
-            self.slot = ints.pick(once, "0", str(max(self.height, self.lead * self.group) * self.width))
+            self.slot = ints.pick(once, "0", str(self._slot()))
         with em.scope(guarded=True):
             # Where nothing is packed or cut by rows or columns, there is one block of all of them.
             down = fn.loop("0", rows, row_step, hint="rows") if self.resumes or self.lhs is None else None
@@ -341,12 +392,12 @@ class _Tile:
         kernel = ints.choose(ints.test("slt", number, self.first_low), main, self.low)
         at = ints.sub(ints.mul(number, str(self.height)), str(self.shift))
         end = ints.least(self.rows, ints.add(at, str(self.height)))
-        stride = str(self.width)
+        stride = str(self.stride)
         if self.mode is Rhs.PACKING:
             is_first = ints.test("eq", number, "0")
             kernel = ints.choose(is_first, self.packing, kernel)
             b, ldb = source
-            source = ints.choose(is_first, b, place), ints.pick(is_first, ldb, stride)
+            source = ints.choose(is_first, b, place), ints.pick(is_first, ldb, str(self.width))
             if self.lead:
                 stride = ints.pick(is_first, str(self.group * self.width), stride)
         rows = Rows(ints.most(at, "0") if self.shift else at, end, self._acc(panel, number), stride)

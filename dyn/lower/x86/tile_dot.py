@@ -9,18 +9,23 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.lower.x86.leaf_functions import LeafFunction, finish_leaf
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, vtype
+from dyn.lower.x86.machine import Machine
+from dyn.lower.x86.registers import register
 from dyn.lower.x86.squares import interleave
 from dyn.lower.x86.tile_kernels import (
     I64,
     MICRO_PARAMS,
     PTR,
+    Operands,
     column_mask,
     multiply_add,
     row_pointers,
 )
+from dyn.schedule.target import Target
 
 
 @record()
@@ -34,18 +39,19 @@ class Dot:
     vec: VType
     rows: int
     stride: int
-    fma: bool
+    operands: Operands
+    target: Target
 
     @property
     def name(self) -> str:
-        return f"dyn.tile.dot.{self.vec.mangled}.{self.rows}.s{self.stride}"
+        return f"dyn.tile.dot.{self.vec.mangled}.{self.rows}.s{self.stride}{self.operands.name}"
 
     @lru_cache(maxsize=64)  # noqa: B019  (of frozen records, bounded)
     def leaf(self) -> LeafFunction:
         fn = FunctionText()
         vec, elem, size = self.vec, self.vec.elem, self.vec.bits // 8
-        group = 16 // size
-        a_rows = row_pointers(fn, elem, self.rows)
+        group, right_elem = 16 // size, register(self.operands.rhs).elem
+        a_rows = row_pointers(fn, register(self.operands.lhs).elem, self.rows)
         whole = fn.value(f"and i64 %depth, {-vec.lanes}")
         mask = column_mask(fn, vec, fn.op("sub nsw", I64, "%depth", whole), 0)
         last = fn.value("add nsw i64 %cols, -1")
@@ -53,7 +59,7 @@ class Dot:
         columns: list[str] = []
         for c in range(group):  # columns that do not exist are the last one once more
             j = fn.intrinsic("smin", I64, fn.op("add nuw", I64, cols.index, str(c)), last)
-            columns.append(fn.gep(elem, "%b", fn.op("mul nsw", I64, j, "%ldb")))
+            columns.append(fn.gep(right_elem, "%b", fn.op("mul nsw", I64, j, "%ldb")))
         zeros = [(vec, constant(0, vec))] * (self.rows * group)
         reds = fn.loop("0", whole, vec.lanes, zeros, hint="red")
         accs = reds.close(self._step(fn, a_rows, columns, reds.index, reds.carried, ""))
@@ -71,16 +77,15 @@ class Dot:
         self, fn: FunctionText, a_rows: list[str], columns: list[str], k: str, accs: list[str], mask: str
     ) -> list[str]:
         """One vector of the reduced dimension, from ``k`` on."""
-        vec, elem, size = self.vec, self.vec.elem, self.vec.bits // 8
+        vec, own, m = self.vec, self.operands, Machine(self.target, fn)
 
-        def load(pointer: str) -> str:
-            p = fn.gep(elem, pointer, k)
-            return fn.masked_load(vec, p, size, mask, constant(0, vec)) if mask else fn.load(vec, p, size)
+        def load(dtype: DType, pointer: str) -> str:
+            return own.load(m, dtype, fn.gep(register(dtype).elem, pointer, k), vec.lanes, mask)
 
-        left = [load(a) for a in a_rows]
-        right = [load(b) for b in columns]
+        left = [load(own.lhs, a) for a in a_rows]
+        right = [load(own.rhs, b) for b in columns]
         pairs = [(a, b) for a in left for b in right]
-        return [multiply_add(fn, vec, a, b, c, fma=self.fma) for (a, b), c in zip(pairs, accs, strict=True)]
+        return [multiply_add(m, vec, a, b, c) for (a, b), c in zip(pairs, accs, strict=True)]
 
 
 def _add_lanes(fn: FunctionText, vec: VType, accs: list[str]) -> str:

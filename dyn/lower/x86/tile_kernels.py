@@ -11,10 +11,17 @@ from __future__ import annotations
 from enum import Enum
 from functools import lru_cache
 
+from dyn.dtypes import DType
 from dyn.frozen import record
+from dyn.lower.x86.casts import cast
 from dyn.lower.x86.leaf_functions import LeafFunction, finish_leaf
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, iota, vtype
+from dyn.lower.x86.machine import Machine
+from dyn.lower.x86.registers import register
 from dyn.lower.x86.squares import transposed
+from dyn.lower.x86.units import add_offset, add_products
+from dyn.schedule.target import Target
+from dyn.schedule.x86.units import Unit
 
 I64 = vtype("i64")
 PTR = vtype("ptr")
@@ -38,13 +45,47 @@ class Rhs(Enum):
 
 
 @record()
+class Operands:
+    """The dtypes in which a micro-kernel reads both operands, and that in which it multiplies and adds."""
+
+    lhs: DType
+    rhs: DType
+    acc: DType
+
+    @property
+    def name(self) -> str:
+        """What tells kernels for other dtypes apart, in ``vec`` of one type."""
+        found = [str(self.acc)] if self.acc not in (self.lhs, self.rhs) else []
+        found += [dtype.short if dtype is not self.acc else "own" for dtype in (self.lhs, self.rhs)]
+        return "" if self.lhs is self.rhs is self.acc else "." + ".".join(found)
+
+    def load(self, m: Machine, dtype: DType, pointer: str, lanes: int, mask: str = "") -> str:
+        """Elements of an operand as the accumulators' dtype; 0 where a mask is false."""
+        ty, fn = register(dtype, lanes), m.fn
+        if mask:
+            found = fn.masked_load(ty, pointer, dtype.itemsize, mask, constant(0, ty))
+        else:
+            found = fn.load(ty, pointer, dtype.itemsize)
+        return cast(m, dtype, self.acc, ty, register(self.acc, lanes), found)
+
+    def spread(self, m: Machine, dtype: DType, pointer: str, lanes: int) -> str:
+        """An element of an operand as the accumulators' dtype, in every lane."""
+        one, many, fn = register(dtype), register(dtype, lanes), m.fn
+        found = fn.load(one, pointer, dtype.itemsize)
+        if dtype is self.acc:
+            return fn.splat(many, found)
+        return cast(m, dtype, self.acc, many, register(self.acc, lanes), fn.splat(many, found))
+
+
+@record()
 class Micro:
     """``acc[rows, vectors*W] (+)= a[rows, depth] · b[depth, vectors*W]``, all of ``acc`` in registers.
 
-    ``a`` is read by broadcasts where it lies: rows ``lda`` elements apart, the reduced dimension contiguous. Where only
-    some of the rows exist (the parameter ``rows``, at least 1), the others compute the last one again. Rows of ``b``
-    are ``ldb`` elements apart. ``acc`` is a block of ``stride`` elements a row; with ``resumes`` it is added to unless
-    ``first``.
+    Elements are read in the dtypes of ``operands``, and converted as they are; packed panels are of the accumulators'
+    dtype. ``a`` is read by broadcasts where it lies: rows ``lda`` elements apart, the reduced dimension contiguous.
+    Where only some of the rows exist (the parameter ``rows``, at least 1), the others compute the last one again. Rows
+    of ``b`` are ``ldb`` elements apart. ``acc`` is a block of ``stride`` elements a row; with ``resumes`` it is added
+    to unless ``first``.
 
     Every row takes its multiply-adds in the order of the reduced dimension, whatever the height of the kernel: that is
     what makes a row's result independent of its neighbours, of chunks and of threads.
@@ -57,7 +98,8 @@ class Micro:
     rhs: Rhs
     resumes: bool
     unroll: int
-    fma: bool
+    operands: Operands
+    target: Target
     #: How many steps ahead the right operand is asked for; 0 leaves a packed panel to the processor.
     ahead: int = 0
     #: Of one that packs several panels: the vectors of each, and the distance of their packed elements.
@@ -65,23 +107,28 @@ class Micro:
     apart: int = 0
     #: Whether ``depth`` may be anything, rather than a multiple of ``unroll``.
     ragged: bool = True
+    #: What multiplies words; of which ``depth`` is the number then.
+    unit: Unit | None = None
 
     @property
     def name(self) -> str:
         kind = self.rhs.value + ("" if self.resumes else ".whole")
         name = f"dyn.tile.{kind}.{self.vec.mangled}.{self.rows}x{self.vectors}.s{self.stride}.u{self.unroll}"
         name += (f".p{self.ahead}" if self.ahead else "") + (f".{self.panel}at{self.apart}" if self.panel else "")
+        name += self.operands.name if self.unit is None else f".{self.unit.text}"
         return name if self.ragged else name + ".even"
 
     @lru_cache(maxsize=256)  # noqa: B019  (of frozen records, bounded)
     def leaf(self) -> LeafFunction:
         fn = FunctionText()
-        vec, elem, size = self.vec, self.vec.elem, self.vec.bits // 8
+        vec, size = self.vec, self.vec.bits // 8
         masks = [column_mask(fn, vec, "%cols", v) for v in range(self.vectors)] if self.rhs is not Rhs.PACKED else []
         if self.rhs is not Rhs.PACKED:
             fn.emit(f"%ahead = mul nsw i64 %ldb, {PREFETCH}")
-        a_rows = row_pointers(fn, elem, self.rows)
+        a_rows = row_pointers(fn, register(self.operands.lhs).elem, self.rows)
         accs = self._initial(fn)
+        if self._offsets:
+            accs += [constant(0, vec)] * self.vectors
         pointers = ["%b", "%panel"] if self.rhs is Rhs.PACKING else ["%b"]
         whole = "0"
         if not self.ragged:
@@ -91,10 +138,18 @@ class Micro:
             accs, pointers = self._loop(fn, accs, a_rows, masks, pointers, "0", whole, self.unroll)
         if self.ragged:
             accs, _ = self._loop(fn, accs, a_rows, masks, pointers, whole, "%depth", 1)
-        for i, acc in enumerate(accs):
+        count = self.rows * self.vectors
+        for i, acc in enumerate(accs[:count]):
+            if self._offsets:
+                acc = fn.op("sub", vec, acc, accs[count + i % self.vectors])
             fn.store(vec, acc, self._acc(fn, *divmod(i, self.vectors)), size)
         fn.emit("ret void")
         return finish_leaf(self.name, MICRO_PARAMS, fn)
+
+    @property
+    def _offsets(self) -> bool:
+        """Whether accumulators of each column's own take what signed elements were made greater by."""
+        return self.unit is not None and self.unit.signs_left
 
     def _initial(self, fn: FunctionText) -> list[str]:
         zero = constant(0, self.vec)
@@ -130,35 +185,45 @@ class Micro:
         unroll: int,
     ) -> tuple[list[str], list[str]]:
         """Steps ``start`` to ``stop`` of the reduced dimension, in order, ``unroll`` of them an iteration."""
-        vec, elem, size = self.vec, self.vec.elem, self.vec.bits // 8
+        vec, size, own, m = self.vec, self.vec.bits // 8, self.operands, Machine(self.target, fn)
+        packed_elem, lies_elem, left_elem = vec.elem, register(own.rhs).elem, register(own.lhs).elem
         carried = [(vec, acc) for acc in accs] + [(PTR, pointer) for pointer in pointers]
         loop = fn.loop(start, stop, unroll, carried, hint="red")
         accs, pointers = loop.carried[: len(accs)], loop.carried[len(accs) :]
+        is_packed = self.rhs is Rhs.PACKED
         for u in range(unroll):
             columns: list[str] = []
             b = pointers[0]
-            ahead = fn.gep(elem, b, "%ahead") if self.rhs is not Rhs.PACKED else ""
+            ahead = fn.gep(lies_elem, b, "%ahead") if not is_packed else ""
             for v in range(self.vectors):
                 offset = str(v * vec.lanes)
-                p = fn.gep(elem, b, offset)
-                if self.rhs is Rhs.PACKED:
+                if is_packed:
+                    p = fn.gep(packed_elem, b, offset)
                     if self.ahead:
-                        fn.prefetch(fn.gep(elem, b, str(self.ahead * self.stride + v * vec.lanes)))
+                        fn.prefetch(fn.gep(packed_elem, b, str(self.ahead * self.stride + v * vec.lanes)))
                     columns.append(fn.load(vec, p, size))
                     continue
-                fn.prefetch(fn.gep(elem, ahead, offset))
-                columns.append(fn.masked_load(vec, p, size, masks[v], constant(0, vec)))
+                p = fn.gep(lies_elem, b, offset)
+                if v * vec.lanes * own.rhs.itemsize % 64 < own.rhs.itemsize * vec.lanes:  # each line once
+                    fn.prefetch(fn.gep(lies_elem, ahead, offset))
+                columns.append(own.load(m, own.rhs, p, vec.lanes, masks[v]))
                 if self.rhs is Rhs.PACKING:
-                    fn.store(vec, columns[-1], fn.gep(elem, pointers[1], str(self._packed(v))), size)
+                    fn.store(vec, columns[-1], fn.gep(packed_elem, pointers[1], str(self._packed(v))), size)
             k = loop.index if u == 0 else fn.value(f"add nuw nsw i64 {loop.index}, {u}")
             for r in range(self.rows):
-                lhs = fn.splat(vec, fn.load(vtype(elem), fn.gep(elem, a_rows[r], k), size))
+                lhs = own.spread(m, own.lhs, fn.gep(left_elem, a_rows[r], k), vec.lanes)
                 for v in range(self.vectors):
                     i = r * self.vectors + v
-                    accs[i] = multiply_add(fn, vec, lhs, columns[v], accs[i], fma=self.fma)
+                    if self.unit is None:
+                        accs[i] = multiply_add(m, vec, lhs, columns[v], accs[i])
+                    else:
+                        accs[i] = add_products(m, self.unit, vec, lhs, columns[v], accs[i])
+            if self.unit is not None and self._offsets:
+                for i, column in enumerate(columns, self.rows * self.vectors):
+                    accs[i] = add_offset(m, self.unit, vec, column, accs[i])
             packed = str(self.panel * vec.lanes if self.panel else self.stride)
-            steps = [packed if self.rhs is Rhs.PACKED else "%ldb", packed]
-            pointers = [fn.gep(elem, p, step) for p, step in zip(pointers, steps, strict=False)]
+            steps = [(packed_elem, packed)] if is_packed else [(lies_elem, "%ldb"), (packed_elem, packed)]
+            pointers = [fn.gep(elem, p, step) for p, (elem, step) in zip(pointers, steps, strict=False)]
         final = loop.close([*accs, *pointers])
         return final[: len(accs)], final[len(accs) :]
 
@@ -177,11 +242,9 @@ def row_pointers(fn: FunctionText, elem: str, rows: int) -> list[str]:
     return pointers
 
 
-def multiply_add(fn: FunctionText, vec: VType, a: str, b: str, c: str, *, fma: bool) -> str:
+def multiply_add(m: Machine, vec: VType, a: str, b: str, c: str) -> str:
     """``a * b + c``; rounded once where the machine can."""
-    if not vec.is_float:
-        return fn.op("add", vec, fn.op("mul", vec, a, b), c)
-    return fn.fma(vec, a, b, c) if fma else fn.op("fadd", vec, fn.op("fmul", vec, a, b), c)
+    return m.fma(vec, a, b, c) if vec.is_float else m.fn.op("add", vec, m.fn.op("mul", vec, a, b), c)
 
 
 def column_mask(fn: FunctionText, vec: VType, extent: str, vector: int) -> str:

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING
 from dyn.frozen import record
 from dyn.lower.x86.leaf_functions import LeafFunction, define
 from dyn.lower.x86.llvm_text import VType, vtype
+from dyn.lower.x86.plan import stretched_factor
 from dyn.lower.x86.scopes import Lanes
 from dyn.lower.x86.tile_ints import Ints
 from dyn.lower.x86.tile_kernels import can_transpose, gather_leaf, transpose_leaf
-from dyn.schedule.kernel import Buffer, Digits, Expr, Load
+from dyn.schedule.kernel import Buffer, Digits, Expr, Kernel, Load
 from dyn.schedule.kernel_walks import expr_dims, walk_exprs
 from dyn.shapes import Dim, Symbol, SymExpr, free_symbols, linear_in
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
 
 I64 = vtype("i64")
+#: An expression of up to so many nodes is written twice: for whole vectors, and for what is left.
+_FEW_NODES = 24
 #: Steps of ``i`` that a stage holds.
 STAGE = 64
 
@@ -71,13 +74,13 @@ def strided(expr: Expr, i: Symbol, j: Symbol, digits: tuple[Digits, ...] = ()) -
     return Strided(expr.buffer, expr.index, along_i[0], fast)
 
 
-def contiguous(expr: Expr, symbol: Symbol, steps: tuple[int, ...] = (0, 1)) -> bool:
+def contiguous(kernel: Kernel, expr: Expr, symbol: Symbol, steps: tuple[int, ...] = (0, 1)) -> bool:
     """Whether every load that depends on a symbol reads neighbours for neighbouring values of it, or as far as
-    ``steps`` apart."""
+    ``steps`` apart; or, along an axis that may be stretched, neighbours or one element."""
     for node in walk_exprs((expr,)):
         if isinstance(node, Load):
             linear = linear_in(node.index, symbol)
-            if linear is None or linear[0] not in steps:
+            if linear is None or (linear[0] not in steps and stretched_factor(kernel, node.index, symbol) is None):
                 return False
     return True
 
@@ -129,9 +132,13 @@ class Packer:
         self.plain = strided(expr, i, j, digits)
         self.leaf = self._leaf()
         self.stage = ""
+        #: Vectors that are computed at a time, where that is little code.
+        fits = [n for n in (4, 3, 2) if width % (n * vec.lanes) == 0]
+        self.together = fits[0] if fits and len(list(walk_exprs((expr,)))) <= _FEW_NODES else 1
         # Runs of taps are a few elements long: places that are a few elements apart make better vectors.
         steps = (0, 1) if self.digits[i] is None else (0, 1, 2, 3, 4)
-        if self.plain is None and not contiguous(expr, self._fastest(j), steps) and contiguous(expr, self._fastest(i)):
+        along = contiguous(em.kernel, expr, self._fastest(j), steps)
+        if self.plain is None and not along and contiguous(em.kernel, expr, self._fastest(i)):
             self.leaf = transpose_leaf(vec) if can_transpose(vec) else gather_leaf(vec)
             self.stage_width = width if width else 4 * vec.lanes
             self.stage = em.alloc_scratch((STAGE * self.stage_width + vec.lanes) * (vec.bits // 8))
@@ -192,16 +199,31 @@ class Packer:
             rows.close()
 
     def _vectors(self, symbol: Symbol, first: str, start: str, stop: str, line: str) -> None:
-        """``line[t] = expr`` for t in [start, stop), where ``symbol`` is ``first + t``."""
-        em, fn, vec = self.em, self.em.fn, self.vec
-        w = vec.lanes
-        with em.scope(guarded=True):
-            cols = fn.loop(start, stop, w, hint="pack")
-            base = self.ints.add(first, cols.index)
-            mask = fn.first_lanes(fn.op("sub nsw", I64, stop, cols.index), w)
-            em.bind_lanes(Lanes(symbol, w, 1, base, (mask,)))
-            fn.store(vec, em.vectors(self.expr)[0], fn.gep(vec.elem, line, cols.index), vec.bits // 8)
+        """``line[t] = expr`` for t in [start, stop), where ``symbol`` is ``first + t``: a few vectors at a time, and
+        what is left under a mask."""
+        fn, ints, step = self.em.fn, self.ints, self.together * self.vec.lanes
+        if self.together > 1:
+            size = ints.sub(stop, start)
+            whole = ints.add(start, ints.mul(ints.div(size, str(step)), str(step)))
+            with self.em.scope(guarded=True):
+                cols = fn.loop(start, whole, step, hint="pack")
+                base = ints.add(first, cols.index)
+                self._store(Lanes(symbol, self.vec.lanes, self.together, base), line, cols.index)
+                cols.close()
+            start = whole
+        with self.em.scope(guarded=True):
+            cols = fn.loop(start, stop, self.vec.lanes, hint="pack")
+            mask = fn.first_lanes(fn.op("sub nsw", I64, stop, cols.index), self.vec.lanes)
+            base = ints.add(first, cols.index)
+            self._store(Lanes(symbol, self.vec.lanes, 1, base, (mask,)), line, cols.index)
             cols.close()
+
+    def _store(self, lanes: Lanes, line: str, at: str) -> None:
+        em, fn, vec = self.em, self.em.fn, self.vec
+        em.bind_lanes(lanes)
+        first = fn.gep(vec.elem, line, at)
+        for number, value in enumerate(em.vectors(self.expr)):
+            fn.store(vec, value, fn.gep(vec.elem, first, str(number * vec.lanes)), vec.bits // 8)
 
     def _bind_digits(self, symbol: Symbol) -> None:
         """Divide the value of a symbol that is bound into its digits, in the open scope."""

@@ -23,7 +23,7 @@ from dataclasses import replace
 from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.schedule.kernel import Operand, Tile
-from dyn.schedule.sizes import ContractVariant
+from dyn.schedule.sizes import ContractVariant, Reach
 from dyn.schedule.target import Target
 from dyn.shapes import Dim
 
@@ -101,14 +101,7 @@ def _of(dtype: DType, warp: int) -> tuple[ThreadBlocking, ...]:
 
 
 def contract_schedules(
-    target: Target,
-    dtype: DType,
-    *,
-    col_contiguous: bool,
-    red_contiguous: bool = False,
-    lhs_contiguous: bool = True,
-    cols: Dim | None = None,
-    result_rows: Dim | None = None,
+    target: Target, dtype: DType, reach: Reach, *, cols: Dim | None = None, result_rows: Dim | None = None
 ) -> tuple[ContractVariant, ...]:
     """The variants of a contraction whose accumulators have a dtype, in order of their rows: disjoint, and covering.
 

@@ -41,6 +41,9 @@ class CacheBlocking:
 
 #: Rows of a GRID iteration that packs both operands, where there are few.
 LEFT_ROWS_OF_FEW = 96
+#: Bytes of a row's accumulators at the most where the right operand is streamed: those of all rows stay in the
+#: first-level cache, of 32 KiB and more.
+STREAMED_BYTES = 2048
 #: For what is not packed, but read where it lies.
 IN_PLACE = CacheBlocking()
 #: Measured on Zen 5, whose second-level cache gives 64 bytes a cycle and keeps up with all that is asked of it.

@@ -1,15 +1,15 @@
 """Tiles that a contraction is compiled with on x86.
 
 Each variant is code of its own (some 15 to 25 ms to generate), so there are at most two that a first call may need: one
-for a single tile of rows, which reads the right operand where it lies, once, and one for all others, which packs it. A
-third one, where the number of columns is unknown, is for a vector of them at most.
+for a few rows, which streams the right operand where it lies, once, and one for all others, which packs it. A third
+one, where the number of columns is unknown, is for a vector of them at most.
 
-Where the columns are known to fill them, and the caches keep up (``blocking.py``), tiles are low and wide: the right
-operand is read in long pieces of each row. With 8 rows over weights that no cache holds, pieces of 96 columns are read
-in three quarters of the time that pieces of 48 take; with hundreds of rows, where arithmetic decides, 4x96 and 8x48 are
-equals there. Elsewhere one low kernel packs the panels of several high tiles, which comes to the same. Reading it where
-it lies again for every tile of rows is no way to save the packing: rows a multiple of 4 KiB apart fall into few sets of
-the caches.
+Where the columns are known to fill them, and the caches keep up (``blocking.py``), tiles that pack are low and wide:
+the right operand is read in long pieces of each row. With 8 rows over weights that no cache holds, pieces of 96 columns
+are read in three quarters of the time that pieces of 48 take; with hundreds of rows, where arithmetic decides, 4x96 and
+8x48 are equals there. Elsewhere one low kernel packs the panels of several high tiles, which comes to the same. Reading
+it where it lies again for every tile of rows is no way to save the packing: rows a multiple of 4 KiB apart fall into
+few sets of the caches.
 """
 
 from __future__ import annotations
@@ -18,64 +18,85 @@ from dataclasses import replace
 
 from dyn.dtypes import DType
 from dyn.schedule.kernel import Operand, Tile
-from dyn.schedule.sizes import ContractVariant
+from dyn.schedule.sizes import ContractVariant, Reach
 from dyn.schedule.target import Target
-from dyn.schedule.x86.blocking import LEFT_ROWS_OF_FEW, CacheBlocking, blocking
+from dyn.schedule.x86.blocking import LEFT_ROWS_OF_FEW, STREAMED_BYTES, CacheBlocking, blocking
+from dyn.schedule.x86.units import reads_as_it_lies, unit_of
 from dyn.shapes import Dim, SymExpr
 
 #: Up to how many rows dot products beat transposing the right operand.
 DOT_ROWS = 32
+#: Up to how many rows the right operand is streamed, with 16 registers and with more: their factors stay in these.
+_STREAMED_ROWS = (4, 8)
+#: Bytes of a row of the right operand that are streamed one after the other.
+_PIECE = 1024
 
 
 def contract_schedules(
-    target: Target,
-    dtype: DType,
-    *,
-    col_contiguous: bool,
-    red_contiguous: bool = False,
-    lhs_contiguous: bool = True,
-    cols: Dim | None = None,
-    result_rows: Dim | None = None,
+    target: Target, dtype: DType, reach: Reach, *, cols: Dim | None = None, result_rows: Dim | None = None
 ) -> tuple[ContractVariant, ...]:
     """The variants of a contraction whose accumulators have a dtype, in order of their rows: disjoint, and covering.
 
-    ``col_contiguous`` says that the right operand is a plain load of ``dtype`` in which neighbouring columns lie next
-    to each other, ``red_contiguous`` the same of the reduced dimension (a transposed weight); ``lhs_contiguous`` that
-    the left operand is such a load, with the reduced dimension contiguous. ``cols``, where it is a number, chooses
-    among tiles of the same speed one that divides it. With ``result_rows``, where both are numbers, it tells how many
-    GRID iterations there are.
+    ``cols``, where it is a number, chooses among tiles of the same speed one that divides it. With ``result_rows``,
+    where both are numbers, it tells how many GRID iterations there are.
 
     A packing variant adds up in the order of the reduced dimension, and so does a direct one for contiguous columns:
     which of those runs cannot be seen in the result. The direct one for a transposed operand adds up by lanes.
     """
     lanes = target.lanes(dtype.itemsize)
-    rows, vectors = _tile(target, dtype, cols, wide=col_contiguous)
+    lhs_lies, rhs_lies = [reads_as_it_lies(target, own, dtype) for own in (reach.lhs, reach.rhs)]
+    col_contiguous, red_contiguous = reach.rhs_columns and rhs_lies, reach.rhs_reduced and rhs_lies
+    unit = unit_of(target, reach.lhs, reach.rhs, dtype) if reach.whole else None
+    rows, vectors = _tile(target, dtype, cols, wide=col_contiguous) if unit is None else _word_tile(cols, lanes)
     own = blocking(target)
     panels = own.panels  # those that take turns, or several times as many
-    if not lhs_contiguous:
+    packs_both = not reach.lhs_reduced or reach.lhs is not dtype or unit is not None
+    if packs_both:
         panels *= max(own.left_vectors // (vectors * panels), 1)
     most = own.rows
-    if not lhs_contiguous:
+    if packs_both:
         most = _packed_rows(own, result_rows, cols, panels * vectors * lanes)
     chunk = max(most // rows, 1) * rows
-    main = Tile(rows, vectors * lanes, (Operand.RHS,))
+    staged = (Operand.RHS,) if unit is None else (Operand.LHS, Operand.RHS)
+    main = Tile(rows, vectors * lanes, staged, unit="" if unit is None else unit.name)
     note = f"packed {rows}x{vectors * lanes}"
+    note += f", {unit.name}" if unit is not None else ""
     last: tuple[ContractVariant, ...] = (ContractVariant(main, chunk, panels * vectors * lanes, 0, None, note),)
     if isinstance(cols, SymExpr) and vectors > 1 and dtype.itemsize >= 4:
         # A tile multiplies whole vectors, two of three of them idle where there are few columns.
-        narrow, few = Tile(rows, lanes, (Operand.RHS,)), f"packed {rows}x{lanes}, at most {lanes} columns"
+        narrow, few = replace(main, columns=lanes), f"packed {rows}x{lanes}, at most {lanes} columns"
         last = (ContractVariant(narrow, chunk, lanes, 0, None, few, adds_alike=True, max_cols=lanes), *last)
-    direct = col_contiguous or (red_contiguous and lhs_contiguous)
+    streamed = reach.rhs if col_contiguous else reach.rhs_computed
+    direct = streamed is not None or (red_contiguous and reach.lhs_reduced and lhs_lies)
     if not direct or dtype.itemsize < 4 or target.vector_bytes < 32:
         return last
-    low_rows, low_vectors = _low_tile(target) if col_contiguous else (4, 3)
-    few = low_rows if col_contiguous else DOT_ROWS
-    low = Tile(low_rows, low_vectors * lanes, ())
-    low_note = f"{'direct' if col_contiguous else 'dots'} {low_rows}x{low_vectors * lanes}, at most {few} rows"
+    if streamed is not None:
+        few, columns = _STREAMED_ROWS[target.registers >= 32], _streamed_columns(target, dtype, streamed, cols)
+        low, note = Tile(few, columns, ()), f"streamed {few}x{columns}, at most {few} rows"
+    else:
+        few, columns = DOT_ROWS, 3 * lanes
+        low, note = Tile(4, columns, ()), f"dots 4x{columns}, at most {few} rows"
     return (
-        ContractVariant(low, chunk, low_vectors * lanes, 0, few, low_note, adds_alike=col_contiguous),
+        ContractVariant(low, few, columns, 0, few, note, adds_alike=streamed is not None),
         *[replace(variant, min_rows=few + 1) for variant in last],
     )
+
+
+def _word_tile(cols: Dim | None, lanes: int) -> tuple[int, int]:
+    """Accumulators of a unit that takes words, beside which each column may have one more."""
+    return (12, 2) if isinstance(cols, int) and cols % (3 * lanes) and cols % (2 * lanes) == 0 else (8, 3)
+
+
+def _streamed_columns(target: Target, dtype: DType, rhs: DType, cols: Dim | None) -> int:
+    """Columns of a GRID iteration that streams the right operand: about ``_PIECE`` bytes of each of its rows, and of
+    known columns an even number of such pieces, none of them much smaller than the others."""
+    lanes = target.lanes(dtype.itemsize)
+    columns = min(_PIECE // rhs.itemsize, STREAMED_BYTES // dtype.itemsize)
+    if isinstance(cols, int):
+        pieces = max(round(cols / columns), 1)
+        pieces += pieces % 2 if pieces > 1 else 0
+        columns = -(-cols // pieces)
+    return max(-(-columns // lanes), 1) * lanes
 
 
 def _packed_rows(own: CacheBlocking, rows: Dim | None, cols: Dim | None, panel: int) -> int:
@@ -102,8 +123,3 @@ def _tile(target: Target, dtype: DType, cols: Dim | None, *, wide: bool) -> tupl
             if cols % (vectors * lanes) == 0 and (vectors < 6 or (wide and blocking(target).low_tiles)):
                 return rows, vectors
     return 8, 3
-
-
-def _low_tile(target: Target) -> tuple[int, int]:
-    """Low and wide: long pieces of each row of the right operand, which is read once."""
-    return (4, 6) if target.registers >= 32 else (4, 3)

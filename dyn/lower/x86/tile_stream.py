@@ -1,0 +1,126 @@
+"""The micro-kernel for a few rows and a right operand whose columns lie next to each other.
+
+What such a product takes is the time that its right operand takes to come from memory, once. Accumulators in registers
+would read a few lines of each of its rows, pages apart, which no prefetcher follows. Here a piece of a row is as long
+as accumulators in the first-level cache are, and a few rows are added at a time, so that each accumulator is loaded and
+stored once for them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from dyn.frozen import record
+from dyn.lower.x86.leaf_functions import LeafFunction, finish_leaf
+from dyn.lower.x86.llvm_text import FunctionText, VType, constant
+from dyn.lower.x86.machine import Machine
+from dyn.lower.x86.registers import register
+from dyn.lower.x86.tile_kernels import I64, MICRO_PARAMS, Operands, column_mask, multiply_add, row_pointers
+from dyn.schedule.target import Target
+
+
+def steps_together(rows: int, registers: int) -> int:
+    """How many steps of the reduced dimension are added at a time: their factors stay in registers, one for each row,
+    beside an accumulator for each row and what is loaded."""
+    steps = 8
+    while steps > 1 and rows * (steps + 1) + 2 > registers:
+        steps //= 2
+    return steps
+
+
+@record()
+class Stream:
+    """``acc[rows, cols] (+)= a[rows, depth] · b[depth, cols]`` for up to ``rows`` rows and any number of columns.
+
+    Parameters are a micro-kernel's. Products are added one by one, in the order of the reduced dimension.
+    """
+
+    vec: VType
+    rows: int
+    stride: int
+    operands: Operands
+    target: Target
+
+    @property
+    def name(self) -> str:
+        return f"dyn.tile.stream.{self.vec.mangled}.{self.rows}.s{self.stride}{self.operands.name}"
+
+    @lru_cache(maxsize=64)  # noqa: B019  (of frozen records, bounded)
+    def leaf(self) -> LeafFunction:
+        fn = FunctionText()
+        whole = fn.value(f"and i64 %cols, {-self.vec.lanes}")
+        mask = column_mask(fn, self.vec, fn.op("sub nsw", I64, "%cols", whole), 0)
+        powers = [1 << power for power in range(self.rows.bit_length())]
+        for height in [power for power in powers if power < self.rows]:
+            here, higher = fn.label("rows"), fn.label("more")
+            fn.branch_if(fn.op("icmp sle", I64, "%rows", str(height)), here, higher)
+            fn.start(here)
+            self._rows(fn, height, whole, mask)
+            fn.start(higher)
+        self._rows(fn, self.rows, whole, mask)
+        return finish_leaf(self.name, MICRO_PARAMS, fn)
+
+    def _rows(self, fn: FunctionText, height: int, whole: str, mask: str) -> None:
+        """All steps, for ``height`` rows at the most. Those that do not exist have accumulators of their own."""
+        vec, size = self.vec, self.vec.bits // 8
+        clear, add = fn.label("clear"), fn.label("add")
+        fn.branch_if("%first", clear, add)
+        fn.start(clear)
+        cols = fn.loop("0", "%cols", vec.lanes, hint="col")
+        for place in self._places(fn, height, cols.index):
+            fn.store(vec, constant(0, vec), place, size)
+        cols.close()
+        fn.branch(add)
+        fn.start(add)
+        together = steps_together(height, self.target.registers)
+        pointers = row_pointers(fn, register(self.operands.lhs).elem, height)
+        stop = fn.value(f"and i64 %depth, {-together}")
+        self._steps(fn, pointers, together, "0", stop, whole, mask)
+        if together > 1:
+            self._steps(fn, pointers, 1, stop, "%depth", whole, mask)
+        fn.emit("ret void")
+
+    def _places(self, fn: FunctionText, height: int, column: str) -> list[str]:
+        """The addresses of a column's accumulators."""
+        first = fn.gep(self.vec.elem, "%acc", column)
+        return [fn.gep(self.vec.elem, first, str(r * self.stride)) for r in range(height)]
+
+    def _steps(
+        self, fn: FunctionText, a_rows: list[str], together: int, start: str, stop: str, whole: str, mask: str
+    ) -> None:
+        vec, own, m = self.vec, self.operands, Machine(self.target, fn)
+        left, right = register(own.lhs).elem, register(own.rhs).elem
+        reds = fn.loop(start, stop, together, hint="red")
+        base = fn.gep(right, "%b", fn.op("mul nsw", I64, reds.index, "%ldb"))
+        lines, factors = [base], list[list[str]]()
+        for _ in range(together - 1):
+            lines.append(fn.gep(right, lines[-1], "%ldb"))
+        for a in a_rows:
+            first = fn.gep(left, a, reds.index)
+            factors.append([own.spread(m, own.lhs, fn.gep(left, first, str(u)), vec.lanes) for u in range(together)])
+        ahead = fn.op("mul nsw", I64, "%ldb", str(together))
+        cols = fn.loop("0", whole, vec.lanes, hint="col")
+        for line in lines:
+            fn.prefetch(fn.gep(right, fn.gep(right, line, ahead), cols.index))
+        self._vector(m, factors, lines, cols.index, "")
+        cols.close()
+        # The last vector, of which some columns exist, or none.
+        rest, done = fn.label("rest"), fn.label("done")
+        fn.branch_if(fn.op("icmp slt", I64, whole, "%cols"), rest, done)
+        fn.start(rest)
+        self._vector(m, factors, lines, whole, mask)
+        fn.branch(done)
+        fn.start(done)
+        reds.close()
+
+    def _vector(self, m: Machine, factors: list[list[str]], lines: list[str], column: str, mask: str) -> None:
+        """Add the products of some steps to a vector of columns of each row."""
+        fn, vec, own, size = m.fn, self.vec, self.operands, self.vec.bits // 8
+        right = register(own.rhs).elem
+        places = self._places(fn, len(factors), column)
+        accs = [fn.load(vec, place, size) for place in places]
+        for u, line in enumerate(lines):
+            b = own.load(m, own.rhs, fn.gep(right, line, column), vec.lanes, mask)
+            accs = [multiply_add(m, vec, row[u], b, acc) for row, acc in zip(factors, accs, strict=True)]
+        for acc, place in zip(accs, places, strict=True):
+            fn.store(vec, acc, place, size)

@@ -1,0 +1,27 @@
+"""The instructions of units that take words (``dyn.schedule.x86.units``)."""
+
+from __future__ import annotations
+
+from dyn.lower.x86.llvm_text import VType, constant, vtype
+from dyn.lower.x86.machine import Machine
+from dyn.lower.x86.registers import register
+from dyn.schedule.x86.units import Unit
+
+#: Added to signed bytes where unsigned ones are multiplied: the same as flipping the upper bit of each.
+FLIPPED = 0x80808080
+_INTRINSICS = {"vpdpbusd": "llvm.x86.avx512.vpdpbusd.512", "vpmaddwd": "llvm.x86.avx512.pmaddw.d.512"}
+
+
+def add_products(m: Machine, unit: Unit, vec: VType, lhs: str, rhs: str, acc: str) -> str:
+    """``acc`` and the products of a word of the left operand, in every lane, with words of the right one."""
+    part = vtype(register(unit.words[0]).elem, vec.lanes * unit.group)
+    first, second = (rhs, lhs) if unit.swapped else (lhs, rhs)
+    words = [(part, m.fn.cast("bitcast", vec, value, part)) for value in (first, second)]
+    if unit.name == "vpdpbusd":
+        return m.fn.call(_INTRINSICS[unit.name], vec, [(vec, acc), *words])
+    return m.fn.op("add", vec, acc, m.fn.call(_INTRINSICS[unit.name], vec, words))
+
+
+def add_offset(m: Machine, unit: Unit, vec: VType, rhs: str, acc: str) -> str:
+    """``acc`` and what a step of a left operand that was made unsigned adds to each column too much."""
+    return add_products(m, unit, vec, constant(FLIPPED, vec), rhs, acc)

@@ -1,0 +1,65 @@
+"""Units of x86: what multiplies and adds the elements of a tile, and in which dtypes it takes them."""
+
+from __future__ import annotations
+
+from dyn import dtypes
+from dyn.dtypes import DType
+from dyn.frozen import record
+from dyn.schedule.target import Target
+
+#: What is converted in a few instructions a vector.
+_WIDENED = frozenset({
+    dtypes.bfloat16, dtypes.float16, dtypes.float32, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16,
+    dtypes.int32, dtypes.uint32,
+})  # fmt: skip
+
+
+def reads_as_it_lies(target: Target, dtype: DType, acc: DType) -> bool:
+    """Whether elements of a dtype may be converted to the accumulators' in registers, each time that they are read.
+
+    Elements of less than 32 bits are read under a mask at the edges: without AVX-512 that is a branch for each.
+    """
+    return dtype is acc or (target.avx512 and dtype in _WIDENED and acc.itemsize >= 4)
+
+
+@record()
+class Unit:
+    """An instruction that adds the products of ``group`` neighbours along the contracted axis to each accumulator.
+
+    It takes them as words of 32 bits, of elements of a dtype for each operand: ``words``. With ``signs_left`` the left
+    operand's are signed where the instruction takes unsigned ones: they are packed 128 greater, and what that adds to
+    each column is taken off at the end. ``swapped``, it takes the right operand first.
+    """
+
+    name: str
+    feature: str
+    words: tuple[DType, DType]
+    group: int
+    signs_left: bool = False
+    swapped: bool = False
+
+    @property
+    def text(self) -> str:
+        """What tells its kernels apart."""
+        return self.name + (".signed" if self.signs_left else ".swapped" if self.swapped else "")
+
+
+_I8, _U8, _I16 = dtypes.int8, dtypes.uint8, dtypes.int16
+#: Bytes by fours, of which the first operand is unsigned; exact, as its sums wrap.
+_BYTES = {
+    (_U8, _I8): Unit("vpdpbusd", "avx512vnni", (_U8, _I8), 4),
+    (_I8, _U8): Unit("vpdpbusd", "avx512vnni", (_I8, _U8), 4, swapped=True),
+    (_I8, _I8): Unit("vpdpbusd", "avx512vnni", (_U8, _I8), 4, signs_left=True),
+}
+#: 16-bit integers by pairs. Two products of the least ones are 2**31, which wraps as the sum does.
+_PAIRS = Unit("vpmaddwd", "avx512bw", (_I16, _I16), 2)
+
+
+def unit_of(target: Target, lhs: DType, rhs: DType, acc: DType) -> Unit | None:
+    """The unit that multiplies operands of some dtypes; None where the accumulators' own arithmetic does."""
+    if not target.avx512 or acc not in (dtypes.int32, dtypes.uint32):
+        return None
+    bytes_ = _BYTES.get((lhs, rhs))
+    if bytes_ is not None and target.has(bytes_.feature):
+        return bytes_
+    return _PAIRS if all(_I16.holds(dtype) for dtype in (lhs, rhs)) else None
