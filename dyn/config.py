@@ -51,6 +51,9 @@ class Config:
     #: ``DYN_OPTIMIZE``: whether LLVM takes its time for quick code. Without, kernels compile in a third of the time and
     #: run two to three times slower; results are the same to the last bit.
     optimize: bool = True
+    #: ``DYN_BATCH_INVARIANT``: whether a row of a product of matrices has the same bits however many rows there are:
+    #: sums of products go in one order, at some cost (the page "Numbers" says where they would not).
+    batch_invariant: bool = False
     #: ``DYN_VARIANTS``: when quicker variants of kernels are compiled which the first call does not need: in the
     #: ``background`` once a call could use one, while calls go on with a more general one; ``all`` with the first call,
     #: which waits for them; or ``none``. Results are the same to the last bit.
@@ -123,7 +126,9 @@ class Config:
 
 
 #: The settings that change generated code.
-CODE_SETTINGS = ("default_float", "target_cpu", "optimize", "debug_nans", "debug_infs", "red_zones")
+CODE_SETTINGS = (
+    "default_float", "target_cpu", "optimize", "batch_invariant", "debug_nans", "debug_infs", "red_zones",
+)  # fmt: skip
 _code_settings = operator.attrgetter(*CODE_SETTINGS)
 
 
@@ -137,6 +142,7 @@ _VARIABLES = {
     "cache_dir": "DYN_CACHE_DIR",
     "cache_size": "DYN_CACHE_SIZE",
     "optimize": "DYN_OPTIMIZE",
+    "batch_invariant": "DYN_BATCH_INVARIANT",
     "fast_call": "DYN_FAST_CALL",
     "variants": "DYN_VARIANTS",
     "python_runtime": "DYN_PYTHON_RUNTIME",

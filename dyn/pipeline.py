@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -120,6 +120,7 @@ def optimize(
     settings = config.current()
     made = run_passes(traced, record) if stitched is None else stitched
     function, plan = made.function, made.plan
+    target = replace(target, batch_invariant=settings.batch_invariant)
     with record.timed("lower"):
         if schedules_of(target).converts_where_used:
             plan = convert_where_used(plan)

@@ -47,6 +47,8 @@ class ContractionParts:
         cuts = self.cuts
         if not cuts.part_steps or (isinstance(self.size, int) and self.size < min(cuts.long, cuts.part)):
             return None
+        if not self.alone and self.target.batch_invariant:
+            return None
         if self.alone:
             return Condition(self.size, cuts.part + 1, None)
         if self._grows():

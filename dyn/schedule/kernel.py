@@ -311,7 +311,8 @@ class Tile:
 
     Operands that are ``staged`` are copied to memory on the chip, dense, before they are multiplied. The others are
     read where they lie, if the target can. On GPUs ``threads`` of a block have such a tile each. What multiplies and
-    adds is the target's ``unit`` of this name, or the arithmetic of the accumulators.
+    adds is the target's ``unit`` of this name, or the arithmetic of the accumulators. A tile that is ``in_order`` adds
+    products one by one, however the operands lie.
     """
 
     rows: int
@@ -319,10 +320,11 @@ class Tile:
     staged: tuple[Operand, ...] = (Operand.RHS,)
     threads: int = 1
     unit: str = ""
+    in_order: bool = False
 
     def __str__(self) -> str:
         size = f"{self.rows}x{self.columns}" + (f", {self.threads} threads" if self.threads > 1 else "")
-        size += f", {self.unit}" if self.unit else ""
+        size += (f", {self.unit}" if self.unit else "") + (", in order" if self.in_order else "")
         return size + "".join(f", {operand.value} staged" for operand in self.staged)
 
 

@@ -23,7 +23,8 @@ class Target:
 
     ``family`` is ``"x86"``, ``"cuda"``, ``"rocm"`` or ``"reference"``. ``arch`` is the toolchain's name of the member:
     an LLVM CPU (``"znver4"``, ``"x86-64-v3"``), ``"sm_90a"``, ``"gfx90a"``. ``vector_bytes`` is the width of an x86
-    vector register (16, 32 or 64), ``registers`` their number, ``warp`` the lanes of a GPU's warp or wavefront.
+    vector register (16, 32 or 64), ``registers`` their number, ``warp`` the lanes of a GPU's warp or wavefront. A
+    ``batch_invariant`` one adds up products in an order that does not depend on how many rows there are.
     """
 
     family: str
@@ -32,6 +33,7 @@ class Target:
     vector_bytes: int = 0
     registers: int = 0
     warp: int = 0
+    batch_invariant: bool = False
 
     def lanes(self, itemsize: int) -> int:
         """Number of elements of ``itemsize`` bytes in a vector register."""

@@ -119,7 +119,10 @@ class Program:
 
     def _as_set(self) -> AbstractContextManager[object]:
         """The settings in force that had a part in it, as they were."""
-        return config.override(optimize=self._settings.optimize, red_zones=self._settings.red_zones)
+        own = self._settings
+        return config.override(
+            optimize=own.optimize, red_zones=own.red_zones, batch_invariant=own.batch_invariant
+        )  # fmt: skip
 
     def on(self, placement: Placement, record: CompilationRecord) -> Program:
         """The program for another placement. No pass runs again for it, unless other settings are in force by now."""

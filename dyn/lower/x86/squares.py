@@ -340,6 +340,30 @@ def transposed(fn: FunctionText, ty: VType, rows: Sequence[str]) -> list[str]:
     return [block[_reverse_bits(r, inner)] for r in range(inner)]
 
 
+def square(fn: FunctionText, ty: VType, rows: Sequence[str]) -> list[str]:
+    """The transpose of as many vectors as each has elements: first of squares of 16 bytes, then of these squares."""
+    inner = 128 // ty.bits
+    turned = [transposed(fn, ty, rows[first : first + inner]) for first in range(0, ty.lanes, inner)]
+    found = [_pieces_transposed(fn, ty, [some[i] for some in turned], inner) for i in range(inner)]
+    return [found[i][part] for part in range(ty.lanes // inner) for i in range(inner)]
+
+
+def _pieces_transposed(fn: FunctionText, ty: VType, block: list[str], inner: int) -> list[str]:
+    """The transpose of up to four vectors of as many pieces: what takes two pieces of either operand is a single
+    instruction."""
+    parts = len(block)
+
+    def taken(a: str, b: str, pieces: Sequence[int]) -> str:
+        first = [piece * inner + e for piece in pieces for e in range(inner)]
+        return _shuffled(fn, ty, a, b, [*first, *[ty.lanes + lane for lane in first]])
+
+    if parts == 4:
+        low = [taken(block[r], block[r + 1], (0, 1)) for r in (0, 2)]
+        high = [taken(block[r], block[r + 1], (2, 3)) for r in (0, 2)]
+        return [taken(*half, pieces) for half in (low, high) for pieces in ((0, 2), (1, 3))]
+    return block if parts == 1 else [taken(*block, (piece,)) for piece in (0, 1)]
+
+
 def interleave(ty: VType, d: int, inner: int) -> tuple[list[int], list[int]]:
     """The lanes of two vectors that interleave, ``d`` elements at a time, the low halves of each of their parts of
     ``inner`` elements, and those for the high halves."""

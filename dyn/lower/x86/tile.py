@@ -36,6 +36,7 @@ from dyn.lower.x86.tile_kernels import Micro, Operands, Rhs, can_transpose
 from dyn.lower.x86.tile_pack import PackedBlock, Packer, define, strided
 from dyn.lower.x86.tile_parts import Cut, Epilogue, Panel, Rows, TilePart
 from dyn.lower.x86.tile_stream import Stream
+from dyn.lower.x86.tile_turned import Turned
 from dyn.lower.x86.tile_words import WordPacker, in_words
 from dyn.schedule.kernel import Expr, Operand, TileContract
 from dyn.schedule.x86.blocking import IN_PLACE, STREAMED_BYTES, blocking
@@ -101,21 +102,22 @@ class _Tile:
         self.rhs = strided(tile.rhs, tile.red, tile.col, tile.digits)
         if not self._lies(tile.rhs):
             self.rhs = None
-        #: Whether vectors lie along the reduced dimension.
-        self.dots = not stages and self._dots()
-        if self.rhs is not None and self.rhs.fast != 1 and not self.dots:
+        #: Whether the right operand is read where it lies along the reduced dimension.
+        self.turns = not stages and self._turns()
+        if self.rhs is not None and self.rhs.fast != 1 and not self.turns:
             self.rhs = None
         if em.target.vector_bytes < 32 and stages:  # masked loads are branches
             self.rhs = None
         #: PACKED if the panel is packed before the micro-kernels run.
         self.mode = Rhs.PACKED if self.rhs is None else Rhs.PACKING if stages else Rhs.DIRECT
-        #: Whether one kernel takes a tile of any number of rows and columns: it streams, or computes dot products.
+        #: Whether one kernel takes a tile of any number of rows and columns: it streams, takes dot products, or turns
+        #: squares.
         self.once = not stages
         #: Height of the last tile, where it is a low one.
         self.half = self.height if self.once else max(self.height // 2, 1)
         #: Elements from the accumulators of a row to the next one's: kernels that stream have one distance, whatever
         #: the columns, so that contractions share them.
-        streams = self.once and not self.dots
+        streams = self.once and not self.turns
         self.stride = max(STREAMED_BYTES // itemsize, self.width) if streams else self.width
         #: How panels are packed, for this target's caches.
         self.blocking = IN_PLACE if self.once else blocking(em.target)
@@ -159,7 +161,7 @@ class _Tile:
     def _lies(self, operand: Expr) -> bool:
         return reads_as_it_lies(self.em.target, operand.dtype, self.tile.acc.dtype)
 
-    def _dots(self) -> bool:
+    def _turns(self) -> bool:
         if self.lhs is None or self.rhs is None or not can_transpose(self.vec):
             return False
         return self.rhs.slow == 1 and self.rhs.fast != 1
@@ -170,7 +172,8 @@ class _Tile:
         slots = self.tiles * most if self.resumes else 1
         self.acc = em.alloc_scratch(slots * self._slot() * itemsize)
         packed = (self._depth() * self.width * self.group + self.w) * itemsize
-        self.panel = em.alloc_scratch(packed) if self.mode is not Rhs.DIRECT else "null"
+        packed = self.w * self.w * itemsize if self.turns else packed
+        self.panel = em.alloc_scratch(packed) if self.turns or self.mode is not Rhs.DIRECT else "null"
         lhs, rhs = tile.factors()
         if self.rhs is None and self.unit is not None:
             self.rhs_packer = WordPacker(em, self.elements, self.unit, 1, tile.rhs, self.vec, self.width)
@@ -225,8 +228,9 @@ class _Tile:
         own, red, target, acc = self.blocking, self.tile.red_extent, self.em.target, self.tile.acc.dtype
         lies = acc if self.lhs is None else self.tile.lhs.dtype, acc if rhs is Rhs.PACKED else self.tile.rhs.dtype
         operands = Operands(*lies, acc)
-        if self.dots:
-            leaf = Dot(self.vec, rows, self.width, operands, target).leaf()
+        if self.turns:
+            kind = Turned if self.tile.tile.in_order else Dot
+            leaf = kind(self.vec, rows, self.width, operands, target).leaf()
         elif self.once:
             leaf = Stream(self.vec, rows, self.stride, operands, target).leaf()
         else:
@@ -383,7 +387,7 @@ class _Tile:
             em.bind(tile.red, part.k0)
             em.bind(tile.col, panel.j)
             source = em.address(self.rhs.buffer, self.rhs.index)
-        return source, em.dim(self.rhs.fast if self.dots else self.rhs.slow)
+        return source, em.dim(self.rhs.fast if self.turns else self.rhs.slow)
 
     def _tile(self, number: str, panel: Panel, part: TilePart, place: str, source: tuple[str, str]) -> None:
         """A tile of rows of a panel, which is packed in ``place``, or to be packed there by the first tile."""

@@ -115,9 +115,10 @@ def contract_schedules(
         return ContractVariant(of.tile, of.rows, of.columns, least, most, note, adds_alike=alike)
 
     few, least = _FEW_RESULTS[target.warp], middle.rows + 1
+    first = () if target.batch_invariant else (variant(low, 0, low.rows),)  # it alone has partial sums
     return (
-        variant(low, 0, low.rows),
-        variant(middle, low.rows + 1, middle.rows, alike=True),
+        *first,
+        variant(middle, low.rows + 1 if first else 0, middle.rows, alike=True),
         *[replace(variant(of, least, None, alike=True), max_results=few) for of in small],
         variant(high, least, None),
     )

@@ -1,8 +1,8 @@
 """Tiles that a contraction is compiled with on x86.
 
 Each variant is code of its own (some 15 to 25 ms to generate), so there are at most two that a first call may need: one
-for a few rows, which streams the right operand where it lies, once, and one for all others, which packs it. A third
-one, where the number of columns is unknown, is for a vector of them at most.
+for a few rows, which reads the right operand where it lies, once, and one for all others, which packs it. A third one,
+where the number of columns is unknown, is for a vector of them at most.
 
 Where the columns are known to fill them, and the caches keep up (``blocking.py``), tiles that pack are low and wide:
 the right operand is read in long pieces of each row. With 8 rows over weights that no cache holds, pieces of 96 columns
@@ -26,8 +26,11 @@ from dyn.shapes import Dim, SymExpr
 
 #: Up to how many rows dot products beat transposing the right operand.
 DOT_ROWS = 32
-#: Up to how many rows the right operand is streamed, with 16 registers and with more: their factors stay in these.
-_STREAMED_ROWS = (4, 8)
+#: Up to how many rows the right operand is read once, where it lies, with 16 registers and with more: what belongs to a
+#: row stays in these.
+_FEW_ROWS = (4, 8)
+#: Vectors of columns of a GRID iteration that turns squares of the right operand.
+_TURNED_VECTORS = 4
 #: Bytes of a row of the right operand that are streamed one after the other.
 _PIECE = 1024
 
@@ -40,8 +43,9 @@ def contract_schedules(
     ``cols``, where it is a number, chooses among tiles of the same speed one that divides it. With ``result_rows``,
     where both are numbers, it tells how many GRID iterations there are.
 
-    A packing variant adds up in the order of the reduced dimension, and so does a direct one for contiguous columns:
-    which of those runs cannot be seen in the result. The direct one for a transposed operand adds up by lanes.
+    All add up in the order of the reduced dimension, so that which of them runs cannot be seen in the result, but for
+    the one for few rows and a transposed right operand, which adds up by lanes. Squares that are turned in registers
+    take a third longer where they come from the caches, and are for targets that ask for one order.
     """
     lanes = target.lanes(dtype.itemsize)
     lhs_lies, rhs_lies = [reads_as_it_lies(target, own, dtype) for own in (reach.lhs, reach.rhs)]
@@ -70,14 +74,18 @@ def contract_schedules(
     direct = streamed is not None or (red_contiguous and reach.lhs_reduced and lhs_lies)
     if not direct or dtype.itemsize < 4 or target.vector_bytes < 32:
         return last
+    rows = few = _FEW_ROWS[target.registers >= 32]
+    in_order = streamed is not None or target.batch_invariant
     if streamed is not None:
-        few, columns = _STREAMED_ROWS[target.registers >= 32], _streamed_columns(target, dtype, streamed, cols)
-        low, note = Tile(few, columns, ()), f"streamed {few}x{columns}, at most {few} rows"
+        columns, way = _streamed_columns(target, dtype, streamed, cols), "streamed"
+    elif in_order:
+        columns, way = _TURNED_VECTORS * lanes, "turned"
     else:
-        few, columns = DOT_ROWS, 3 * lanes
-        low, note = Tile(4, columns, ()), f"dots 4x{columns}, at most {few} rows"
+        rows, few, columns, way = 4, DOT_ROWS, 3 * lanes, "dots"
+    low = Tile(rows, columns, (), in_order=in_order and streamed is None)
+    note = f"{way} {rows}x{columns}, at most {few} rows"
     return (
-        ContractVariant(low, few, columns, 0, few, note, adds_alike=streamed is not None),
+        ContractVariant(low, few, columns, 0, few, note, adds_alike=in_order),
         *[replace(variant, min_rows=few + 1) for variant in last],
     )
 
