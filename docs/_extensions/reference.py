@@ -50,6 +50,8 @@ GIVEN = {
     "dyn.diagnosis.bisection.StageComparison": (),
     "dyn.diagnosis.minimal.MinimalProgram": (),
     "dyn.diagnosis.stored.StoredProgram": ("arrays", "of", "read", "function"),
+    "dyn.explain.cost_analysis.CostAnalysis": (),
+    "dyn.explain.cost_analysis.KernelCost": (),
     "dyn.profiling.session.Profile": (),
     "dyn.profiling.averages.Averages": (),
     "dyn.profiling.averages.Average": (),
@@ -124,10 +126,10 @@ def _given() -> str:
     """The page of classes whose objects users are given."""
     lines = ["Objects that calls and traces give", "==================================", ""]
     lines += [
-        "Nobody makes these: ``x.at`` and :func:`dyn.profile` give them, and a function that is traced is called",
+        "Nobody makes these: ``x.at``, ``cost_analysis()`` and :func:`dyn.profile` give them, and a function that is",
+        "traced is called with them.",
         "",
     ]
-    lines[-2] += " with them."
     for path, inside in GIVEN.items():
         lines += [f".. autoclass:: {path}()", "   :members:"]
         lines += [f"   :exclude-members: {', '.join(inside)}"] if inside else []

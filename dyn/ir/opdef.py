@@ -336,6 +336,9 @@ JvpRule: TypeAlias = "Callable[[Builder, Op, tuple[Any, ...]], Sequence[Value | 
 #: front. Of ``operands`` those that are ``batched`` have that axis in front too; there is at least one.
 BatchRule: TypeAlias = "Callable[[Builder, Op, tuple[Value, ...], tuple[bool, ...], Dim], Sequence[Value]]"
 
+#: ``flops(op)``: the operations that an op takes, in real arithmetic.
+FlopRule: TypeAlias = "Callable[[Op], Dim]"
+
 
 @record()
 class Sample:
@@ -390,6 +393,8 @@ class OpDef:
     determined: Callable[[Sequence[np.ndarray[Any, Any]], Sequence[np.ndarray[Any, Any]]], tuple[Any, ...]] | None = (
         None
     )
+    #: The operations that it takes. None where its ``loops`` tell (``dyn.ops.work``): those of a library tell nothing.
+    flops: FlopRule | None = None
 
     def __post_init__(self) -> None:
         if self.name in REGISTRY:

@@ -24,7 +24,7 @@ from dyn.ops.indexing.gather import take_attrs
 from dyn.ops.indexing.places import clipped, counted, scatter_numbers, sized
 from dyn.ops.scalar import Scalar
 from dyn.ops.transform_rules import again, bilinear
-from dyn.shapes import Dim, RelKind, dim_max
+from dyn.shapes import Dim, RelKind, dim_max, product
 
 Array = np.ndarray[Any, Any]
 
@@ -196,6 +196,7 @@ csr_matmul = OpDef(
         at=_at,
         length=_length,
     ),
+    flops=lambda op: 2 * product((op.operands[0].shape[0], *op.operands[3].shape[1:])),
     reference=_reference,
     samples=_samples,
     vjp=_vjp, jvp=bilinear, batch=_batch,

@@ -17,6 +17,7 @@ from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeConte
 from dyn.ir.types import TensorType
 from dyn.ir.vectorize import spread
 from dyn.ops.call_rules import one_by_one
+from dyn.ops.counts import unknown_count
 from dyn.shapes import Dim, RelKind
 from dyn.source import user_loc
 
@@ -192,6 +193,12 @@ def _samples() -> list[Sample]:
     return calls
 
 
+def _flops(op: Op) -> Dim:
+    name = _name(op.attrs["target"])
+    where = f" at {op.loc}" if op.loc.line else ""
+    return unknown_count(f"flops({name})", f"operations of a call of {name}{where}")
+
+
 #: What ``target`` makes of the operands: results of ``dtypes`` and ``shapes``. It is an external function, or the name
 #: that one is registered for, which is given ``attributes``, pairs of names and values, as keywords.
 custom_call = OpDef(
@@ -199,6 +206,7 @@ custom_call = OpDef(
     OpKind.OPAQUE,
     types=_types,
     loops=LibraryRoutine(),
+    flops=_flops,
     effects=lambda op: isinstance(op.attrs["target"], External) and op.attrs["target"].effects,
     reference=_run,
     samples=_samples,

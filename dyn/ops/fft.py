@@ -12,6 +12,7 @@ from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.counts import log2
 from dyn.ops.linalg.matrices import Array, Matrices, complex_of, random_matrices, real_of
 from dyn.ops.transform_rules import linear, pointwise_batch
 from dyn.shapes import Dim, RelKind, dim_max, floordiv, product
@@ -99,6 +100,14 @@ def _samples() -> list[Sample]:
     return calls
 
 
+def _flops(op: Op) -> Dim:
+    """``5 n log2(n)`` of a transform of n complex numbers, of real ones half of that."""
+    lengths = op.attrs["fft_length"]
+    count, shape = product(lengths), (op.results[0] if op.attrs["fft_type"] == "IRFFT" else op.operands[0]).shape
+    complex_flops = 5 * product(shape) * log2(count)
+    return complex_flops if op.attrs["fft_type"] in ("FFT", "IFFT") else floordiv(complex_flops, 2)
+
+
 #: The discrete Fourier transform over the last axes, as many as ``fft_length`` has sizes: forward (FFT), the inverse
 #: with its factor (IFFT), of real numbers the half that says all (RFFT: n // 2 + 1 numbers of the last axis), and the
 #: inverse of that (IRFFT), which takes what it is given for such a half.
@@ -107,6 +116,7 @@ fft = OpDef(
     OpKind.OPAQUE,
     types=_types,
     loops=LibraryRoutine(),
+    flops=_flops,
     reference=_reference,
     samples=_samples,
     vjp=_vjp, jvp=linear(), batch=pointwise_batch,

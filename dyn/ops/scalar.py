@@ -90,3 +90,10 @@ class Scalar(Enum):
 #: The functions a reduction may combine with: associative and commutative.
 MONOIDS = frozenset({Scalar.ADD, Scalar.MUL, Scalar.MAX, Scalar.MIN, Scalar.AND, Scalar.OR, Scalar.XOR})
 COMPARISONS = frozenset({Scalar.EQ, Scalar.NE, Scalar.LT, Scalar.LE, Scalar.GT, Scalar.GE})
+#: The functions that counts of operations keep apart: those that XLA's cost analysis does.
+TRANSCENDENTALS = frozenset({
+    Scalar.EXP, Scalar.EXPM1, Scalar.LOG, Scalar.LOG1P, Scalar.TANH, Scalar.LOGISTIC, Scalar.ERF, Scalar.SQRT,
+    Scalar.RSQRT, Scalar.CBRT, Scalar.SIN, Scalar.COS, Scalar.TAN, Scalar.POW, Scalar.ATAN2,
+})  # fmt: skip
+#: The functions that choose a value, or write the same one in another dtype: no arithmetic.
+MOVES = frozenset({Scalar.SELECT, Scalar.CAST, Scalar.BITCAST})

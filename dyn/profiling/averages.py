@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from dyn.late_imports import import_whole
 from dyn.profiling.events import CallEvent, CompileStage, Events, LaunchEvent
 
 #: What a call does beside its launches, in the place of a kernel's name.
@@ -31,6 +32,9 @@ class Average:
         threads: threads that took part, on average.
         wait_ns: time between the end of the first and of the last thread of a launch.
         nbytes: bytes that were moved, by the formulas of what kernels read and write; None where there is none.
+        flops: operations, as ``cost_analysis()`` counts them; None where they are counted with another kernel, or
+            nothing says how many there are.
+        launches: launches that it is of.
     """
 
     function: str
@@ -46,6 +50,8 @@ class Average:
     threads: float
     wait_ns: int
     nbytes: int | None
+    flops: int | None = None
+    launches: tuple[LaunchEvent, ...] = field(default=(), repr=False)
 
     @property
     def mean_ns(self) -> float:
@@ -57,6 +63,31 @@ class Average:
         """Bytes a nanosecond, which are GB/s."""
         return None if self.nbytes is None or not self.total_ns else self.nbytes / self.total_ns
 
+    @property
+    def gflops(self) -> float | None:
+        """Operations a nanosecond, which are GFLOP/s."""
+        return None if self.flops is None or not self.total_ns else self.flops / self.total_ns
+
+    @property
+    def share_of_limit(self) -> float | None:
+        """Part of the time that the machine needs at its best for the bytes or the operations, whichever take longer.
+
+        The machine's limits are those of all threads that calls may use, at the level of memory that the bytes of a
+        launch fit in. They are measured by the first row that is asked, once in a process. None on GPUs, and where
+        nothing says how much was to be done.
+        """
+        if not self.total_ns or not self.launches or any(launch.on_device for launch in self.launches):
+            return None
+        import_whole("dyn.profiling.limits")
+        from dyn.profiling.limits import all_threads, needed_ns
+
+        threads, needed = all_threads(), 0.0
+        for launch in self.launches:
+            if launch.nbytes is None and launch.operations is None:
+                return None
+            needed += needed_ns(launch.nbytes, launch.operations, threads)
+        return needed / self.total_ns
+
 
 #: What a table can be sorted by: dyn's names, and PyTorch's for the same.
 _SORT: Mapping[str, Callable[[Average], float]] = {
@@ -65,6 +96,7 @@ _SORT: Mapping[str, Callable[[Average], float]] = {
     "mean": lambda row: row.mean_ns, "cpu_time": lambda row: row.mean_ns, "self_cpu_time": lambda row: row.mean_ns,
     "count": lambda row: row.count, "wait": lambda row: row.wait_ns,
     "bytes": lambda row: row.nbytes or 0, "gbps": lambda row: row.gbps or 0.0,
+    "flops": lambda row: row.flops or 0, "gflops": lambda row: row.gflops or 0.0,
 }  # fmt: skip
 _WIDEST = 56
 
@@ -75,11 +107,13 @@ class Averages(Sequence[Average]):
     Args:
         rows: the averages.
         events: what they are averages of.
+        limits: whether the text tells the share of the machine's limit.
     """
 
-    def __init__(self, rows: Sequence[Average], events: Events) -> None:
+    def __init__(self, rows: Sequence[Average], events: Events, limits: bool = True) -> None:
         self._rows = tuple(rows)
         self._events = events
+        self._limits = limits
 
     def __getitem__(self, index: int) -> Average:  # pyright: ignore[reportIncompatibleMethodOverride]  # no slices
         return self._rows[index]
@@ -94,9 +128,9 @@ class Averages(Sequence[Average]):
         """Text of the rows.
 
         Args:
-            sort_by: ``"total"``, ``"mean"``, ``"count"``, ``"wait"``, ``"bytes"`` or ``"gbps"``, the largest first;
-                as well as PyTorch's ``"cpu_time_total"``, ``"self_cpu_time_total"``, ``"cpu_time"`` and
-                ``"self_cpu_time"``.
+            sort_by: ``"total"``, ``"mean"``, ``"count"``, ``"wait"``, ``"bytes"``, ``"gbps"``, ``"flops"`` or
+                ``"gflops"``, the largest first; as well as PyTorch's ``"cpu_time_total"``, ``"self_cpu_time_total"``,
+                ``"cpu_time"`` and ``"self_cpu_time"``.
             row_limit: number of rows that are shown; -1 for all.
 
         Returns:
@@ -109,10 +143,22 @@ class Averages(Sequence[Average]):
             raise ValueError(f"a profile is sorted by one of {', '.join(_SORT)}, and not by {sort_by!r}.")
         rows = sorted(self._rows, key=_SORT[sort_by], reverse=True)
         shown = rows if row_limit < 0 else rows[:row_limit]
-        lines = aligned(HEADS, [cells(row) for row in shown])
+        lines = aligned(HEADS, [self.cells(row) for row in shown])
         if len(shown) < len(rows):
             lines.append(f"… and {len(rows) - len(shown)} more")
         return "\n".join([*lines, *summary(self._events)])
+
+    def cells(self, row: Average) -> tuple[str, ...]:
+        """Texts of a row, by column.
+
+        Args:
+            row: one of the rows.
+
+        Returns:
+            A text for each of the columns; empty where a row has none.
+        """
+        share = row.share_of_limit if self._limits else None
+        return (*cells(row), "" if share is None else f"{100 * share:.0f}%")
 
     def __str__(self) -> str:
         return self.table()
@@ -121,13 +167,13 @@ class Averages(Sequence[Average]):
 #: Columns of the table. Those after the third are numbers.
 HEADS = (
     "function", "kernel", "variant", "sizes", "count", "total ms", "share", "mean us", "least us", "most us", "threads",
-    "wait us", "MB", "GB/s",
+    "wait us", "MB", "GB/s", "GFLOP/s", "of limit",
 )  # fmt: skip
 TEXTS = 4
 
 
 def cells(row: Average) -> tuple[str, ...]:
-    """A row's cells."""
+    """A row's cells, without the last."""
     space = "" if row.space is None else f"[{', '.join(map(str, row.space))}]"
     is_host = row.kernel == HOST
     return (
@@ -135,7 +181,7 @@ def cells(row: Average) -> tuple[str, ...]:
         f"{100 * row.share:.1f}%", f"{row.mean_ns / 1e3:.2f}", f"{row.least_ns / 1e3:.2f}", f"{row.most_ns / 1e3:.2f}",
         "" if is_host else f"{row.threads:.1f}", "" if is_host else f"{row.wait_ns / row.count / 1e3:.2f}",
         "" if row.nbytes is None else f"{row.nbytes / row.count / 1e6:.3f}",
-        "" if row.gbps is None else f"{row.gbps:.1f}",
+        "" if row.gbps is None else f"{row.gbps:.1f}", "" if row.gflops is None else f"{row.gflops:.1f}",
     )  # fmt: skip
 
 
@@ -178,7 +224,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
 
-def average(events: Events, *, group_by_input_shape: bool) -> Averages:
+def average(events: Events, *, group_by_input_shape: bool, limits: bool = True) -> Averages:
     """The averages of a profile's launches and of its calls' host programs."""
     launches: dict[tuple[object, ...], list[LaunchEvent]] = {}
     for launch in events.launches:
@@ -194,12 +240,13 @@ def average(events: Events, *, group_by_input_shape: bool) -> Averages:
         least, most, share = min(times), max(times), sum(times) / total
         rows.append(Average(function, HOST, "host", "", None, len(same), sum(times), least, most, share, 1.0, 0, None))
     rows.sort(key=lambda row: row.total_ns, reverse=True)
-    return Averages(rows, events)
+    return Averages(rows, events, limits)
 
 
 def _of_launches(same: Sequence[LaunchEvent], total: int, by_shape: bool) -> Average:
     first, times = same[0], [launch.duration_ns for launch in same]
     moved = [launch.nbytes for launch in same if launch.nbytes is not None]
+    operations = [launch.flops for launch in same if launch.flops is not None]
     kernel = first.kernel
     return Average(
         first.function, kernel.title, kernel.group,
@@ -207,4 +254,5 @@ def _of_launches(same: Sequence[LaunchEvent], total: int, by_shape: bool) -> Ave
         first.space if by_shape else None, len(same), sum(times), min(times), max(times), sum(times) / total,
         sum(launch.threads for launch in same) / len(same), sum(launch.wait_ns for launch in same),
         sum(moved) if len(moved) == len(same) else None,
+        sum(operations) if len(operations) == len(same) else None, tuple(same),
     )  # fmt: skip

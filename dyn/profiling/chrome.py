@@ -62,7 +62,8 @@ def _events(events: Events) -> Iterator[Event]:
             kernel.title, kernel.group, launch.thread, launch.start_ns, launch.end_ns,
             function=launch.function, variant=kernel.variant, when=kernel.when or None, sizes=list(launch.space),
             dims=dict(launch.dims), grid=launch.grid, threads=launch.threads, wait_us=launch.wait_ns / 1e3,
-            bytes=launch.nbytes, gbps=launch.gbps, lines=list(kernel.lines),
+            bytes=launch.nbytes, gbps=launch.gbps, flops=launch.flops, gflops=launch.gflops,
+            lines=list(kernel.lines),
         )  # fmt: skip
         for piece in launch.pieces:
             yield complete(

@@ -63,6 +63,9 @@ class LaunchEvent:
         start_ns: when it began.
         end_ns: when it ended.
         pieces: parts that threads ran.
+        operations: operations by the name of the dtype that they compute in, as ``cost_analysis()`` counts them; None
+            where there is no formula, and of further launches of a group, for which the first has them all.
+        on_device: True where it ran on a GPU.
     """
 
     function: str
@@ -76,6 +79,18 @@ class LaunchEvent:
     start_ns: int
     end_ns: int
     pieces: tuple[PieceEvent, ...] = ()
+    operations: Mapping[str, int] | None = None
+    on_device: bool = False
+
+    @property
+    def flops(self) -> int | None:
+        """Operations in all dtypes."""
+        return None if self.operations is None else sum(self.operations.values())
+
+    @property
+    def gflops(self) -> float | None:
+        """Operations a nanosecond, which are GFLOP/s."""
+        return None if self.flops is None or self.duration_ns <= 0 else self.flops / self.duration_ns
 
     @property
     def duration_ns(self) -> int:

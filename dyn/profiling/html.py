@@ -6,7 +6,7 @@ from html import escape
 
 from dyn.explain.markup import mono, table, tag
 from dyn.explain.style import style
-from dyn.profiling.averages import HEADS, Averages, cells, summary
+from dyn.profiling.averages import HEADS, Averages, summary
 from dyn.profiling.events import Events
 
 #: Rows beyond these are left out.
@@ -19,7 +19,7 @@ def page(averages: Averages, events: Events) -> str:
     """The rows of a profile, those that took most time first, and what they leave out."""
     rows: list[tuple[str, ...]] = []
     for row in list(averages)[:_MOST_ROWS]:
-        function, kernel, variant, *numbers = cells(row)
+        function, kernel, variant, *numbers = averages.cells(row)
         bar = f'<span class="dyn-bar" style="width:{max(_WIDTH * row.share, 1):.0f}px"></span>'
         kind = f"{tag(row.group, f'dyn-{row.group}')} {mono(kernel.removeprefix(f'{row.group} '))}"
         rows.append((mono(function), kind, mono(variant), *map(escape, numbers), bar))

@@ -1,4 +1,4 @@
-"""The programs that a profile mentions: the name, the sizes and the bytes of what each dispatch launches."""
+"""The programs that a profile mentions: the name, the sizes, the bytes and the operations of what each launches."""
 
 from __future__ import annotations
 
@@ -8,12 +8,24 @@ from dyn.backends.loaded_programs import Known
 from dyn.errors import DynError
 from dyn.explain.report import group_row
 from dyn.explain.text import group_title
+from dyn.frozen import record
+from dyn.ops.counts import at_sizes
 from dyn.profiling.events import KernelInfo
-from dyn.schedule.cost import traffic
-from dyn.schedule.kernel import Update
-from dyn.schedule.kernel_walks import walk_stmts
 from dyn.schedule.launch import Dispatch, dispatches
-from dyn.shapes import Dim, Symbol, evaluate, substitute
+from dyn.schedule.launch_cost import buffer_bytes, bytes_at, group_work, leading_launches
+from dyn.shapes import Dim, Symbol, evaluate
+
+
+@record()
+class LaunchSizes:
+    """A launch at the sizes of a call: what it iterates over, the bytes that it moves, and its operations by dtype.
+
+    None stands for what has no formula; the operations of several launches of a group are with the first.
+    """
+
+    space: tuple[int, ...]
+    nbytes: int | None
+    operations: Mapping[str, int] | None
 
 
 class ProgramInfo:
@@ -23,23 +35,23 @@ class ProgramInfo:
         self.name = known.name
         host = known.interface.host()
         self._symbols: tuple[Symbol, ...] = host.symbols
-        self._dispatches = [_Dispatched(dispatch) for dispatch in dispatches(host.launches)]
+        leading = leading_launches(host.launches)
+        self._dispatches = [_Dispatched(one, counted=one.launch in leading) for one in dispatches(host.launches)]
 
     def dims(self, values: Sequence[int]) -> dict[str, int]:
         """The dims of a call by name, from its symbols' values as they were recorded."""
         return {symbol.name: value for symbol, value in zip(self._symbols, values, strict=False)}
 
-    def launched(self, dispatch: int, values: tuple[int, ...]) -> tuple[KernelInfo, tuple[int, ...], int | None]:
-        """The kernel of a dispatch, by its number, with its space and its bytes for the values of a call."""
+    def launched(self, dispatch: int, values: tuple[int, ...]) -> tuple[KernelInfo, LaunchSizes]:
+        """The kernel of a dispatch, by its number, and what it does for the values of a call."""
         found = self._dispatches[dispatch]
-        environment = dict(zip(self._symbols, values, strict=False))
-        return (found.kernel, *found.sizes(values, environment))
+        return found.kernel, found.sizes(values, dict(zip(self._symbols, values, strict=False)))
 
 
 class _Dispatched:
-    """A dispatch: its kernel in words, and formulas of its sizes."""
+    """A dispatch: its kernel in words, and formulas of its sizes; its operations where they are ``counted`` with it."""
 
-    def __init__(self, dispatch: Dispatch) -> None:
+    def __init__(self, dispatch: Dispatch, *, counted: bool) -> None:
         row, variant = group_row(dispatch.launch), dispatch.variant
         if variant is not None:
             note, when = variant.note, variant.when()
@@ -47,33 +59,36 @@ class _Dispatched:
             note, when = "a library call" if dispatch.launch.callee is None else "a function outside", ""
         self.kernel = KernelInfo(group_title(row), row.kind, note, when, row.lines)
         self._space = dispatch.launch.group.space
-        self._accesses = _accesses(dispatch)
-        self._known: dict[tuple[int, ...], tuple[tuple[int, ...], int | None]] = {}
+        self._buffers = buffer_bytes(dispatch)
+        work = group_work(dispatch.launch.group) if counted else None
+        self._flops = None if work is None else {dtype.name: count for dtype, count in work.flops.items()}
+        self._known: dict[tuple[int, ...], LaunchSizes] = {}
 
-    def sizes(self, values: tuple[int, ...], environment: Mapping[Symbol, int]) -> tuple[tuple[int, ...], int | None]:
-        """The space and the bytes for a call's sizes."""
+    def sizes(self, values: tuple[int, ...], environment: Mapping[Symbol, int]) -> LaunchSizes:
+        """The launch at a call's sizes."""
         found = self._known.get(values)
         if found is None:
             space = tuple(-1 if (size := _value(dim, environment)) is None else size for dim in self._space)
-            pairs = [(_value(accessed, environment), _value(held, environment)) for accessed, held in self._accesses]
-            known = [min(accessed, held) for accessed, held in pairs if accessed is not None and held is not None]
-            found = self._known[values] = space, sum(known) if len(known) == len(pairs) else None
+            found = LaunchSizes(space, self._bytes(environment), self._operations(environment))
+            self._known[values] = found
         return found
 
+    def _bytes(self, environment: Mapping[Symbol, int]) -> int | None:
+        try:
+            return bytes_at(self._buffers, environment)
+        except (DynError, KeyError):
+            return None
 
-def _accesses(dispatch: Dispatch) -> list[tuple[Dim, Dim]]:
-    """For each buffer, the bytes that a dispatch reads and writes, each access counted, and those that there are."""
-    buffers, variant = dispatch.launch.buffers, dispatch.variant
-    if variant is None:
-        return [(value.type.nbytes, value.type.nbytes) for value in buffers]
-    kernel = variant.kernel
-    sizes = dict(zip(kernel.dims, variant.dims, strict=True))
-    updated = {id(stmt.buffer) for stmt in walk_stmts(kernel.body) if isinstance(stmt, Update)}
-    found: list[tuple[Dim, Dim]] = []
-    for value, buffer, count in zip(buffers, kernel.buffers, traffic(kernel), strict=True):
-        most = value.type.nbytes * (2 if id(buffer) in updated else 1)
-        found.append((substitute(count, sizes) * value.dtype.itemsize, most))
-    return found
+    def _operations(self, environment: Mapping[Symbol, int]) -> Mapping[str, int] | None:
+        if self._flops is None:
+            return None
+        found: dict[str, int] = {}
+        for name, count in self._flops.items():
+            number = _value(at_sizes(count, environment), environment)
+            if number is None:
+                return None
+            found[name] = number
+        return found
 
 
 def _value(dim: Dim, environment: Mapping[Symbol, int]) -> int | None:

@@ -56,13 +56,14 @@ def _launches(
         program = info(number)
         if program is None:
             continue
-        kernel, space, nbytes = program.launched(dispatch, raw.values)
+        kernel, sizes = program.launched(dispatch, raw.values)
         ran, thread = tuple(sorted(pieces.get(launch, ()), key=lambda piece: piece.start_ns)), raw.thread
-        if ran and ran[0].thread in streams:
+        on_device = bool(ran) and ran[0].thread in streams
+        if on_device:
             thread, start_ns, end_ns, ran = ran[0].thread, ran[0].start_ns, ran[0].end_ns, ()
         yield LaunchEvent(
-            program.name, kernel, call, thread, space, program.dims(raw.values),
-            None if grid < 0 else grid, nbytes, start_ns, end_ns, ran,
+            program.name, kernel, call, thread, sizes.space, program.dims(raw.values),
+            None if grid < 0 else grid, sizes.nbytes, start_ns, end_ns, ran, sizes.operations, on_device,
         )  # fmt: skip
 
 

@@ -25,10 +25,11 @@ class Profile:
 
     Args:
         memory_limit: bytes that records may take; what comes after is counted, and dropped.
+        limits: whether tables tell the share of the machine's limit, which is measured for the first of them.
     """
 
-    def __init__(self, memory_limit: int = _LIMIT) -> None:
-        self._limit = memory_limit
+    def __init__(self, memory_limit: int = _LIMIT, limits: bool = True) -> None:
+        self._limit, self._with_limits = memory_limit, limits
         self._recording: recording.Recording | None = None
         self._running = False
         self._compiles: list[CompileStage] = []
@@ -109,7 +110,7 @@ class Profile:
             A sequence of :class:`~dyn.profiling.averages.Average`, the longest first; ``.table(sort_by=, row_limit=)``
             is its text.
         """
-        return average(self.events(), group_by_input_shape=group_by_input_shape)
+        return average(self.events(), group_by_input_shape=group_by_input_shape, limits=self._with_limits)
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open.
@@ -137,7 +138,7 @@ class Profile:
         return page(self.key_averages(group_by_input_shape=True), self.events())
 
 
-def profile(*, memory_limit: int = _LIMIT) -> Profile:
+def profile(*, memory_limit: int = _LIMIT, limits: bool = True) -> Profile:
     """Record what compiled code does while a block runs, in all threads of the process.
 
     ::
@@ -148,19 +149,21 @@ def profile(*, memory_limit: int = _LIMIT) -> Profile:
         prof.export_chrome_trace("trace.json")   # for ui.perfetto.dev
 
     For each launch of a kernel it has the kernel's name as in ``explain()``, the variant that was chosen, the sizes,
-    the threads that took part and when each began and ended, the bytes moved; for each call the time of the host
-    program beside its launches; for each compilation its stages. Functions compiled before the block are recorded too,
-    and calls from PyTorch, JAX and other threads. While it is on, a call takes some 0.1 µs more, and a launch as much
-    for each of its pieces; while it is off, one comparison a call. Profiles may overlap.
+    the threads that took part and when each began and ended, the bytes moved, the operations; for each call the time
+    of the host program beside its launches; for each compilation its stages. Functions compiled before the block are
+    recorded too, and calls from PyTorch, JAX and other threads. While it is on, a call takes some 0.1 µs more, and a
+    launch as much for each of its pieces; while it is off, one comparison a call. Profiles may overlap.
 
     Args:
         memory_limit: bytes that records may take; what comes after is counted, and dropped. A launch takes some 200.
+        limits: whether tables tell which share of the machine's limit each kernel reaches. The first table of a process
+            measures that, which takes a second at most; the block itself is not slower for it.
 
     Returns:
         A context manager whose value is itself: ``print`` it, ``key_averages()``, ``events()``,
         ``export_chrome_trace(path)``.
     """
-    return Profile(memory_limit)
+    return Profile(memory_limit, limits)
 
 
 def _names(threads: set[int]) -> dict[int, str]:

@@ -16,6 +16,7 @@ from benchmarks.memory.measuring import DECLARED, Options, Row, run
 from benchmarks.memory.program import SIZES, Program, same
 from benchmarks.memory.programs import programs
 from benchmarks.suites import memory_bound, roofline
+from dyn.profiling import limits as machine
 
 torch: Any = pytest.importorskip("torch")
 jax: Any = pytest.importorskip("jax")
@@ -119,25 +120,36 @@ def test_a_wrong_result_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_report_of_roofline(monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"L1": 8 << 10, "L2": 32 << 10, "L3": 128 << 10}
-    monkeypatch.setattr(limits, "cache_sizes", lambda: small)
-    monkeypatch.setattr(limits, "_SECONDS", 1e-4)
+    for module in (limits, machine):
+        monkeypatch.setattr(module, "cache_sizes", lambda: small)
+    monkeypatch.setattr(machine, "_SECONDS", 1e-4)
     monkeypatch.setattr(roofline, "CONTRACTIONS", ((8, 8, 8),))
     words = ("--programs", "row_bias", "--sizes", "L1", "--threads", "1", "--calls", "2", "--rounds", "1")
     report = roofline.run(options(roofline, *words))
-    machine, kernels, contractions = report.tables
-    assert [row[0] for row in machine.rows] == [
+    measured, kernels, contractions = report.tables
+    assert [row[0] for row in measured.rows] == [
         "copy, L1", "copy, L2", "copy, L3", "copy, beyond", "read, L1", "read, L2", "read, L3", "read, beyond",
-        "multiply-adds, GFLOP/s",
+        "multiply-adds, float32, GFLOP/s", "multiply-adds, float64, GFLOP/s",
     ]  # fmt: skip
-    assert all(float(row[1]) > 0 for row in machine.rows)
-    assert [row[:3] for row in kernels.rows] == [("row_bias, L1", "1", "L2")]
+    assert all(float(row[1]) > 0 for row in measured.rows)
+    assert kernels.header == ("", "kernels", "limit", "GB/s, 1 thread", "GFLOP/s", "part")
+    assert [row[:2] for row in kernels.rows] == [("row_bias, L1", "1")]
     assert [row[0] for row in contractions.rows] == ["8 × 8 × 8"]
+    assert all(row[2] in ("L1", "L2", "multiply-adds") for row in (*kernels.rows, *contractions.rows))
+
+
+def test_a_program_is_held_against_the_limit_that_takes_longer() -> None:
+    known = limits.Limits({("L1", 1): 100.0}, {("L1", 1): 80.0}, {("float32", 1): 50.0, ("float64", 1): 25.0})
+    moving = roofline._reached(roofline._Quickest(1e-6, 1, 1000, {"float32": 400, "int64": 10}), known, 1)
+    assert (moving.gbps, moving.gflops, moving.part, moving.limit) == (1.0, 0.41, 0.01, "L1")
+    computing = roofline._reached(roofline._Quickest(1e-6, 1, 1000, {"float32": 5000, "float64": 5000}), known, 1)
+    assert (computing.part, computing.limit) == ((100 + 200) / 1000, "multiply-adds")
 
 
 def test_caches_and_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(limits.cache_sizes()) >= {"L1", "L2", "L3"}
-    monkeypatch.setattr(limits, "cache_sizes", lambda: {"L1": 10, "L2": 100, "L3": 1000})
-    level = limits.Limits.level
+    assert set(machine.cache_sizes()) >= {"L1", "L2", "L3"}
+    monkeypatch.setattr(machine, "cache_sizes", lambda: {"L1": 10, "L2": 100, "L3": 1000})
+    level = machine.level_of
     assert [level(n, 1) for n in (10, 11, 101, 1001)] == ["L1", "L2", "L3", "beyond"]
     assert [level(n, 2) for n in (20, 200, 1000)] == ["L1", "L2", "L3"]
 

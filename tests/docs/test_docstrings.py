@@ -38,6 +38,7 @@ GIVEN: dict[str, tuple[str, ...]] = {
     "dyn.trace.tracer": ("Tracer",),
     "dyn.trace.dims": ("SymbolicDim",),
     "dyn.numpy._indexing.at": ("At", "AtIndex"),
+    "dyn.explain.cost_analysis": ("CostAnalysis", "KernelCost"),
     "dyn.profiling.session": ("Profile",),
     "dyn.profiling.averages": ("Average", "Averages"),
     "dyn.profiling.events": ("CallEvent", "CompileStage", "Events", "KernelInfo", "LaunchEvent", "PieceEvent"),

@@ -17,6 +17,7 @@ import dyn
 import dyn.numpy as dnp
 from dyn.explain.explanation import Explanation
 from dyn.interop import stablehlo
+from dyn.shapes import free_symbols
 from tests.explain.test_html import Checker
 
 
@@ -135,6 +136,19 @@ def test_stages_and_stablehlo(front: FrontEnd) -> None:
         np.testing.assert_allclose(again(ones(rows, 3), ones(3, 4)), np.tanh(1.0) * np.full((rows, 4), 3), rtol=1e-6)
     assert f.trace(*given).as_text().startswith("func @project(")
     assert f.cache_info().compiles == 0
+
+
+def test_cost_analysis(front: FrontEnd) -> None:
+    cost = project(front).lower(front.array(ones(2, 3)), {"w": front.array(ones(3, 4))}).compile().cost_analysis()
+    names = {symbol.name for count in cost.values() for symbol in free_symbols(count)}
+    assert "x_0" in names
+    m, k = 7, 5 if "x_1" in names else 3  # JAX's calls leave all but one size as they are
+    n = 9 if "batch_w_1" in names else 4
+    assert cost.at({name: {"x_0": m, "x_1": k, "batch_w_1": n}[name] for name in names}) == {
+        "flops": 2 * m * k * n,
+        "transcendentals": m * k,
+        "bytes accessed": 4 * (3 * m * k + k * n + m * n),
+    }
 
 
 def test_on_new_shape(front: FrontEnd) -> None:

@@ -437,10 +437,10 @@ def test_a_forked_child_profiles_too() -> None:
 # ---- tables and traces -----------------------------------------------------------------------------------------------
 
 
-def profiled() -> Profile:
+def profiled(*, shares: bool = True) -> Profile:
     f = dyn.jit(head)
     f(floats(2, 2))
-    with dyn.profile() as prof:
+    with dyn.profile(limits=shares) as prof:
         for rows in (3, 3, 4):
             f(floats(rows, 8))
     return prof
@@ -462,8 +462,9 @@ def test_the_table() -> None:
     prof = profiled()
     lines = str(prof).splitlines()
     assert " ".join(lines[0].split()) == (
-        "function kernel variant count total ms share mean us least us most us threads wait us MB GB/s"
+        "function kernel variant count total ms share mean us least us most us threads wait us MB GB/s GFLOP/s of limit"
     )
+    assert " of limit" not in str(profiled(shares=False))
     assert any(line.startswith("head      stitch reduce_") for line in lines)
     assert any(line.startswith("head      (host program)") for line in lines)
     assert re.fullmatch(r"3 calls of [\d.]+ ms", lines[-1])

@@ -126,8 +126,9 @@ def estimate(
     """The estimate of a launch at sizes of ``kernel.dims``; its buffers have ``held`` bytes, a thread ``registers``."""
     work = _Work(sizes, text.threads, device)
     tile = next((s for s in walk_stmts(kernel.body) if isinstance(s, TileContract)), None)
+    counts = traffic(kernel, [sizes[symbol] for symbol in kernel.dims])
     accessed = sum(
-        work.value(count) * buffer.dtype.itemsize for buffer, count in zip(kernel.buffers, traffic(kernel), strict=True)
+        work.value(count) * buffer.dtype.itemsize for buffer, count in zip(kernel.buffers, counts, strict=True)
     )
     bytes_, resident = min(accessed, held), _resident(device, text.threads, registers, work.value(text.scratch_bytes))
     grid, body = kernel.grid()

@@ -19,11 +19,12 @@ from dyn.ir.core import Op, Value
 from dyn.ir.differentiate import zeros
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.counts import per_matrix, third
 from dyn.ops.indexing.along import take_along
 from dyn.ops.linalg.matrices import LAPACK_DTYPES, OBLONGS, Array, Matrices, random_matrices, require_matrices
 from dyn.ops.transform_rules import pointwise_batch, transposed
 from dyn.requirements import scipy_module
-from dyn.shapes import Dim, dim_min
+from dyn.shapes import Dim, dim_max, dim_min
 
 # --- lu -----------------------------------------------------------------------------------------------------------
 
@@ -107,6 +108,11 @@ def _padded(m: Matrices, x: Value, rows: Dim, columns: Dim) -> Value:
     )
 
 
+def _lu_flops(op: Op, m: Dim, n: Dim) -> Dim:
+    k = dim_min(m, n)
+    return dim_max(m, n) * k * k - third(k * k * k)
+
+
 #: The factors of a matrix with its rows in another order: U, and below it L without its diagonal of ones; which row
 #: each step exchanged its own with; and that order: ``a[permutation] == L U``. (JAX's ``lax.linalg.lu``.)
 lu = OpDef(
@@ -114,6 +120,7 @@ lu = OpDef(
     OpKind.OPAQUE,
     types=_lu_types,
     loops=LibraryRoutine("lu"),
+    flops=per_matrix(_lu_flops),
     reference=_lu,
     samples=lambda: [Sample((random_matrices(shape, dtype),)) for dtype in LAPACK_DTYPES for shape in OBLONGS],
     vjp=transposed(_lu_jvp), jvp=_lu_jvp, batch=pointwise_batch,
@@ -160,6 +167,13 @@ def _qr_jvp(b: Builder, op: Op, tangents: tuple[Value]) -> tuple[Value, Value]:
     return dq, m.keep(dr, "LE")
 
 
+def _qr_flops(op: Op, m: Dim, n: Dim) -> Dim:
+    """R by Householder's reflections, and as much again for as many columns of Q; all m columns take more."""
+    k = dim_min(m, n)
+    triangular = 2 * dim_max(m, n) * k * k - third(2 * k * k * k)
+    return triangular + (4 * m * k * (m - k) + third(4 * k * k * k) if op.attrs["full_matrices"] else triangular)
+
+
 #: Q with orthonormal columns, and the upper triangular R, with ``Q R == a``: min(m, n) columns, or all m with
 #: ``full_matrices``.
 qr = OpDef(
@@ -167,6 +181,7 @@ qr = OpDef(
     OpKind.OPAQUE,
     types=_qr_types,
     loops=LibraryRoutine("qr"),
+    flops=per_matrix(_qr_flops),
     reference=_qr,
     samples=lambda: [
         Sample((random_matrices(shape, dtype),), {"full_matrices": False})

@@ -14,6 +14,7 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import REGISTRY, Attrs, Composite, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.counts import per_matrix, third
 from dyn.ops.linalg.matrices import (
     LAPACK_DTYPES,
     OBLONGS,
@@ -72,6 +73,7 @@ solve = OpDef(
     OpKind.OPAQUE,
     types=_solve_types,
     loops=LibraryRoutine("solve"),
+    flops=per_matrix(lambda op, n, _: third(2 * n * n * n) + 2 * n * n * op.operands[1].shape[-1]),
     reference=_solve,
     samples=lambda: [
         Sample((random_matrices(shape, dtype), random_matrices((*shape[:-1], count), dtype, 1)))
@@ -109,6 +111,7 @@ inverse = OpDef(
     OpKind.OPAQUE,
     types=_square_types,
     loops=LibraryRoutine("inverse"),
+    flops=per_matrix(lambda op, n, _: 2 * n * n * n),
     reference=lambda a: each_matrix(np.linalg.inv, a, outputs=((a.shape, a.dtype),)),
     samples=_square_samples,
     vjp=_inverse_vjp, jvp=_inverse_jvp, batch=pointwise_batch,
@@ -206,6 +209,7 @@ det = OpDef(
     OpKind.OPAQUE,
     types=_det_types,
     loops=LibraryRoutine("det"),
+    flops=per_matrix(lambda op, n, _: third(2 * n * n * n)),
     reference=lambda a: each_matrix(np.linalg.det, a, outputs=((a.shape[:-2], a.dtype),)),
     samples=_square_samples,
     vjp=_det_vjp, jvp=_det_jvp, batch=pointwise_batch,
@@ -287,6 +291,7 @@ adjugate = OpDef(
     OpKind.OPAQUE,
     types=_square_types,
     loops=LibraryRoutine(),
+    flops=per_matrix(lambda op, n, _: 2 * n * n * n + n * n),
     reference=_adjugate,
     samples=_square_samples,
     vjp=transposed(_adjugate_jvp), jvp=_adjugate_jvp, batch=pointwise_batch,
@@ -322,6 +327,7 @@ slogdet = OpDef(
     OpKind.OPAQUE,
     types=_slogdet_types,
     loops=LibraryRoutine("slogdet"),
+    flops=per_matrix(lambda op, n, _: third(2 * n * n * n)),
     reference=_slogdet,
     samples=_square_samples,
     vjp=transposed(_slogdet_jvp), jvp=_slogdet_jvp, batch=pointwise_batch,

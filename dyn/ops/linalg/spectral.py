@@ -21,6 +21,7 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Attr, Op, Value
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.counts import per_matrix, third
 from dyn.ops.linalg.matrices import (
     LAPACK_DTYPES,
     OBLONGS,
@@ -36,7 +37,7 @@ from dyn.ops.linalg.matrices import (
     require_square,
 )
 from dyn.ops.transform_rules import pointwise_batch, transposed
-from dyn.shapes import dim_min
+from dyn.shapes import Dim, dim_max, dim_min
 
 
 def _only_values(place: int) -> Callable[[Op, set[Value]], Op]:
@@ -105,6 +106,7 @@ eigh = OpDef(
     OpKind.OPAQUE,
     types=_eigh_types,
     loops=LibraryRoutine("eigh"),
+    flops=per_matrix(lambda op, n, _: 9 * n * n * n if op.attrs["vectors"] else third(4 * n * n * n)),
     reference=_eigh,
     samples=lambda: [
         Sample((positive_matrices(shape, dtype),), {"lower": lower, "vectors": vectors})
@@ -145,6 +147,16 @@ def _svd(a: Array, full_matrices: bool, vectors: bool) -> Any:
         a,
         outputs=(((*lead, m, left), a.dtype), values, ((*lead, right, n), a.dtype)),
     )
+
+
+def _svd_flops(op: Op, m: Dim, n: Dim) -> Dim:
+    """Golub and Reinsch's: the singular values alone, with as many vectors, or with all of the longer side."""
+    k, q = dim_min(m, n), dim_max(m, n)
+    if not op.attrs["vectors"]:
+        return 4 * q * k * k - third(4 * k * k * k)
+    if op.attrs["full_matrices"]:
+        return 4 * q * q * k + 8 * q * k * k + 9 * k * k * k
+    return 14 * q * k * k + 8 * k * k * k
 
 
 def _svd_jvp(b: Builder, op: Op, tangents: tuple[Value]) -> tuple[Value, ...]:
@@ -220,6 +232,7 @@ svd = OpDef(
     OpKind.OPAQUE,
     types=_svd_types,
     loops=LibraryRoutine("svd"),
+    flops=per_matrix(_svd_flops),
     reference=_svd,
     samples=lambda: [
         Sample((random_matrices(shape, dtype),), {"full_matrices": False, "vectors": vectors})
@@ -282,6 +295,7 @@ eig = OpDef(
     OpKind.OPAQUE,
     types=_eig_types,
     loops=LibraryRoutine("eig"),
+    flops=per_matrix(lambda op, n, _: (25 if op.attrs["vectors"] else 10) * n * n * n),
     reference=_eig,
     samples=lambda: [
         Sample((random_matrices(shape, dtype),), {"vectors": vectors})

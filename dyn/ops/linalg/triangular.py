@@ -17,6 +17,7 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.counts import per_matrix, third
 from dyn.ops.linalg.matrices import (
     LAPACK_DTYPES,
     SQUARES,
@@ -30,7 +31,7 @@ from dyn.ops.linalg.matrices import (
 )
 from dyn.ops.transform_rules import pointwise_batch, transposed
 from dyn.requirements import scipy_module
-from dyn.shapes import RelKind
+from dyn.shapes import Dim, RelKind
 
 _TRANSPOSES = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
 
@@ -68,6 +69,7 @@ cholesky = OpDef(
     OpKind.OPAQUE,
     types=_cholesky_types,
     loops=LibraryRoutine("cholesky"),
+    flops=per_matrix(lambda op, n, _: third(n * n * n)),
     reference=_cholesky,
     samples=lambda: [
         Sample((positive_matrices(shape, dtype),), {"lower": lower})
@@ -139,6 +141,11 @@ def _solve_vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value, Value
     return m.neg(_read(m, op, own)), dy
 
 
+def _sides(op: Op) -> Dim:
+    """The number of right sides of each system."""
+    return op.operands[1].shape[-1 if op.attrs["left_side"] else -2]
+
+
 def _solve_samples() -> list[Sample]:
     """Every form of one system, and systems of every shape in one form."""
 
@@ -164,6 +171,7 @@ triangular_solve = OpDef(
     OpKind.OPAQUE,
     types=_solve_types,
     loops=LibraryRoutine("triangular_solve"),
+    flops=per_matrix(lambda op, n, _: n * n * _sides(op)),
     reference=_triangular_solve,
     samples=_solve_samples,
     vjp=_solve_vjp, jvp=_solve_jvp, batch=pointwise_batch,

@@ -17,10 +17,12 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.counts import log2
 from dyn.ops.indexing.along import add_along, take_along
 from dyn.ops.rules import axis_samples, require_same_shapes
 from dyn.ops.sorting.stable_sort import sort_into, stable_order
 from dyn.ops.transform_rules import again, one_later, shifted
+from dyn.shapes import product
 
 Array = np.ndarray[Any, Any]
 
@@ -97,6 +99,7 @@ sort = OpDef(
     OpKind.OPAQUE,
     types=_sort_types,
     loops=LibraryRoutine("sort", into=_sort_into),
+    flops=lambda op: product(op.operands[0].shape) * log2(op.operands[0].shape[op.attrs["dimension"]]),
     reference=_sort,
     samples=lambda: axis_samples({"descending": False}, {"descending": True})
     + [

@@ -12,10 +12,11 @@ from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, LibraryRoutine, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
+from dyn.ops.counts import log2
 from dyn.ops.indexing.along import add_along, take_along
 from dyn.ops.rules import samples
 from dyn.ops.transform_rules import one_later, shifted
-from dyn.shapes import RelKind
+from dyn.shapes import RelKind, product
 
 Array = np.ndarray[Any, Any]
 
@@ -167,6 +168,7 @@ top_k = OpDef(
     OpKind.OPAQUE,
     types=_types,
     loops=LibraryRoutine("top_k"),
+    flops=lambda op: product(op.operands[0].shape) * log2(op.results[0].shape[op.attrs["dimension"]]),
     reference=_reference,
     samples=_samples,
     vjp=_vjp, jvp=_jvp, batch=shifted(dimension=one_later),

@@ -15,6 +15,7 @@ import dyn.interop.tf as dtf  # noqa: E402
 from tests.frontend.test_every_front_end import (  # noqa: E402
     FrontEnd,
     ones,
+    test_cost_analysis,
     test_errors_name_arguments_as_users_do,
     test_explanations,
     test_many_programs_are_worth_a_word,
@@ -25,6 +26,7 @@ from tests.frontend.test_every_front_end import (  # noqa: E402
 )
 
 __all__ = [
+    "test_cost_analysis",
     "test_errors_name_arguments_as_users_do",
     "test_explanations",
     "test_many_programs_are_worth_a_word",
