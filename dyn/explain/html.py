@@ -141,7 +141,8 @@ def _groups(groups: Sequence[GroupRow]) -> str:
             for v in row.variants
         )
         lines = "".join(f"<div>{mono(line)}</div>" for line in row.lines)
-        ends = "".join(f"<div>{escape(end)}</div>" for end in row.ends)
+        told = [f"computed as operands are read: {', '.join(row.prologue)}"] if row.prologue else []
+        ends = "".join(f"<div>{escape(end)}</div>" for end in [*told, *row.ends])
         rows.append((
             f"{tag(row.kind, f'dyn-{row.kind}')}<br><b>{escape(row.name)}</b>{times}<br>{mono(row.space)}{over}",
             lines, variants, mono(row.saved), ends,

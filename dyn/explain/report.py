@@ -89,6 +89,8 @@ class GroupRow:
     lines: tuple[str, ...]
     ends: tuple[str, ...]
     variants: tuple[VariantRow, ...]
+    #: The names of the ops that compute operands of a contraction while it reads them.
+    prologue: tuple[str, ...] = ()
     #: How many groups of the program read the same.
     count: int = 1
 
@@ -340,6 +342,7 @@ def group_row(
         tuple(dict.fromkeys(op.loc.describe() for op in group.ops if op.loc.line)),
         tuple(dict.fromkeys(group.ends)),
         tuple(dict.fromkeys(variants)),
+        tuple([op.opdef.name for op in group.prologue]),
     )
 
 

@@ -57,6 +57,7 @@ def _groups(report: Report) -> list[str]:
         saved = f"saves {row.saved} bytes of traffic" if row.saved else "nothing inside to save"
         lines.append(f"{group_title(row)}: {pluralized(row.ops, 'op')}, {saved}{times}")
         lines += [f"  from {line}" for line in row.lines]
+        lines += [f"  prologue, computed as operands are read: {', '.join(row.prologue)}"] if row.prologue else []
         lines += [f"  ends: {end}" for end in row.ends]
         for variant in row.variants:
             lines.append(f"  variant {variant.note}: {variant.when}{f', {variant.state}' if variant.state else ''}")

@@ -35,6 +35,8 @@ class Draft:
         #: Whether there is a reduction whose order counts.
         self.ordered = False
         self.ops: list[Op] = []
+        #: Those that compute a contraction's operands.
+        self.prologue: set[Op] = set()
         self.reductions = 0
         #: Reasons, in order and once each.
         self.ends: dict[str, None] = {}
@@ -230,6 +232,7 @@ class Drafts:
     def merge(self, a: Draft, b: Draft) -> Draft:
         into, gone = (a, b) if len(a.ops) >= len(b.ops) else (b, a)
         into.ops.extend(gone.ops)
+        into.prologue |= gone.prologue
         into.reductions += gone.reductions
         into.ends.update(gone.ends)
         for kind in (GroupKind.STITCH, *EPILOGUES):

@@ -59,6 +59,8 @@ class Group:
     ends: tuple[str, ...] = ()
     #: The regions of a loop or a choice, cut into groups of their own.
     bodies: tuple[Plan, ...] = ()
+    #: Those of the ops that compute operands of a contraction, and nothing else.
+    prologue: tuple[Op, ...] = ()
 
     def members(self) -> frozenset[Value]:
         """The values that the group computes."""
@@ -101,6 +103,7 @@ class Plan:
             for op in group.ops:
                 operands = ", ".join(numbers[v] for v in op.operands)
                 mark = "  -> stored" if any(v in group.outputs for v in op.results[:1]) else ""
+                mark += "  -> operand" if op in group.prologue else ""
                 names = ", ".join(numbers[v] for v in op.results)
                 lines.append(f"  {f'{names} = ' if names else ''}{op.opdef.name}({operands}){mark}")
             for body in group.bodies:

@@ -210,7 +210,7 @@ def _finish(drafts: Drafts, *, regions: bool) -> Plan:
             bodies = tuple([stitch(region_function(drafts.function, r)) for op in ops for r in op.regions])
         finished[draft.number] = Group(
             _name(ops), draft.kind, ops, draft.space, draft.reduced or frozenset(), outputs, tuple(draft.ends),
-            bodies,
+            bodies, tuple([op for op in ops if op in draft.prologue]),
         )  # fmt: skip
     # What has effects comes as early as it can: before memory of the caller's is written, if it may.
     rank = {n: (not any(has_effect(op) for op in group.ops), first[n]) for n, group in finished.items()}

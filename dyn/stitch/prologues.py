@@ -23,7 +23,9 @@ def join_prologues(drafts: Drafts) -> None:
             if _is_prologue(drafts, maker, op, draft):
                 said = f"{op.opdef.name} at {op.loc} stays outside: "
                 maker.ends = {end: None for end in maker.ends if not end.startswith(said)}
+                made = set(maker.ops)
                 draft = drafts.merge(maker, draft)
+                draft.prologue |= made
                 draft.space = space
 
 

@@ -55,6 +55,14 @@ def test_one_group(function: Callable[..., Any], arguments: str, target: Target)
     assert "dot_general" in ops
 
 
+def test_explain_says_which() -> None:
+    f = dyn.jit(lambda x, q, s, b: dnp.maximum(x @ (q.astype("float32") * s) + b, 0))
+    f(np.ones((9, 4), "f4"), np.ones((4, 5), "i1"), np.ones(5, "f4"), np.ones(5, "f4"))
+    report = f.explain()
+    assert "prologue, computed as operands are read: convert, multiply" in str(report)
+    assert report.as_dict()["ways"][0]["programs"][0]["groups"][0]["prologue"] == ["convert", "multiply"]
+
+
 @pytest.mark.parametrize(
     ("function", "arguments", "count"),
     [
