@@ -360,8 +360,8 @@ def _pieces_transposed(fn: FunctionText, ty: VType, block: list[str], inner: int
     if parts == 4:
         low = [taken(block[r], block[r + 1], (0, 1)) for r in (0, 2)]
         high = [taken(block[r], block[r + 1], (2, 3)) for r in (0, 2)]
-        return [taken(*half, pieces) for half in (low, high) for pieces in ((0, 2), (1, 3))]
-    return block if parts == 1 else [taken(*block, (piece,)) for piece in (0, 1)]
+        return [taken(half[0], half[1], pieces) for half in (low, high) for pieces in ((0, 2), (1, 3))]
+    return block if parts == 1 else [taken(block[0], block[1], (piece,)) for piece in (0, 1)]
 
 
 def interleave(ty: VType, d: int, inner: int) -> tuple[list[int], list[int]]:

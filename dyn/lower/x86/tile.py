@@ -30,6 +30,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dyn.lower.x86.tile_computed import ComputedColumns
 from dyn.lower.x86.tile_dot import Dot
 from dyn.lower.x86.tile_ints import Ints, known_factor
 from dyn.lower.x86.tile_kernels import Micro, Operands, Rhs, can_transpose
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
 #: Bytes of a packed panel of the right operand, by the bytes of a vector: with the accumulators and the rows at hand it
 #: stays in the L2, of which machines with AVX-512 have 1 MiB or more.
 PANEL_BYTES = {16: 192 * 1024, 32: 192 * 1024, 64: 384 * 1024}
-#: Steps of the reduced dimension that are computed at once where they are read once: they stay in the nearest caches.
-COMPUTED_STEPS = 16
 #: Rows of partial accumulators: all that a GRID iteration takes.
 PARTIAL_ROWS = 528
 
@@ -109,7 +108,7 @@ class _Tile:
         if em.target.vector_bytes < 32 and stages:  # masked loads are branches
             self.rhs = None
         #: PACKED if the panel is packed before the micro-kernels run.
-        self.mode = Rhs.PACKED if self.rhs is None else Rhs.PACKING if stages else Rhs.DIRECT
+        self.mode = Rhs.DIRECT if not stages else Rhs.PACKED if self.rhs is None else Rhs.PACKING
         #: Whether one kernel takes a tile of any number of rows and columns: it streams, takes dot products, or turns
         #: squares.
         self.once = not stages
@@ -128,7 +127,7 @@ class _Tile:
         depth = self.blocking.left_depth if self.lhs is None else 0
         depth = depth if depth else self.blocking.depth
         self.block = min(depth // 64 if depth else most, most)
-        self.block = COMPUTED_STEPS if self.once and self.rhs is None else max(self.block, 1) * 64
+        self.block = max(self.block, 1) * 64
         #: Whether the reduced dimension may be cut, so that accumulators wait for the next block.
         packs = self.lhs is None or self.mode is not Rhs.DIRECT
         static = isinstance(tile.red_extent, int) and tile.red_extent <= self.block
@@ -175,7 +174,11 @@ class _Tile:
         packed = self.w * self.w * itemsize if self.turns else packed
         self.panel = em.alloc_scratch(packed) if self.turns or self.mode is not Rhs.DIRECT else "null"
         lhs, rhs = tile.factors()
-        if self.rhs is None and self.unit is not None:
+        #: The right operand in registers, where it is computed for a few rows.
+        self.computed: ComputedColumns | None = None
+        if self.once and self.rhs is None:
+            self.computed = ComputedColumns(em, tile, self.vec, self._operands(Rhs.PACKED))
+        elif self.rhs is None and self.unit is not None:
             self.rhs_packer = WordPacker(em, self.elements, self.unit, 1, tile.rhs, self.vec, self.width)
         elif self.rhs is None:
             self.rhs_packer = Packer(em, rhs, tile.red, tile.col, self.vec, self.width, tile.digits)
@@ -210,6 +213,9 @@ class _Tile:
     def _leaves(self) -> None:
         """The micro-kernels that may be needed, by height and whether the panel is narrow."""
         tile = self.tile
+        self.main = self.main_narrow = self.low = self.packing = ""
+        if self.computed is not None:
+            return
         narrow = self.has_narrow
         vectors = self.vectors if self.has_wide or not narrow else self.narrow
         rhs = Rhs.DIRECT if self.mode is Rhs.DIRECT else Rhs.PACKED
@@ -224,10 +230,14 @@ class _Tile:
         elif self.mode is Rhs.PACKING:
             self.packing = self._leaf(self.height, vectors, Rhs.PACKING)
 
+    def _operands(self, rhs: Rhs) -> Operands:
+        """The dtypes that both operands are read in."""
+        acc = self.tile.acc.dtype
+        left = acc if self.lhs is None else self.tile.lhs.dtype
+        return Operands(left, acc if rhs is Rhs.PACKED else self.tile.rhs.dtype, acc)
+
     def _leaf(self, rows: int, vectors: int, rhs: Rhs) -> str:
-        own, red, target, acc = self.blocking, self.tile.red_extent, self.em.target, self.tile.acc.dtype
-        lies = acc if self.lhs is None else self.tile.lhs.dtype, acc if rhs is Rhs.PACKED else self.tile.rhs.dtype
-        operands = Operands(*lies, acc)
+        own, red, target, operands = self.blocking, self.tile.red_extent, self.em.target, self._operands(rhs)
         if self.turns:
             kind = Turned if self.tile.tile.in_order else Dot
             leaf = kind(self.vec, rows, self.width, operands, target).leaf()
@@ -379,6 +389,8 @@ class _Tile:
         """Pointer to the right operand's panel, and the distance of its rows: in ``place``, if it has to be packed
         beforehand."""
         em, tile = self.em, self.tile
+        if self.computed is not None:
+            return "null", "0"
         if self.rhs is None:
             if pack:
                 self._pack(panel, part, place)
@@ -429,6 +441,10 @@ class _Tile:
         """A micro-kernel, and the epilogue for what it has finished."""
         ints = self.ints
         a, lda = self._left(part, rows.begin)
+        if self.computed is not None:
+            self.computed.emit(part, panel, rows, (a, lda))
+            self.epilogue.emit(part, panel, rows)
+            return
         b, ldb = source
         self.fn.emit(
             f"call void {kernel}(ptr {a}, i64 {lda}, i64 {ints.sub(rows.end, rows.begin)}, ptr {b}, i64 {ldb}, "
