@@ -21,6 +21,7 @@ from dyn.shapes import Symbol
 from dyn.stitch.groups import Group
 from dyn.stitch.plan import stitch
 from dyn.trace.pytree import flatten, list_tree
+from dyn.tracebacks import without_own_frames
 
 Array = np.ndarray[Any, Any]
 #: Parts of the compiler that results can differ by.
@@ -72,6 +73,7 @@ class Bisection:
         return "\n".join([*lines, *[f"  from {line}" for line in self.lines]])
 
 
+@without_own_frames
 def bisect(
     function: Traceable | StoredProgram,
     args: Sequence[Any],

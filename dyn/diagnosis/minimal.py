@@ -28,6 +28,7 @@ from dyn.ir.substitute_dims import Substitution
 from dyn.shapes import Facts, Symbol, evaluate, free_symbols
 from dyn.trace.pytree import list_tree
 from dyn.trace.small_sizes import restated
+from dyn.tracebacks import without_own_frames
 
 Array = np.ndarray[Any, Any]
 #: Tells how a program fails for some arrays, in a few words that stay the same while it is reduced; "" for not at all.
@@ -72,6 +73,7 @@ def differs_or_raises(program: StoredProgram, arrays: Sequence[Array], tolerance
     return "" if first_difference(made, wanted, tolerance) is None else "differs from the reference"
 
 
+@without_own_frames
 def minify(
     function: Traceable | StoredProgram,
     args: Sequence[Any],

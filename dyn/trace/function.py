@@ -43,6 +43,7 @@ from dyn.trace.closure_names import closure_names
 from dyn.trace.context import Trace, tracing
 from dyn.trace.custom import Orders
 from dyn.trace.dims import SymbolicDim
+from dyn.trace.foreign import refused_by_jax
 from dyn.trace.held import Held
 from dyn.trace.identifiers import identifier
 from dyn.trace.joint_function import joint_of
@@ -216,7 +217,13 @@ def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: DimScop
     declared, loc = trace.builder.facts.apart(), user_loc()
     reads = trace.reads
     with tracing(trace), contextlib.nullcontext() if reads is None else reads.recording():
-        result = call([Tracer(trace, value, loc) for value in scope.params])
+        try:
+            result = call([Tracer(trace, value, loc) for value in scope.params])
+        except TypeError as error:
+            told = refused_by_jax(trace, error, (Tracer, SymbolicDim))
+            if told is None:
+                raise
+            raise told from None
         out_leaves, out_tree = flatten(result)
         names = leaf_names(out_tree, "result")
         values = [_result(trace, leaf, names, number) for number, leaf in enumerate(out_leaves)]
