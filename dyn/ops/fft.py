@@ -107,6 +107,7 @@ fft = OpDef(
     OpKind.OPAQUE,
     types=_types,
     loops=LibraryRoutine(),
+    is_backward_stable=True,
     reference=_reference,
     samples=_samples,
     vjp=_vjp, jvp=linear(), batch=pointwise_batch,

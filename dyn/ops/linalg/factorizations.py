@@ -114,6 +114,7 @@ lu = OpDef(
     OpKind.OPAQUE,
     types=_lu_types,
     loops=LibraryRoutine("lu"),
+    is_backward_stable=True,
     reference=_lu,
     samples=lambda: [Sample((random_matrices(shape, dtype),)) for dtype in LAPACK_DTYPES for shape in OBLONGS],
     vjp=transposed(_lu_jvp), jvp=_lu_jvp, batch=pointwise_batch,
@@ -167,6 +168,7 @@ qr = OpDef(
     OpKind.OPAQUE,
     types=_qr_types,
     loops=LibraryRoutine("qr"),
+    is_backward_stable=True,
     reference=_qr,
     samples=lambda: [
         Sample((random_matrices(shape, dtype),), {"full_matrices": False})

@@ -6,6 +6,8 @@ of matrix derivative results for forward and reverse mode algorithmic differenti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dyn import dtypes
@@ -72,6 +74,7 @@ solve = OpDef(
     OpKind.OPAQUE,
     types=_solve_types,
     loops=LibraryRoutine("solve"),
+    is_backward_stable=True,
     reference=_solve,
     samples=lambda: [
         Sample((random_matrices(shape, dtype), random_matrices((*shape[:-1], count), dtype, 1)))
@@ -109,6 +112,7 @@ inverse = OpDef(
     OpKind.OPAQUE,
     types=_square_types,
     loops=LibraryRoutine("inverse"),
+    is_backward_stable=True,
     reference=lambda a: each_matrix(np.linalg.inv, a, outputs=((a.shape, a.dtype),)),
     samples=_square_samples,
     vjp=_inverse_vjp, jvp=_inverse_jvp, batch=pointwise_batch,
@@ -169,6 +173,7 @@ pinv = OpDef(
     OpKind.OPAQUE,
     types=_pinv_types,
     loops=Composite(),
+    is_backward_stable=True,
     reference=_pinv,
     samples=lambda: [
         Sample((random_matrices(shape, dtype), np.full(shape[:-2], 1e-6, real_of(dtype).np)))
@@ -206,6 +211,7 @@ det = OpDef(
     OpKind.OPAQUE,
     types=_det_types,
     loops=LibraryRoutine("det"),
+    is_backward_stable=True,
     reference=lambda a: each_matrix(np.linalg.det, a, outputs=((a.shape[:-2], a.dtype),)),
     samples=_square_samples,
     vjp=_det_vjp, jvp=_det_jvp, batch=pointwise_batch,
@@ -287,6 +293,7 @@ adjugate = OpDef(
     OpKind.OPAQUE,
     types=_square_types,
     loops=LibraryRoutine(),
+    is_backward_stable=True,
     reference=_adjugate,
     samples=_square_samples,
     vjp=transposed(_adjugate_jvp), jvp=_adjugate_jvp, batch=pointwise_batch,
@@ -303,6 +310,13 @@ def _slogdet_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: At
 def _slogdet(a: Array) -> tuple[Array, Array]:
     lead = a.shape[:-2]
     return each_matrix(lambda x: tuple(np.linalg.slogdet(x)), a, outputs=((lead, a.dtype), (lead, a.real.dtype)))
+
+
+def _slogdet_determined(operands: Sequence[Array], results: Sequence[Array]) -> tuple[Array, ...]:
+    """The determinant's root of the matrix's order, with its sign: of a matrix that nearly is singular it is about 0,
+    and its logarithm is any negative number."""
+    sign, size = results
+    return (sign * np.exp(size / max(operands[0].shape[-1], 1)),)
 
 
 def _slogdet_jvp(b: Builder, op: Op, tangents: tuple[Value, ...]) -> tuple[Value | None, Value]:
@@ -322,6 +336,8 @@ slogdet = OpDef(
     OpKind.OPAQUE,
     types=_slogdet_types,
     loops=LibraryRoutine("slogdet"),
+    is_backward_stable=True,
+    determined=_slogdet_determined,
     reference=_slogdet,
     samples=_square_samples,
     vjp=transposed(_slogdet_jvp), jvp=_slogdet_jvp, batch=pointwise_batch,

@@ -105,6 +105,7 @@ eigh = OpDef(
     OpKind.OPAQUE,
     types=_eigh_types,
     loops=LibraryRoutine("eigh"),
+    is_backward_stable=True,
     reference=_eigh,
     samples=lambda: [
         Sample((positive_matrices(shape, dtype),), {"lower": lower, "vectors": vectors})
@@ -220,6 +221,7 @@ svd = OpDef(
     OpKind.OPAQUE,
     types=_svd_types,
     loops=LibraryRoutine("svd"),
+    is_backward_stable=True,
     reference=_svd,
     samples=lambda: [
         Sample((random_matrices(shape, dtype),), {"full_matrices": False, "vectors": vectors})
@@ -282,6 +284,7 @@ eig = OpDef(
     OpKind.OPAQUE,
     types=_eig_types,
     loops=LibraryRoutine("eig"),
+    is_backward_stable=True,
     reference=_eig,
     samples=lambda: [
         Sample((random_matrices(shape, dtype),), {"vectors": vectors})

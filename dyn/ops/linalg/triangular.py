@@ -68,6 +68,7 @@ cholesky = OpDef(
     OpKind.OPAQUE,
     types=_cholesky_types,
     loops=LibraryRoutine("cholesky"),
+    is_backward_stable=True,
     reference=_cholesky,
     samples=lambda: [
         Sample((positive_matrices(shape, dtype),), {"lower": lower})
@@ -164,6 +165,7 @@ triangular_solve = OpDef(
     OpKind.OPAQUE,
     types=_solve_types,
     loops=LibraryRoutine("triangular_solve"),
+    is_backward_stable=True,
     reference=_triangular_solve,
     samples=_solve_samples,
     vjp=_solve_vjp, jvp=_solve_jvp, batch=pointwise_batch,
