@@ -16,6 +16,7 @@
 
 from dyn import version as version  # isort: skip  # first, since it notes the time
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,7 @@ from dyn.shapes import NamedDim as Dim
 from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.stages import Compiled, Lowered, Traced, install_dialects
 from dyn.trace.context import install_namespace
+from dyn.trace.foreign import install_counterparts
 from dyn.trace.lift import install_view
 from dyn.trace.methods import document_methods
 
@@ -124,6 +126,21 @@ def _staging_copier() -> int:
     return _module("dyn.backends.device_functions").staging_copier()
 
 
+#: The namespaces that have what JAX has in modules of folders of these names.
+_COUNTERPARTS = {
+    "numpy": "dyn.numpy", "linalg": "dyn.numpy.linalg", "fft": "dyn.numpy.fft", "lax": "dyn.lax", "nn": "dyn.nn",
+    "random": "dyn.random",
+}  # fmt: skip
+
+
+def _counterpart(folders: Sequence[str], name: str) -> str:
+    for folder in reversed(folders):
+        if folder in _COUNTERPARTS and name in _module(_COUNTERPARTS[folder]).__all__:
+            return f"{_COUNTERPARTS[folder]}.{name}"
+    return ""
+
+
+install_counterparts(_counterpart)
 install_dialects({"stablehlo": _as_stablehlo})
 install_copier(_staging_copier)
 install_namespace(NAMESPACE)

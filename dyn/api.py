@@ -51,7 +51,7 @@ from dyn.trace.lift import as_numpy
 from dyn.trace.pytree import tree_text, unflatten, unflatten_sorted
 from dyn.trace.signature import BoundArguments, Shapes, Signature, check_compilable
 from dyn.trace.tracer import Tracer, active_trace
-from dyn.tracebacks import hide_own_frames
+from dyn.tracebacks import hide_own_frames, without_own_frames
 
 if TYPE_CHECKING:
     from dyn.explain.explanation import WayToCall
@@ -360,6 +360,7 @@ class Jitted(CompiledFunction[BoundCall, Version]):
         call = self._bind_call(args, kwargs, stands=True)
         self._program_for(call)[0].prepare(call.arrays)
 
+    @without_own_frames
     def reference(self, *args: Any, **kwargs: Any) -> Any:
         """Call of the function on the NumPy oracle, op by op: slow, and independent of code generation.
 

@@ -14,6 +14,7 @@ from dyn.trace.context import Trace
 from dyn.trace.lift import lift
 from dyn.trace.pytree import flatten, unflatten
 from dyn.trace.tracer import Tracer, active_trace
+from dyn.tracebacks import without_own_frames
 from dyn.transforms import Transformed
 
 __all__ = ["checkpoint", "checkpoint_name", "remat"]
@@ -65,6 +66,7 @@ def checkpoint(
     rule = (kept.rule, *kept.names)
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
+    @without_own_frames
     @functools.wraps(function)
     def remembered(*args: Any, **kwargs: Any) -> Any:
         places = _static_places(static, len(args), name)

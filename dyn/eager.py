@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dyn import config
 from dyn.api import Jitted, jit
 from dyn.array import OWN, adapter_of, device_put, from_device, from_numpy, result_host
-from dyn.errors import DynError
+from dyn.errors import ArgumentError, DynError
 from dyn.fork_safety import lock
 from dyn.late_imports import import_whole
 from dyn.runtime.device_memory import parse_device
+from dyn.source import user_loc
 from dyn.specialize.arguments import read_leaf
 from dyn.specialize.placement import placement_for
 from dyn.specialize.runtime_arguments import CARRIED, CarriedNumber, CarriedSize, is_array, with_carried
@@ -28,6 +29,7 @@ from dyn.specialize.version import build, load_compiler
 from dyn.trace.function import LeafSpec, trace_function
 from dyn.trace.lift import weak_dtype
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, unflatten
+from dyn.trace.signature import bind_arguments
 from dyn.trace.static_keys import Static, is_plain
 from dyn.trace.symbol_reuse import MEMORIES
 from dyn.trace.tracer import Tracer
@@ -229,12 +231,30 @@ def eager_function(
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            return eager.function(*args, **kwargs)
+            try:
+                return eager.function(*args, **kwargs)
+            except TypeError as error:
+                misfit = None if isinstance(error, DynError) else _misfit(fn, args, kwargs)
+                if misfit is None:
+                    raise
+                raise misfit from None
         except Exception as error:
             hide_own_frames(error)
             raise
 
     return call  # pyright: ignore[reportReturnType]  # wraps() keeps the signature, its type does not
+
+
+def _misfit(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError | None:
+    """The error of a call with arguments that a function of dyn's own does not have; None for other calls."""
+    signature = inspect.signature(fn)
+    plain = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
+    bare = signature.replace(parameters=plain, return_annotation=signature.empty)
+    try:
+        bind_arguments(fn.__name__, bare, args, kwargs, user_loc())
+    except ArgumentError as error:
+        return error.with_traceback(None)
+    return None
 
 
 class _EagerFunctionCall:

@@ -60,6 +60,11 @@ def is_own_frame(filename: str) -> bool:
     return _owner(filename) is _FileOwner.DYN
 
 
+def is_jax_frame(filename: str) -> bool:
+    """Return True for a file of JAX's own code."""
+    return _JAX in filename
+
+
 def is_user_frame(filename: str) -> bool:
     """Whether a frame of this file is the user's, or of a library of theirs.
 
@@ -98,7 +103,7 @@ def _owner(filename: str) -> _FileOwner:
         files = [getattr(sys.modules.get(name), "__file__", None) for name in _LIBRARIES]
         folders = [os.path.dirname(file) + os.sep for file in files if file]
         standard = filename.startswith(_STANDARD) and "site-packages" not in filename
-        if filename.startswith((_PACKAGE_ROOT, "<string>")) or _JAX in filename:
+        if filename.startswith((_PACKAGE_ROOT, "<string>")) or is_jax_frame(filename):
             found = _FileOwner.DYN
         elif standard or filename.startswith((*folders, "<frozen")) or _AUTOGRAPH in filename:
             found = _FileOwner.LIBRARY

@@ -22,6 +22,7 @@ from dyn.specialize.version import Version, load, make_program, record_of
 from dyn.trace.function import Declarations, TracedFunction
 from dyn.trace.pytree import TreeSpec, flatten, tree_text, unflatten_sorted
 from dyn.trace.signature import BoundArguments
+from dyn.tracebacks import without_own_frames
 
 if TYPE_CHECKING:
     from dyn.compilation_record import CompilationRecord
@@ -254,6 +255,7 @@ class Compiled:
             )
         return self._version
 
+    @without_own_frames
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         arguments = self.stage.arguments
         version = self.version

@@ -11,16 +11,19 @@ import numpy as np
 
 from dyn.diagnosis.cases import Case, Traceable, case_of
 from dyn.diagnosis.differences import Difference, first_difference
+from dyn.diagnosis.rounding import rounding_of_results
 from dyn.diagnosis.stored import Choose, StoredProgram, compiled, lowered
 from dyn.errors import ArgumentError, DynError
 from dyn.frozen import record
 from dyn.ir.core import Op, Value
+from dyn.lazy_property import lazy_property
 from dyn.pipeline import PIPELINE, Stitched
 from dyn.schedule.launch import Condition, Launch
 from dyn.shapes import Symbol
 from dyn.stitch.groups import Group
 from dyn.stitch.plan import stitch
 from dyn.trace.pytree import flatten, list_tree
+from dyn.tracebacks import without_own_frames
 
 Array = np.ndarray[Any, Any]
 #: Parts of the compiler that results can differ by.
@@ -72,6 +75,7 @@ class Bisection:
         return "\n".join([*lines, *[f"  from {line}" for line in self.lines]])
 
 
+@without_own_frames
 def bisect(
     function: Traceable | StoredProgram,
     args: Sequence[Any],
@@ -94,7 +98,7 @@ def bisect(
             program, which are more than PyTorch's and TensorFlow's functions return where these write to something;
             None: that of the program as it was traced.
         tolerance: largest difference that is none, relative to the largest element of a result; None: what rounding
-            explains for the dtype.
+            explains for the dtype, and where results hang on it for the program.
 
     Returns:
         A :class:`~dyn.diagnosis.bisection.Bisection`; printed, it says what was compared, and what was found.
@@ -133,6 +137,19 @@ class _CulpritFound(Exception):
         self.name, self.problem = name, problem
         self.lines = tuple(dict.fromkeys(op.loc.describe() for op in ops if op.loc.line))
         super().__init__(name)
+
+
+class _Reference:
+    """The results of a program by NumPy, and how far rounding moves them."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self.values = dict(zip(case.function.results, case.reference(), strict=True))
+
+    @lazy_property
+    def rounding(self) -> Mapping[Value, Array]:
+        """For each result what :func:`rounding_of_results` gives."""
+        return dict(zip(self._case.function.results, rounding_of_results(self._case), strict=True))
 
 
 class _Bisector:
@@ -182,10 +199,10 @@ class _Bisector:
             return
         shown = _showing_all(stitched)
         after = replace(self.case, function=shown.function)
-        right = dict(zip(shown.function.results, after.reference(), strict=True))
+        right = _Reference(after)
         made = self._results(lambda: self._compiled(shown))
         for number, group in enumerate(shown.plan.groups):
-            own = [value for value in group.outputs if value in right]
+            own = [value for value in group.outputs if value in right.values]
             of_group = made if isinstance(made, str) else self._compare(own, made, right)
             if isinstance(made, str):  # the whole of it raises: which group does?
                 of_group = self._problem_alone(stitched, group)
@@ -204,7 +221,7 @@ class _Bisector:
         return made if isinstance(made, str) else ""
 
     def _variants(
-        self, shown: Stitched, group: Group, own: Sequence[Value], right: Mapping[Value, Array], problem: str, name: str
+        self, shown: Stitched, group: Group, own: Sequence[Value], right: _Reference, problem: str, name: str
     ) -> None:
         """Raise _CulpritFound for a variant of a group that is wrong where another one is right."""
         sizes = replace(self.case, function=shown.function).sizes
@@ -220,8 +237,11 @@ class _Bisector:
         if is_right and wrong:
             raise _CulpritFound("variant", f"{wrong[0]} of group {name}", problem, group.ops)
 
-    def _compare(self, own: Sequence[Value], made: Mapping[Value, Array], right: Mapping[Value, Array]) -> str:
-        found = first_difference([made[v] for v in own], [right[v] for v in own], self.tolerance)
+    def _compare(self, own: Sequence[Value], made: Mapping[Value, Array], right: _Reference) -> str:
+        arrays = [made[v] for v in own], [right.values[v] for v in own]
+        found = first_difference(*arrays, self.tolerance)
+        if found is not None and self.tolerance is None:
+            found = first_difference(*arrays, rounding=[right.rounding[v] for v in own])
         return _text(found)
 
     def _compiled(self, stitched: Stitched, choose: Choose | None = None) -> dict[Value, Array]:
@@ -242,7 +262,15 @@ class _Bisector:
             made = list(compute())
         except Exception as error:
             return _raised(error)
-        return _text(first_difference(made, wanted, self.tolerance))
+        found = first_difference(made, wanted, self.tolerance)
+        if found is not None and self.tolerance is None:
+            found = first_difference(made, wanted, rounding=self._rounding)
+        return _text(found)
+
+    @lazy_property
+    def _rounding(self) -> list[Array]:
+        """The effect of rounding on the results of the call."""
+        return rounding_of_results(self.case)
 
     def _note(self, part: str, problem: str) -> bool:
         self.findings.append(StageComparison(part, problem))

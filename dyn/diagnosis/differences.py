@@ -54,13 +54,13 @@ class Difference:
 
 
 def difference(
-    made: Array, wanted: Array, tolerance: float | None = None, summed: Array | None = None
+    made: Array, wanted: Array, tolerance: float | None = None, rounding: Array | None = None
 ) -> Difference | None:
     """The difference of an array from another of its dtype and shape; None where rounding explains it.
 
     NaN is NaN. An infinity is itself, and within rounding the greatest number. ``tolerance`` is relative to the largest
-    finite element of ``wanted``, or of ``summed``, the sums of the sizes of what was added; None: :func:`tolerance_of`
-    the dtype.
+    finite element of ``wanted``; None: :func:`tolerance_of` the dtype. ``rounding`` is how far rounding may move each
+    element besides (``dyn.diagnosis.rounding``).
     """
     dtype = dtypes.dtype(wanted.dtype)
     if made.dtype != wanted.dtype or made.shape != wanted.shape:
@@ -68,12 +68,15 @@ def difference(
         return Difference(made.size, made.size, (), own, other)
     if not dtype.is_inexact:
         unlike = made != wanted
+        if rounding is not None:
+            unlike &= np.isfinite(rounding)
     else:
         limit = tolerance_of(dtype) if tolerance is None else tolerance
-        scale = max([_largest(one) for one in (wanted, summed) if one is not None])
-        unlike = _unlike(
-            dtypes.widened(made), dtypes.widened(wanted), limit, scale, float(ml_dtypes.finfo(dtype.np).max)
-        )
+        greatest = float(ml_dtypes.finfo(dtype.np).max)
+        unlike = _unlike(dtypes.widened(made), dtypes.widened(wanted), limit, _largest(wanted), greatest)
+        if rounding is not None:
+            moved = np.abs(dtypes.widened(made) - dtypes.widened(wanted)).astype(np.float64)
+            unlike &= ~((moved <= rounding) | np.isinf(rounding))
     if not unlike.any():
         return None
     place = tuple([int(i) for i in np.unravel_index(int(np.argmax(unlike)), unlike.shape)])
@@ -101,12 +104,12 @@ def _unlike(made: Array, wanted: Array, limit: float, scale: float, greatest: fl
 
 
 def first_difference(
-    made: Sequence[Array], wanted: Sequence[Array], tolerance: float | None = None, summed: Sequence[Array] = ()
+    made: Sequence[Array], wanted: Sequence[Array], tolerance: float | None = None, rounding: Sequence[Array] = ()
 ) -> Difference | None:
-    """The first difference among results; ``summed`` has for each, if for any, what :func:`difference` takes."""
+    """The first difference among results; ``rounding`` has for each, if for any, what :func:`difference` takes."""
     for number, (one, other) in enumerate(zip(made, wanted, strict=True)):
-        sizes = summed[number] if summed else None
-        found = difference(np.asarray(one), np.asarray(other), tolerance, sizes)
+        moved = rounding[number] if rounding else None
+        found = difference(np.asarray(one), np.asarray(other), tolerance, moved)
         if found is not None:
             return replace(found, result=number) if len(wanted) > 1 else found
     return None

@@ -17,6 +17,7 @@ import numpy as np
 
 from dyn.diagnosis.cases import Case, Traceable, case_of, part
 from dyn.diagnosis.differences import first_difference
+from dyn.diagnosis.rounding import rounding_of_results
 from dyn.diagnosis.stored import StoredProgram, script_of
 from dyn.errors import DynError, InvalidValueError
 from dyn.frozen import record
@@ -28,6 +29,7 @@ from dyn.ir.substitute_dims import Substitution
 from dyn.shapes import Facts, Symbol, evaluate, free_symbols
 from dyn.trace.pytree import list_tree
 from dyn.trace.small_sizes import restated
+from dyn.tracebacks import without_own_frames
 
 Array = np.ndarray[Any, Any]
 #: Tells how a program fails for some arrays, in a few words that stay the same while it is reduced; "" for not at all.
@@ -69,9 +71,13 @@ def differs_or_raises(program: StoredProgram, arrays: Sequence[Array], tolerance
         made = program(*arrays)
     except Exception as error:
         return f"raises {type(error).__name__}"
-    return "" if first_difference(made, wanted, tolerance) is None else "differs from the reference"
+    found = first_difference(made, wanted, tolerance)
+    if found is not None and tolerance is None:
+        found = first_difference(made, wanted, rounding=rounding_of_results(case_of(program, arrays, {})))
+    return "" if found is None else "differs from the reference"
 
 
+@without_own_frames
 def minify(
     function: Traceable | StoredProgram,
     args: Sequence[Any],

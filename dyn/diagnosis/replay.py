@@ -12,7 +12,8 @@ import numpy as np
 
 from dyn.diagnosis.cases import Case, Traceable, case_of
 from dyn.diagnosis.differences import Difference, first_difference
-from dyn.diagnosis.stepping import OwnKernels, Steps, adds, has_kernel
+from dyn.diagnosis.rounding import rounding_of_op
+from dyn.diagnosis.stepping import OwnKernels, Steps, has_kernel
 from dyn.errors import InvalidValueError
 from dyn.frozen import record
 from dyn.ir.core import Op, Value
@@ -186,14 +187,20 @@ class Replay:
         unlike = first_difference(results, wanted, self._tolerance)
         if unlike is None:
             return None
-        if op.opdef.determined is not None:
-            made, others = op.opdef.determined(operands, results), op.opdef.determined(operands, wanted)
-            return unlike if first_difference(made, others, self._tolerance) is not None else None
-        if self._tolerance is None and adds(op):
-            # Where terms cancel, what rounding leaves is as large as their sizes allow, and not as the sum.
-            sizes = [np.abs(x).astype(x.dtype) if _is_inexact(x) else x for x in operands]
-            return first_difference(results, wanted, summed=self._run.reference(op, sizes, outer))
-        return unlike
+        determined = op.opdef.determined
+
+        def known(given: Sequence[Array], found: Sequence[Array]) -> Sequence[Array]:
+            return found if determined is None else determined(given, found)
+
+        # Where terms cancel, or a matrix nearly has no inverse, rounding alone is larger than the result's digits.
+        rounding = None
+        if self._tolerance is None:
+            rounding = rounding_of_op(op, operands, lambda given: known(given, self._run.reference(op, given, outer)))
+        if rounding is None and determined is None:
+            return unlike
+        made, others = known(operands, results), known(operands, wanted)
+        still = first_difference(made, others, self._tolerance, rounding or ())
+        return still if determined is None or still is None else unlike
 
     def __repr__(self) -> str:
         name = self._case.function.name

@@ -58,12 +58,12 @@ def has_kernel(op: Op) -> bool:
     return op.opdef.kind not in _NO_KERNELS and not has_effect(op)
 
 
-def adds(op: Op) -> bool:
-    """Return True if results of an op are sums of its operands' elements, or of products of these."""
+def combine_of(op: Op) -> Scalar | None:
+    """The function by which an op joins its operands' elements, or their products; None where it joins none."""
     loops = op.opdef.loops
     if isinstance(loops, ReductionLoops | RunningLoops | WindowFold | Scatter):
-        return loops.combine(op.attrs) is Scalar.ADD
-    return isinstance(loops, ContractionLoops | Convolution)
+        return loops.combine(op.attrs)
+    return Scalar.ADD if isinstance(loops, ContractionLoops | Convolution) else None
 
 
 class OwnKernels:

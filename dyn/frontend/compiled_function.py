@@ -15,12 +15,12 @@ from contextlib import AbstractContextManager
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
-from dyn.errors import ShapeError
+from dyn.errors import DynError, ShapeError, problem_of
 from dyn.late_imports import import_whole
 from dyn.native_callable import NativeCallable
 from dyn.source import UNKNOWN, Loc, user_loc
-from dyn.specialize.arguments import prepared_calls
 from dyn.specialize.call_arguments import OnNewShape
+from dyn.specialize.prepared import no_dtypes, prepared_calls, shapes_given
 from dyn.specialize.table import ProgramTable
 from dyn.stages import Lowered, Traced
 from dyn.tracebacks import hide_own_frames
@@ -229,6 +229,18 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
         """The trace for a call."""
         raise NotImplementedError
 
+    def _prepare_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Prepare for a call. Where that fails and it has shapes in the place of arrays, the error says so."""
+        try:
+            self._prepare(args, kwargs)
+            return
+        except (TypeError, AttributeError, DynError) as error:  # of numbers where arrays are meant
+            shapes = shapes_given(args, kwargs)
+            if not shapes:
+                raise
+            reason = problem_of(error)
+        raise no_dtypes(self._name, args, kwargs, shapes, reason)
+
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Compile what a call needs."""
         raise NotImplementedError
@@ -302,7 +314,7 @@ class CompiledFunction(NativeCallable, Generic[C, P]):
         """
         try:
             for args, kwargs in prepared_calls(shapes):
-                self._prepare(args, kwargs)
+                self._prepare_call(args, kwargs)
         except Exception as error:
             hide_own_frames(error)
             raise

@@ -94,12 +94,13 @@ class Fallbacks:
         """All that was said."""
         return frozenset(self._said)
 
-    def say(self, name: str, reason: FallbackReason, *, warns: bool = True) -> None:
-        """Say why the library makes calls of the function of that name."""
+    def say(self, name: str, reason: FallbackReason, *, warns: bool = True, given: str = "") -> None:
+        """Say why the library makes calls of the function of that name; ``given`` is what one is prepared for."""
         if reason not in self._said:
             note_fallback(name, self.library, str(reason), reason.loc)
             if warns:
-                self._warn(f"{name} runs in {self.library}: {reason}")
+                prepared = f"\n  it is prepared for {given}" if given else ""
+                self._warn(f"{name} runs in {self.library}: {reason}{prepared}")
             self._said[reason] = None  # now, for warnings may be errors, which each call raises
 
     def report(self, name: str, programs: Iterable[Sequence[Piece]]) -> None:

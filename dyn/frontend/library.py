@@ -14,6 +14,7 @@ from dyn.frontend.retrace import Retrace
 from dyn.late_imports import import_whole
 from dyn.source import UNKNOWN, Loc, user_loc
 from dyn.specialize.call_arguments import OnNewShape
+from dyn.specialize.prepared import arrays_given, shapes_given
 from dyn.stages import Traced
 from dyn.tracebacks import hide_own_frames
 
@@ -281,8 +282,11 @@ class LibraryFunction(CompiledFunction[C, P], Generic[C, P]):
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         fallback = self._rereading(lambda: self._prepared(args, kwargs))
-        if fallback is not None and fallback.reason is not None:
-            self.fallbacks.say(self._name, fallback.reason)
+        if fallback is None or fallback.reason is None:
+            return
+        if shapes_given(args, kwargs):  # a call that fails: the caller says what is wrong with it
+            raise NotYetError(fallback.reason.reason, loc=fallback.reason.loc)
+        self.fallbacks.say(self._name, fallback.reason, given=arrays_given(args, kwargs))
 
     def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fallback | None:
         """None, once what a call needs is compiled; or why the library will make it."""

@@ -395,6 +395,9 @@ class OpDef:
     )
     #: The operations that it takes. None where its ``loops`` tell (``dyn.ops.work``): those of a library tell nothing.
     flops: FlopRule | None = None
+    #: Whether the results are those of operands that differ from the given ones by about a rounding of their largest
+    #: elements, as factors of matrices and solutions of equations are (N. Higham, *Accuracy and Stability*, 1.5).
+    is_backward_stable: bool = False
 
     def __post_init__(self) -> None:
         if self.name in REGISTRY:

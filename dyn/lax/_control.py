@@ -16,11 +16,13 @@ from dyn.trace import control
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.pytree import flatten
+from dyn.tracebacks import without_own_frames
 from dyn.transforms import Transformed
 
 Function = Callable[..., Any]
 
 
+@without_own_frames
 def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any) -> Any:
     """Choice between two functions by a scalar: only one of them runs.
 
@@ -54,6 +56,7 @@ def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any) -> 
     return Transformed("cond", true_fun, inside)(pred, *operands)
 
 
+@without_own_frames
 def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
     """Choice between several functions by an integer: only one of them runs.
 
@@ -90,6 +93,7 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
     return Transformed("switch", chosen[0], inside)(index, *operands)
 
 
+@without_own_frames
 def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     """Loop for as long as a condition holds.
 
@@ -119,6 +123,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     return Transformed("while_loop", body_fun, inside)(init_val)
 
 
+@without_own_frames
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unroll: int | bool | None = None) -> Any:
     """Loop over integers.
 
@@ -154,6 +159,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any, *, unro
     return Transformed("fori_loop", body_fun, inside)(given, init_val)
 
 
+@without_own_frames
 def scan(
     f: Function, init: Any, xs: Any = None, length: Any = None, reverse: bool = False, unroll: int | bool = 1
 ) -> tuple[Any, Any]:
@@ -187,6 +193,7 @@ def scan(
     return Transformed("scan", f, inside)(init, xs, as_runtime_argument(length))
 
 
+@without_own_frames
 def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
     """Function of each slice along the first axis, one after the other.
 

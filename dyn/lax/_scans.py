@@ -16,6 +16,7 @@ from dyn.trace.context import Trace
 from dyn.trace.lift import is_liftable, lift, lift_leaves, settled_dtype
 from dyn.trace.pytree import flatten, leaf_names, tree_text, unflatten
 from dyn.trace.tracer import Tracer, active_trace
+from dyn.tracebacks import without_own_frames
 from dyn.transforms import Transformed
 
 Function = Callable[..., Any]
@@ -25,6 +26,7 @@ F = TypeVar("F", bound=Function)
 # --- any associative function -----------------------------------------------------------------------------------------
 
 
+@without_own_frames
 def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """Scan along an axis: every element combined by a function with all before it.
 

@@ -10,6 +10,7 @@ from dyn.eager import eager_function
 from dyn.trace.context import Trace, current_trace
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.tracer import Tracer
+from dyn.tracebacks import without_own_frames
 
 #: An array: a tracer inside a trace, and what the caller's arrays are outside of one.
 Array = Any
@@ -44,6 +45,7 @@ def checked(check: Callable[..., None]) -> Callable[[F], F]:
     """Look at the arguments of a public function before it is called: at numbers, which are arrays in its program."""
 
     def decorate(fn: F) -> F:
+        @without_own_frames
         @functools.wraps(fn)
         def call(*args: Any, **kwargs: Any) -> Any:
             check(*args, **kwargs)

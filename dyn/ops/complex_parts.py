@@ -108,6 +108,23 @@ def multiply(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     return product(Real(b), *operands)
 
 
+def extreme(r: Real, x: Pair, y: Pair, direction: str) -> Pair:
+    """The greater (``"GT"``) or lesser (``"LT"``) one of two numbers as NumPy orders them.
+
+    That is by real parts, and by imaginary ones where these are equal. It is ``x`` where both are, and where ``x`` has
+    a NaN; else ``y`` where that has one.
+    """
+
+    def is_nan(*parts: Value) -> Value:
+        found = [r.cmp(part, "NE", part) for part in parts]
+        return found[0] if len(found) == 1 else r.f("or", *found)
+
+    beyond = r.f("and", r.cmp(x[0], direction, y[0]), r.f("not", is_nan(x[1], y[1])))
+    level = r.f("and", r.cmp(x[0], "EQ", y[0]), r.cmp(x[1], direction.replace("T", "E"), y[1]))
+    first = r.f("or", is_nan(*x), r.f("or", beyond, level))
+    return r.where(first, x[0], y[0]), r.where(first, x[1], y[1])
+
+
 def folded(name: str) -> PartsRule:
     """The rule of a fold by a monoid: sums are those of each part, and products the fold ``name`` with a body."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,14 +14,14 @@ from dyn.dtypes import Kind
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.inline_regions import build_region
-from dyn.ir.opdef import Attrs, JvpRule, OpDef, OpKind, RunningLoops, TypeContext, VjpRule
+from dyn.ir.opdef import Attrs, JvpRule, OpDef, OpKind, RunningLoops, Sample, TypeContext, VjpRule
 from dyn.ir.types import TensorType
 from dyn.ops.arithmetic import Arithmetic
-from dyn.ops.complex_parts import Pair, Real, componentwise, product
+from dyn.ops.complex_parts import Pair, Real, componentwise, extreme, product
 from dyn.ops.decomposed_rules import jvp_by_parts, vjp_by_parts
 from dyn.ops.indexing.along import add_along, take_along
 from dyn.ops.reduce import COMBINES
-from dyn.ops.rules import axis_samples
+from dyn.ops.rules import axis_samples, numbers
 from dyn.ops.transform_rules import one_later, shifted
 
 Array = np.ndarray[Any, Any]
@@ -141,17 +142,23 @@ def _running(x: Array, dimension: int, combine: str, reverse: bool) -> Array:
 
 
 def _running_parts(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
-    """Running folds of complex parts: of sums each part's own; a product is a scan of the parts together."""
-    if op.attrs["combine"] == "add":
+    """Running folds of complex parts: of sums each part's own; products and extremes are scans of both together."""
+    combine = op.attrs["combine"]
+    if combine == "add":
         return componentwise(b, op, operands)
     ((re, im),), axis = operands, op.attrs["dimension"]
     front = (axis, *(a for a in range(len(re.shape)) if a != axis))
     rows = [b.op("transpose", part, permutation=front) for part in (re, im)]
     row = TensorType(re.dtype, rows[0].shape[1:])
-    starts = [Arithmetic(b).fill(Value(row), start) for start in (1, 0)]
+    first = {"multiply": (1, 0), "maximum": (-math.inf, -math.inf), "minimum": (math.inf, math.inf)}[combine]
+    starts = [Arithmetic(b).fill(Value(row), start) for start in first]
 
     def step(inner: Builder, params: tuple[Value, ...]) -> list[Value]:
-        made = product(Real(inner), (params[0], params[1]), (params[2], params[3]))
+        so_far, this = (params[0], params[1]), (params[2], params[3])
+        if combine == "multiply":
+            made = product(Real(inner), so_far, this)
+        else:
+            made = extreme(Real(inner), so_far, this, "GT" if combine == "maximum" else "LT")
         return [*made, *made]
 
     attrs = {"carries": 2, "length": rows[0].shape[0], "reverse": op.attrs["reverse"]}
@@ -161,6 +168,22 @@ def _running_parts(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
     return real, imag
 
 
+def _samples() -> list[Sample]:
+    found = [
+        s
+        for s in axis_samples(*({"combine": c, "reverse": r} for c in _RUNNING for r in (False, True)))
+        if s.operands[0].dtype != np.bool_ or s.attrs["combine"] in ("maximum", "minimum")
+    ]
+    for size in (0, 1, 7, 64):
+        k = numbers((3, size), np.int64)
+        z = (k * 7 % 5 + 1j * (k * 3 % 4)).astype(np.complex64)  # many have equal real parts
+        found += [
+            Sample((z,), {"dimension": axis, "combine": combine, "reverse": reverse})
+            for axis in (0, 1) for combine in ("add", "maximum", "minimum") for reverse in (False, True)
+        ]  # fmt: skip
+    return found
+
+
 #: Along ``dimension``, each element combined with all before it (after it, where ``reverse``): JAX's cumsum and kin.
 cumulative = OpDef(
     "cumulative",
@@ -168,11 +191,7 @@ cumulative = OpDef(
     types=_running_types,
     loops=RunningLoops(combine=lambda attrs: COMBINES[attrs["combine"]]),
     reference=_running,
-    samples=lambda: [
-        s
-        for s in axis_samples(*({"combine": c, "reverse": r} for c in _RUNNING for r in (False, True)))
-        if s.operands[0].dtype != np.bool_ or s.attrs["combine"] in ("maximum", "minimum")
-    ],
+    samples=_samples,
     vjp=cumulative_vjp, jvp=cumulative_jvp, batch=shifted(dimension=one_later),
     parts=_running_parts,
 )  # fmt: skip

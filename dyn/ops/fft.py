@@ -117,6 +117,7 @@ fft = OpDef(
     types=_types,
     loops=LibraryRoutine(),
     flops=_flops,
+    is_backward_stable=True,
     reference=_reference,
     samples=_samples,
     vjp=_vjp, jvp=linear(), batch=pointwise_batch,

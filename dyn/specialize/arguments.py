@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -88,12 +87,3 @@ def read_leaf(value: Any, name: str, function: str) -> ArgumentLeaf:
         raise ArgumentError(f"{function}(): {name}: {error.problem}", remedy=error.remedy) from None
     array = array.view(np.ndarray)  # whose dtype and shape nobody else can change
     return ArgumentLeaf(dtypes.dtype(array.dtype), array.ndim, False, array, array.shape)
-
-
-def prepared_calls(shapes: Iterable[Any]) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """The calls that ``f.prepare(shapes)`` means: tuples of arguments, dicts by name, or each the only argument."""
-    for given in shapes:
-        if type(given) is dict:
-            yield (), given
-        else:
-            yield given if type(given) is tuple else (given,), {}

@@ -126,8 +126,18 @@ def _common(branches: Sequence[_Branch], sizes: Sizes, unequal: Unequal) -> Dim 
     for size in plain:
         if all(branch.proves(own, size) for branch, own in zip(branches, sizes, strict=True)):
             return size
-    is_demanded = unequal is Unequal.DEMANDED and len(visible) == len(sizes) and _may_be_one(plain)
-    return plain[0] if is_demanded else None
+    if unequal is not Unequal.DEMANDED or len(visible) < len(sizes):
+        return None
+    numbers = _captured_sizes(branches[0].trace)
+    return plain[0] if _may_be_one(list(dict.fromkeys([substitute(size, numbers) for size in plain]))) else None
+
+
+def _captured_sizes(trace: Trace) -> dict[Symbol, Dim]:
+    """The sizes of arrays that are closed over, where these are of any size (calls outside of traces): numbers, as they
+    are in a program for these arrays alone."""
+    program = trace.program
+    axes = [dim for value, _, _ in program.hidden for dim in value.shape]
+    return {symbol: program.sizes[symbol] for dim in axes for symbol in free_symbols(dim) if symbol in program.sizes}
 
 
 def _may_be_one(sizes: Sequence[Dim]) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dyn import config, dtypes
 from dyn.dtypes import DType
-from dyn.errors import IRError, LeakedTracerError, NotYetError, UndecidedDimError, UnsupportedOpError
+from dyn.errors import IRError, LeakedTracerError, NotYetError, TraceError, UndecidedDimError, UnsupportedOpError
 from dyn.ir.builder import Builder
 from dyn.ir.core import Dense, ParamInfo, Region, Value
 from dyn.ir.types import TensorType
@@ -114,6 +114,8 @@ class Trace:
     of_closed_floats: list[Value] = field(default_factory=list[Value])
     #: The numbers that are hidden parameters here.
     numbers: dict[Value, object] = field(default_factory=dict[Value, object])
+    #: The error of an array of its that JAX's code in C was given, which raises one of its own (``dyn.trace.foreign``).
+    refused_look: TraceError | None = None
     #: Sizes that functions which are called here say are likely, by symbol (``expect``).
     likely: dict[Symbol, tuple[int, ...]] = field(default_factory=dict[Symbol, tuple[int, ...]])
     #: Hidden parameters by the array, and by whether their axes are dims.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from types import MappingProxyType
@@ -43,11 +44,12 @@ from dyn.trace.closure_names import closure_names
 from dyn.trace.context import Trace, tracing
 from dyn.trace.custom import Orders
 from dyn.trace.dims import SymbolicDim
+from dyn.trace.foreign import refused_by_jax
 from dyn.trace.held import Held
 from dyn.trace.identifiers import identifier
 from dyn.trace.joint_function import joint_of
 from dyn.trace.lift import is_liftable, lift, settled_dtype
-from dyn.trace.pytree import TreeSpec, flatten, leaf_names
+from dyn.trace.pytree import TreeSpec, flatten, leaf_names, map_keys
 from dyn.trace.stretched_sizes import stretched_ones
 from dyn.trace.symbol_reuse import DimMemory
 from dyn.trace.tracer import Tracer
@@ -210,14 +212,28 @@ def trace_function(
         return answered(traced, function)
 
 
+def _as_key(key: Any) -> Any:
+    """A key of a dict that leaves its trace: dims in it are numbers, which their hashes have made them."""
+    if type(key) is tuple:
+        parts = tuple([_as_key(part) for part in key])
+        return key if all(map(operator.is_, parts, key)) else parts
+    return int(key) if isinstance(key, SymbolicDim) else key
+
+
 def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: DimScope) -> TracedFunction:
     """Trace ``call``, given tracers for the leaves of ``scope``, in ``trace``."""
     leaves = scope.leaves
     declared, loc = trace.builder.facts.apart(), user_loc()
     reads = trace.reads
     with tracing(trace), contextlib.nullcontext() if reads is None else reads.recording():
-        result = call([Tracer(trace, value, loc) for value in scope.params])
-        out_leaves, out_tree = flatten(result)
+        try:
+            result = call([Tracer(trace, value, loc) for value in scope.params])
+        except TypeError as error:
+            told = refused_by_jax(trace, error, (Tracer, SymbolicDim))
+            if told is None:
+                raise
+            raise told from None
+        out_leaves, out_tree = flatten(map_keys(_as_key, result))
         names = leaf_names(out_tree, "result")
         values = [_result(trace, leaf, names, number) for number, leaf in enumerate(out_leaves)]
     infos = [ParamInfo(leaf.name) for leaf in leaves] + [info for _, info, _ in trace.hidden]

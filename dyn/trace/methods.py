@@ -8,6 +8,7 @@ from typing import Any, NoReturn, TypeVar
 from dyn.errors import UnsupportedOpError
 from dyn.source import user_loc
 from dyn.trace.context import Namespace, installed_namespace
+from dyn.tracebacks import hide_own_frames
 
 K = TypeVar("K", bound=type)
 
@@ -20,8 +21,12 @@ def _method(name: str) -> Callable[..., Any]:
             if values is None or kwargs.get(option, _WITHOUT_EFFECT) in values:
                 kwargs.pop(option, None)
         namespace = installed_namespace()
-        result = getattr(namespace, name)(self, *args, **kwargs)
-        return result if out is None else namespace.written(name, out, result)
+        try:
+            result = getattr(namespace, name)(self, *args, **kwargs)
+            return result if out is None else namespace.written(name, out, result)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     method.__name__ = method.__qualname__ = name
     return method

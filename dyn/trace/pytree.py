@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from dyn.source import user_loc
 NAMESPACE = "dyn"
 #: How a tree is put together: hashable, and part of a version's key.
 TreeSpec = optree.PyTreeSpec
+#: The types of dicts that are trees.
+_DICTS = (dict, OrderedDict, defaultdict)
 
 
 def register_node(
@@ -70,6 +73,25 @@ def _sorted(tree: Any) -> Any:
         return {key: _sorted(node[key]) for key in keys}
 
     return optree.tree_map(inner, tree, is_leaf=lambda node: type(node) is dict, namespace=NAMESPACE)
+
+
+def map_keys(rename: Callable[[Any], Any], tree: Any) -> Any:
+    """A tree with the keys in its dicts that ``rename`` gives for them."""
+
+    def is_renamed(node: Any) -> bool:
+        return type(node) in _DICTS and any(rename(key) is not key for key in node)
+
+    def renamed(node: Any) -> Any:
+        if not is_renamed(node):
+            return node
+        items = [(rename(key), map_keys(rename, value)) for key, value in node.items()]
+        return defaultdict(node.default_factory, items) if type(node) is defaultdict else type(node)(items)
+
+    enter_call()
+    try:
+        return optree.tree_map(renamed, tree, is_leaf=is_renamed, namespace=NAMESPACE)
+    finally:
+        leave_call()
 
 
 class Names(Sequence[str]):

@@ -16,6 +16,7 @@ from dyn.dtypes import ArraySpec, DType
 from dyn.errors import ArgumentError
 from dyn.frozen import record
 from dyn.shapes import parse_shapes
+from dyn.source import Loc
 from dyn.trace.annotations import Annotation, Axes, read_annotation
 from dyn.trace.pytree import TreeSpec, flatten, leaf_names, tree_text
 from dyn.trace.static_keys import Static
@@ -76,6 +77,21 @@ def check_compilable(function: Callable[..., Any]) -> None:
                 f"jit takes a function that returns arrays, and {name} is {what}.",
                 remedy="compile the function that computes, and call it from there.",
             )
+
+
+def bind_arguments(
+    name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], loc: Loc | None = None
+) -> inspect.BoundArguments:
+    """The arguments of a call by the names of a signature. ArgumentError for those that it does not take."""
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        problem = str(error)  # raised below, out of this error's context
+    parameters = signature.parameters.values()
+    taken = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    nearest = [get_close_matches(keyword, taken, 1, 0.5) for keyword in kwargs if keyword not in signature.parameters]
+    meant = f"did you mean {nearest[0][0]}? Its" if len(nearest) == 1 and nearest[0] else "its"
+    raise ArgumentError(f"{name}(): {problem}.", loc=loc, remedy=f"{meant} signature is {signature}.")
 
 
 class Signature:
@@ -168,10 +184,7 @@ class Signature:
         An argument that may be positional is taken as such, so that ``f(x, w)`` and ``f(x, w=w)`` are one key.
         """
         if self.signature is not None and (kwargs or not self._fewest <= len(args) <= self._most):
-            try:
-                call = self.signature.bind(*args, **kwargs)
-            except TypeError as error:
-                raise ArgumentError(f"{self.name}(): {error}.", remedy=f"its signature is {self.signature}.") from None
+            call = bind_arguments(self.name, self.signature, args, kwargs)
             args, kwargs = call.args, call.kwargs
         dynamic: dict[str, Any] = {}
         static: list[Static] = []

@@ -12,6 +12,7 @@ from dyn.trace.gradients import value_and_grad as value_and_grad_in
 from dyn.trace.lift import lift
 from dyn.trace.pytree import flatten, unflatten
 from dyn.trace.tracer import Tracer, active_trace, renewed
+from dyn.tracebacks import without_own_frames
 from dyn.transforms.second_halves import first_half
 from dyn.transforms.transformed import Function, Transformed, gradient_options, named, positions
 
@@ -85,6 +86,7 @@ def value_and_grad(
     return Transformed("value_and_grad", fun, inside)
 
 
+@without_own_frames
 def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     """Result of a function, and the function that pulls its cotangents back.
 
@@ -121,6 +123,7 @@ def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     return (made, pulled, aux) if has_aux else (made, pulled)
 
 
+@without_own_frames
 def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """Result of a function, and its derivative in a direction.
 
@@ -157,6 +160,7 @@ def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     return Transformed("jvp", fun, inside)(tuple(primals), tuple(tangents))
 
 
+@without_own_frames
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     """Result of a function, and its derivative there as a linear function of tangents.
 

@@ -19,6 +19,8 @@ import dyn
 import dyn.numpy as dnp
 
 ONES = np.ones(3, "f4")
+#: The namespace, to be called as its types forbid.
+UNTYPED: Any = dnp
 
 
 def text_of(call: Callable[[], Any]) -> str:
@@ -206,6 +208,20 @@ FAILING: dict[str, Callable[[], Any]] = {
     "shapes ahead": lambda: dyn.jit(_fails).prepare([ONES]),
     "an error of the user's": lambda: dyn.jit(lambda x: _fails(x) + 1)(ONES),
     "of the user's, in a gradient": lambda: dyn.jit(dyn.grad(_fails))(1.0),
+    "a method": lambda: dnp.ones(3).sum(axis=5),
+    "a keyword": lambda: UNTYPED.sum(ONES, axes=0),
+    "a keyword of a method": lambda: dnp.ones(3).sum(axes=0),
+    "a keyword, while it is traced": lambda: dyn.jit(lambda x: UNTYPED.sum(x, axes=0))(ONES),
+    "a keyword of a function that is checked": lambda: UNTYPED.quantile(ONES, 0.5, axes=0),
+    "too few arguments": lambda: dyn.jit(lambda x: UNTYPED.sum())(ONES),
+    "a branch": lambda: dyn.lax.cond(True, lambda x: _layer(x, x[:2]), lambda x: x, np.ones((2, 3))),
+    "a scan": lambda: dyn.lax.associative_scan(lambda a, b: _layer(a, b[:2]), np.ones((4, 2, 3))),
+    "a forward derivative": lambda: dyn.jvp(lambda x: _layer(x, x[:2]), (np.ones((2, 3)),), (np.ones((2, 3)),)),
+    "a checkpoint": lambda: dyn.checkpoint(lambda x: _layer(x, x[:2]))(np.ones((2, 3))),
+    "a compiled stage": lambda: (
+        dyn.jit(_layer).lower(np.ones((2, 3)), np.ones((3, 5))).compile()(np.ones((2, 3)), np.ones((4, 5)))
+    ),
+    "the oracle": lambda: dyn.jit(_layer).reference(np.ones((2, 3)), np.ones((4, 5))),
 }
 
 
@@ -224,6 +240,22 @@ def test_tracebacks_end_in_the_users_code(name: str) -> None:
     with dyn.config.override(full_tracebacks=True), pytest.raises(BaseException) as caught:
         FAILING[name]()
     assert len(set(_frames(caught.value))) > 1
+
+
+def test_a_keyword_of_no_name() -> None:
+    signature = "(x, /, axis=None, dtype=None, keepdims=False, *, initial=None, where=None)"
+    assert text_of(lambda: UNTYPED.sum(ONES, axes=0)) == (
+        "sum(): got an unexpected keyword argument 'axes'.\n"
+        "  at <line>\n"
+        f"  help: did you mean axis? Its signature is {signature}."
+    )
+    assert text_of(lambda: dyn.jit(lambda x: x.sum(0, unknown=1))(ONES)) == (
+        f"sum(): got an unexpected keyword argument 'unknown'.\n  at <line>\n  help: its signature is {signature}."
+    )
+    with pytest.raises(TypeError) as caught:  # Python's own, of a function that is no operation
+        dyn.lax.scan(lambda c, x: (c, x), 0.0, ONES, wrong=1)  # pyright: ignore[reportCallIssue]
+    assert str(caught.value) == "scan() got an unexpected keyword argument 'wrong'"
+    assert set(_frames(caught.value)) == {__file__}
 
 
 def test_endless_recursion_is_told_shortly() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dyn
-from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
+from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
 from dyn.explain.versions import ArgumentKey, MadeFor, made_for_leaves
 from dyn.frontend.fallback import Fallback, FallbackWarning
 from dyn.frontend.library import LibraryFunction, LibraryProgram
@@ -235,11 +235,45 @@ def test_another_program_is_an_error_where_it_is_asked_for() -> None:
     assert len(f.programs) == 2
 
 
+def test_shapes_without_dtypes_are_refused_by_prepare() -> None:
+    """A tuple is the arguments of a call, and shapes among them are no arrays."""
+
+    def double(x: Any) -> Any:
+        return x.sum(axis=-1) * 2
+
+    def said(given: Any, strict: bool = False) -> list[str]:
+        with pytest.raises(ArgumentError) as caught:
+            Compiled(double, strict=strict).prepare([given])
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None
+        return [line for line in str(caught.value).splitlines() if not line.startswith("  at ")]
+
+    fails = "is a call with numbers and without arrays, and it fails"
+    dtype = "with the dtype that the array has: 'float32', or 'int64' for ids."
+    for strict in (False, True):
+        problem, remedy = said((8, 128), strict)
+        assert problem.startswith(f"prepare: f(8, 128) {fails}: ")
+        assert remedy == f"  help: pass dyn.ShapeDtypeStruct((8, 128), dtype), {dtype}"
+    with pytest.raises(ArgumentError) as caught:
+        dyn.jit(double).prepare([((8, 128),)])
+    assert caught.value.problem == (
+        f"prepare: double((8, 128)) {fails}: AttributeError: 'tuple' object has no attribute 'sum'."
+    )
+    assert caught.value.remedy == f"pass dyn.ShapeDtypeStruct((8, 128), dtype), {dtype}"
+    with pytest.raises(ArgumentError) as caught:
+        dyn.jit(lambda x, y: x @ y).prepare([{"x": (8, 4), "y": (4, 2)}])
+    assert caught.value.remedy == (
+        f"pass dyn.ShapeDtypeStruct((8, 4), dtype), dyn.ShapeDtypeStruct((4, 2), dtype), {dtype}"
+    )
+    dyn.jit(lambda n, m: n + m).prepare([(8, 128)])  # numbers are arguments too
+    with pytest.raises(KeyError, match="mine"):  # the function's own
+        dyn.jit(lambda n: {}["mine"]).prepare([(8,)])
+
+
 def test_what_a_call_would_leave_to_the_library_is_said_by_prepare() -> None:
     f = Compiled(of_numpy)
     with pytest.warns(FallbackWarning, match="asks for NumPy's arrays"):
         f.prepare([np.zeros(2)])
-    with pytest.warns(FallbackWarning, match="complex numbers"):
+    with pytest.warns(FallbackWarning, match=r"complex numbers(.|\n)*\n  it is prepared for complex128\[2\]\n  help: "):
         f.prepare([np.zeros(2, complex)])
     assert f.left == []
     with pytest.raises(UnsupportedOpError):

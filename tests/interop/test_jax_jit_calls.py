@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import threading
 import time
+import traceback
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,7 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
 import dyn.interop.jax as djax  # noqa: E402
+from dyn.interop.jax.tracing import JaxTracing  # noqa: E402
 from tests.interop.counting import counts  # noqa: E402
 
 SIZES = (1, 2, 7, 64, 1000)
@@ -452,3 +455,50 @@ def test_dyns_own_structs_stand_for_arrays() -> None:
     run.prepare([dyn.ShapeDtypeStruct((3,), "float32")])
     assert run(jnp.ones(5)).tolist() == [2] * 5
     assert run.cache_info().compiles == 1
+
+
+def _product(x: Any, y: Any) -> Any:
+    return x @ y
+
+
+A, B = np.ones((2, 3), "f4"), np.ones((4, 5), "f4")
+FAILING: dict[str, Callable[[], Any]] = {
+    "a call": lambda: djax.jit(_product)(A, B),
+    "another call": lambda: _known()(A, B),
+    "a stage": lambda: djax.jit(_product).trace(A, B),
+    "shapes of results": lambda: djax.jit(_product).eval_shape(A, B),
+    "a derivative inside": lambda: djax.jit(jax.grad(lambda x: _product(x, x).sum()))(A),
+    "a derivative of it": lambda: jax.grad(lambda x: djax.jit(_product)(x, x).sum())(A),
+    "a loop": lambda: djax.jit(lambda x: jax.lax.map(lambda row: _product(row, x[:1]), x))(A),
+    "a function of dyn's": lambda: djax.call(_product)(A, B),
+    "a compiled stage": lambda: djax.jit(_product).lower(A, A.T).compile()(A, B),
+}
+
+
+def _known() -> Any:
+    run = djax.jit(_product)
+    run(A, A.T)
+    return run
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_tracebacks_end_in_the_users_code(name: str) -> None:
+    """Frames of dyn's are left out of JAX's errors too, whether a trace has put dyn's functions into JAX or not."""
+    for _ in range(2):
+        with pytest.raises((TypeError, ShapeError)) as caught:
+            FAILING[name]()
+        frames = traceback.extract_tb(caught.value.__traceback__)
+        assert {frame.filename for frame in frames} == {__file__}
+        if isinstance(caught.value, TypeError):
+            problem = "dot_general requires contracting dimensions to have the same shape, got (3,) and "
+            assert str(caught.value).startswith(problem)
+            assert frames[-1].line == "return x @ y"
+        djax.jit(jnp.negative)(A)
+
+
+def test_faults_of_dyns_that_jax_raises_keep_their_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JaxTracing, "run", functools.partial(jnp.matmul, jnp.ones(3)))
+    with pytest.raises(TypeError) as caught:
+        djax.jit(_product)(A, A.T)
+    files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert any(file.endswith("dyn/interop/jax/jit.py") for file in files)

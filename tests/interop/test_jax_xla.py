@@ -160,3 +160,17 @@ def test_xla_computes_windows_and_scatters_of_dyn_at_every_size() -> None:
             args = np.arange(size, dtype=f32) + 1, 10 + np.arange(width, dtype=f32), np.array([place], i32)
             for one, other in zip(once.call(*args), program(*args), strict=True):
                 np.testing.assert_array_equal(one, other, f"{size}, {width}, {place}")
+
+
+def test_products_that_are_added_are_rounded_as_the_program_says() -> None:
+    """As JAX rounds them operation by operation; XLA's kernels round some of them once. A draw may hang on it."""
+
+    def rates(x: Any) -> Any:
+        b = 0.931 + 2.53 * jax.lax.sqrt(x)
+        return (2 * (0.02483 * b - 0.059) / x + b) * x + 0.43
+
+    x = np.geomspace(1e4, 1e6, 1000).astype("f4")
+    made = djax.jit(rates)(x)
+    with jax.disable_jit():
+        wanted = rates(jnp.asarray(x))
+    assert np.asarray(made).tobytes() == np.asarray(wanted).tobytes()

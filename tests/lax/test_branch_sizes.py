@@ -209,3 +209,40 @@ def test_a_size_that_follows_from_a_call_with_effects() -> None:
 def test_vmap_over_the_choice() -> None:
     with pytest.raises(UnsupportedOpError, match="vmap: measure: a size that depends on values would be"):
         dyn.vmap(lambda v: dnp.sum(lax.cond(v[0] > 0, lambda u: u[u > 0], lambda u: u, v)))(np.ones((3, 4)))
+
+
+def test_arrays_of_two_lengths_that_are_closed_over() -> None:
+    """Outside of a trace, as in a jitted function, to which their sizes are numbers."""
+    for n, m in ((5, 5), (5, 4), (0, 3), (4, 4)):
+        x, y = floats(n), floats(m, seed=1)
+
+        def choice(p: Any, x: Array = x, y: Array = y) -> Array:
+            return lax.cond(p, lambda: dnp.exp(x), lambda: dnp.exp(y))
+
+        def other(i: Any, x: Array = x, y: Array = y) -> Array:
+            return lax.switch(i, [lambda v: v * x, lambda v: y[:, None] * v, lambda v: v * x[::2]][::2], 2.0)
+
+        for call in (choice, dyn.jit(choice)):
+            np.testing.assert_allclose(call(True), np.exp(x))
+            np.testing.assert_allclose(call(False), np.exp(y))
+        for call in (other, dyn.jit(other)):
+            np.testing.assert_allclose(call(0), x * 2)
+            np.testing.assert_allclose(call(1), x[::2] * 2)
+
+
+def test_an_argument_and_an_array_that_is_closed_over_have_one_length() -> None:
+    x, y = floats(5), floats(4)
+
+    def choice(p: Any, v: Array) -> Array:
+        return lax.cond(p, lambda v: v * 2, lambda v: dnp.exp(y), v)
+
+    for call, symbols in (
+        (choice, ["args_1_0 is args[1].shape[0] = 5", "captured0_0 is captured0.shape[0] = 4"]),
+        (dyn.jit(choice), ["v_0 is v.shape[0] = 5"]),
+    ):
+        np.testing.assert_allclose(call(True, x), x * 2)
+        with pytest.raises(ShapeError) as caught:
+            call(False, x)
+        problem = "branch 1 of cond gives the result with the size 4 on axis 0, where that of another branch has 5."
+        lines = [line for line in str(caught.value).splitlines() if not line.startswith("  at ")]
+        assert lines == [problem, *[f"  {one}" for one in symbols], "  help: pass arguments whose shapes satisfy it."]

@@ -192,3 +192,37 @@ def test_equal_operands_share_the_derivative_of_logaddexp() -> None:
         gradient = dyn.grad(lambda a, b, name=name: dnp.sum(getattr(dnp, name)(a, b)), argnums=(0, 1))
         for found in gradient(x, x):
             np.testing.assert_allclose(found, [0.5, 0.5])
+
+
+#: What complex numbers are ordered by, and where an order fails.
+PARTS = (0.0, -0.0, 1.0, -1.0, 2.0, np.nan, np.inf, -np.inf)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_running_extremes_of_complex_numbers_are_numpys(dtype: str) -> None:
+    """By real parts, then by imaginary ones; the first of equal ones stays, and so does the first NaN. To the bit."""
+    rng = np.random.default_rng(0)
+    pairs = [
+        (lambda x, axis, back: lax.cummax(x, axis, reverse=back), np.maximum.accumulate),
+        (lambda x, axis, back: lax.cummin(x, axis, reverse=back), np.minimum.accumulate),
+    ]
+    for ours, numpys in pairs:
+        runs = {
+            (axis, back): dyn.jit(lambda x, a=axis, b=back, f=ours: f(x, a, b)) for axis in (0, 1) for back in (0, 1)
+        }
+        for rows, columns in ((0, 3), (1, 1), (40, 7), (6, 130)):
+            x = np.empty((rows, columns), dtype)
+            x.real, x.imag = rng.choice(PARTS, x.shape), rng.choice(PARTS, x.shape)
+            x[:, ::2] = np.nan_to_num(x[:, ::2], posinf=5, neginf=-5)
+            for (axis, back), run in runs.items():
+                wanted = np.flip(numpys(np.flip(x, axis), axis), axis) if back else numpys(x, axis)
+                for made in (run(x), ours(x, axis, bool(back))):
+                    assert made.tobytes() == wanted.tobytes(), (rows, columns, axis, back)
+        assert [run.cache_info().compiles for run in runs.values()] == [1] * 4
+    assert dyn.jit(np.maximum.accumulate)(np.array([1j, 2, 1])).tolist() == [1j, 2, 2]
+
+
+def test_derivatives_of_running_extremes_of_complex_numbers() -> None:
+    z = np.array([1 + 2j, 1 + 1j, 3 - 1j, 3 + 1j, 2j])
+    moved = dyn.jvp(lax.cummax, (z,), (np.arange(5) + 0j,))[1]
+    assert moved.tolist() == [0, 0, 2, 3, 3]

@@ -21,7 +21,7 @@ Abilities = Mapping[str, tuple[bool, bool]]
 def general(reason: str) -> str:
     """A reason without the numbers and names that are those of one call."""
     made = reason.partition(" [")[0]
-    made = re.sub(r"'/[^']*/(site-packages/[^']*)'", r"'\1'", made)
+    made = re.sub(r"\{<module .*", "{…}", made)  # a set, in any order
     made = re.sub(r"dimension .*? \(.*?\), and it differs.*", "dimension that differs from call to call", made)
     made = re.sub(r"(\b\w+ \()?\b[a-z]+\d+\[[^\]]*\](?(1)\)|~?)", "an array", made)
     made = re.sub(r"'[\w.<>]+' is traced", "the function is traced", made)

@@ -83,6 +83,8 @@ def _settings(library: str) -> Any:
     """The context in which a library takes arrays of others."""
     if library == "sklearn":
         return importlib.import_module("sklearn").config_context(array_api_dispatch=True)
+    if library == "xarray":  # opt_einsum, which comes with JAX, leaves arrays that it does not know to NumPy
+        return importlib.import_module("xarray").set_options(use_opt_einsum=False)
     return contextlib.nullcontext()
 
 

@@ -41,6 +41,10 @@ def test_reasons_are_joined() -> None:
         general(f"{problem} [a.py:1 f]")
         == "UndecidedDimError: hash() needs one value of the dimension that differs from call to call"
     )
+    modules = ["<module 'numpy' from '/home/a/numpy/__init__.py'>", "<module 'dyn.numpy' from '/home/a/dyn"]
+    for first, second in (modules, modules[::-1]):
+        problem = f"TypeError: Multiple namespaces for array inputs: {{{first}, {second}"
+        assert general(problem) == "TypeError: Multiple namespaces for array inputs: {…}"
 
 
 def test_some_calls() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -217,6 +218,57 @@ def test_sets_of_what_is_known() -> None:
         dyn.jit(lambda x: x * len({x.shape[0]})).trace(dyn.ShapeDtypeStruct(("n",), "f4"))
     with pytest.raises(UndecidedDimError, match=re.escape("hash()")):
         dyn.jit(lambda x: x * len({x[x > 0].shape[0]}))(np.ones(3))
+
+
+def _by_size(kind: type[Any]) -> Callable[[Any], Any]:
+    def function(x: Any) -> Any:
+        found = kind() if kind is not defaultdict else kind(list)
+        found[x.shape[0]] = x + 1
+        found[x.shape] = {x.shape[1]: x + 2}
+        return [found, x.shape[0]]
+
+    return function
+
+
+@pytest.mark.parametrize("kind", [dict, OrderedDict, defaultdict])
+def test_results_in_dicts_by_sizes(kind: type[Any]) -> None:
+    """The keys are numbers outside, as those of the plain function are: the program is for these alone."""
+    plain = _by_size(kind)
+    function = dyn.jit(plain)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for n in (3, 5, 3):
+            x = np.ones((n, 2))
+            (found, size), (wanted, _) = function(x), plain(x)
+            assert size == n
+            assert type(found) is kind
+            assert list(found) == list(wanted)
+            assert type(next(iter(found))) is int
+            np.testing.assert_array_equal(found[n], x + 1)
+            np.testing.assert_array_equal(found[n, 2][2], x + 2)
+    assert [str(one.message).splitlines()[0] for one in caught] == [
+        f"function: a set or a dict takes the value of the dimension x_0, so that this program is for {n} alone."
+        for n in (3, 5)
+    ]
+    assert function.cache_info().compiles == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*a set or a dict takes the value:UserWarning")
+def test_dicts_by_sizes_in_results_of_inner_functions() -> None:
+    def by_size(x: Any) -> Any:
+        return {x.shape[0]: x}
+
+    x = np.ones((3, 2))
+    inner, branch = dyn.jit(by_size), lambda y: {y.shape[0]: y + 1}
+    calls: list[Callable[[Any], Any]] = [
+        inner, lambda x: dyn.lax.cond(x[0, 0] > 0, by_size, branch, x), lambda x: dyn.tree.map(lambda y: y, inner(x)),
+    ]  # fmt: skip
+    for call in calls:
+        for found in (call(x), dyn.jit(call)(x)):
+            assert list(found) == [3]
+            np.testing.assert_array_equal(found[3], x)
+    rows = dyn.jit(lambda x: dyn.lax.scan(lambda c, row: (c, {row.shape[0]: row}), 0.0, x)[1])(x)
+    assert list(rows) == [2]
 
 
 def test_sets_in_functions_that_are_called() -> None:

@@ -49,7 +49,10 @@ def test_functions_of_jax() -> None:
     assert refused(lambda x: jnp.sin(x)) == (said("sin", "JAX"), f"use dyn.numpy.sin. {JAX_REMEDY}")
     assert refused(lambda x: jnp.add(x, 1)) == (said("add", "JAX"), f"use dyn.numpy.add. {JAX_REMEDY}")
     assert refused(lambda x: jnp.concatenate([x, x]))[0] == said("concatenate", "JAX")
-    assert refused(lambda x: jax.nn.gelu(x)) == (said("gelu", "JAX"), f"{NAMESPACES}. {JAX_REMEDY}")
+    assert refused(lambda x: jax.nn.gelu(x)) == (said("gelu", "JAX"), f"use dyn.nn.gelu. {JAX_REMEDY}")
+    assert refused(lambda x: jnp.linalg.norm(x)) == (said("norm", "JAX"), f"use dyn.numpy.linalg.norm. {JAX_REMEDY}")
+    unknown = said("entr", "JAX"), f"{NAMESPACES}. {JAX_REMEDY}"
+    assert refused(lambda x: jax.scipy.special.entr(x)) == unknown
     assert refused(lambda x: jax.grad(lambda v: v.sum())(x)) == (said("", "JAX"), f"{NAMESPACES}. {JAX_REMEDY}")
     dimension = said("arange", "JAX", "the dimension x_0")
     assert refused(lambda x: jnp.arange(x.shape[0])) == (dimension, f"use dyn.numpy.arange. {JAX_REMEDY}")
@@ -58,9 +61,38 @@ def test_functions_of_jax() -> None:
 def test_a_look_from_jax_in_c_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     """``PyObject_HasAttrString`` prints errors that are no AttributeErrors, from Python 3.13 on."""
     jax = pytest.importorskip("jax")
-    with pytest.raises(TypeError, match="Tracer"):
-        dyn.jit(lambda x: jax.nn.relu(x))(X)
+    assert refused(lambda x: jax.nn.relu(x)) == (said("relu", "JAX"), f"use dyn.nn.relu. {JAX_REMEDY}")
     assert "Exception ignored" not in capfd.readouterr().err
+
+
+def test_arrays_that_jax_refuses_in_c() -> None:
+    """JAX raises a TypeError there, which is dyn's error once it leaves the function; to the function it is JAX's."""
+    jax = pytest.importorskip("jax")
+    assert refused(lambda x: jax.lax.add(x, x)) == (said("add", "JAX"), f"use dyn.lax.add. {JAX_REMEDY}")
+    inner = refused(lambda x: dyn.lax.cond(x[0] > 0, lambda y: jax.nn.relu(y), lambda y: y, x))
+    assert inner[1] == f"use dyn.nn.relu. {JAX_REMEDY}"
+    with pytest.raises(TraceError) as caught:
+        dyn.grad(lambda x: jax.nn.relu(x).sum())(X)
+    assert caught.value.remedy == f"use dyn.nn.relu. {JAX_REMEDY}"
+    assert caught.value.__suppress_context__
+
+    def falls_back(x: Any) -> Any:
+        try:
+            return jax.nn.relu(x)
+        except TypeError as error:
+            caught_inside.append(type(error))
+            return dyn.nn.relu(x)
+
+    caught_inside: list[type] = []
+    assert dyn.jit(falls_back)(X).tolist() == [0, 1, 2]
+    assert caught_inside == [TypeError]
+
+    def fails_later(x: Any) -> Any:
+        falls_back(x)
+        raise TypeError("mine")
+
+    with pytest.raises(TypeError, match=r"^mine$"):
+        dyn.jit(fails_later)(X)
 
 
 def test_modules_of_pytorch_are_another_jits() -> None:

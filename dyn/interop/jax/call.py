@@ -18,6 +18,7 @@ from dyn.late_imports import import_whole
 from dyn.trace.pytree import TreeSpec, flatten, unflatten, unflatten_sorted
 from dyn.trace.signature import BoundArguments, Signature
 from dyn.trace.tracer import Tracer
+from dyn.tracebacks import without_own_frames
 
 #: So many functions are remembered, the latest used.
 MOST_FUNCTIONS = 1024
@@ -147,6 +148,7 @@ class JaxCallable:
     def __repr__(self) -> str:
         return f"dyn.interop.jax.call({self.function!r})"
 
+    @without_own_frames
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         jax = import_jax()
         import_whole("dyn.interop.jax.primitive")

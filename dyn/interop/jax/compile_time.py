@@ -11,6 +11,9 @@ from typing import Any
 
 from dyn.interop.jax.internals import required
 
+#: Its functions are called in the places of JAX's, which they call: frames of theirs are as JAX's (dyn.tracebacks).
+IN_PLACES_OF_JAX = True
+
 
 def leave_in_program(
     own: Callable[..., Any], has_sizes: Callable[[Sequence[Any], Mapping[str, Any]], bool]

@@ -19,6 +19,9 @@ from typing import Any
 
 from dyn.interop.jax.internals import is_weakly_typed_scalar, required
 
+#: Its functions are called in the places of JAX's, which they call: frames of theirs are as JAX's (dyn.tracebacks).
+IN_PLACES_OF_JAX = True
+
 #: A function of JAX's, and one that does as it does for symbolic sizes: of that function, and then of its arguments.
 Written = Callable[..., Any]
 

@@ -27,6 +27,7 @@ from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.specialize.call_arguments import OnNewShape, check_on_new_shape
 from dyn.trace.signature import Shapes, Signature
 from dyn.trace.static_keys import Static
+from dyn.tracebacks import without_own_frames
 
 T = TypeVar("T")
 
@@ -354,6 +355,7 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
         varying = dict.fromkeys([place for plan in plans for place in plan.varying])
         return [f"axes in containers, symbolic since calls differ there: {', '.join(varying)}"] if varying else []
 
+    @without_own_frames
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and dtypes of the results: ``jax.eval_shape`` of the plain function.
 

@@ -31,6 +31,9 @@ from dyn.interop.jax.sets_of_sizes import SetOfSizes
 from dyn.trace import answered_names
 from dyn.trace.patched_names import all_active
 
+#: Its functions are called in the places of JAX's, which they call: frames of theirs are as JAX's (dyn.tracebacks).
+IN_PLACES_OF_JAX = True
+
 
 class _Listener(threading.local):
     """The answers of this thread's trace."""

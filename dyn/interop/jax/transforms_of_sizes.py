@@ -17,6 +17,9 @@ from dyn.interop.jax.functions_of_sizes import RenamedModule, Written, is_symbol
 from dyn.interop.jax.internals import ir_type, required
 from dyn.interop.stablehlo.codecs.linalg import FFT
 
+#: Its functions are called in the places of JAX's, which they call: frames of theirs are as JAX's (dyn.tracebacks).
+IN_PLACES_OF_JAX = True
+
 _SIGNAL, _HELPER = "jax._src.scipy.signal", "jax._src.third_party.scipy.signal_helper"
 
 

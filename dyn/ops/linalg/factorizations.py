@@ -121,6 +121,7 @@ lu = OpDef(
     types=_lu_types,
     loops=LibraryRoutine("lu"),
     flops=per_matrix(_lu_flops),
+    is_backward_stable=True,
     reference=_lu,
     samples=lambda: [Sample((random_matrices(shape, dtype),)) for dtype in LAPACK_DTYPES for shape in OBLONGS],
     vjp=transposed(_lu_jvp), jvp=_lu_jvp, batch=pointwise_batch,
@@ -182,6 +183,7 @@ qr = OpDef(
     types=_qr_types,
     loops=LibraryRoutine("qr"),
     flops=per_matrix(_qr_flops),
+    is_backward_stable=True,
     reference=_qr,
     samples=lambda: [
         Sample((random_matrices(shape, dtype),), {"full_matrices": False})

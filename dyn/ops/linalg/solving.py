@@ -6,6 +6,8 @@ of matrix derivative results for forward and reverse mode algorithmic differenti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dyn import dtypes
@@ -74,6 +76,7 @@ solve = OpDef(
     types=_solve_types,
     loops=LibraryRoutine("solve"),
     flops=per_matrix(lambda op, n, _: third(2 * n * n * n) + 2 * n * n * op.operands[1].shape[-1]),
+    is_backward_stable=True,
     reference=_solve,
     samples=lambda: [
         Sample((random_matrices(shape, dtype), random_matrices((*shape[:-1], count), dtype, 1)))
@@ -112,6 +115,7 @@ inverse = OpDef(
     types=_square_types,
     loops=LibraryRoutine("inverse"),
     flops=per_matrix(lambda op, n, _: 2 * n * n * n),
+    is_backward_stable=True,
     reference=lambda a: each_matrix(np.linalg.inv, a, outputs=((a.shape, a.dtype),)),
     samples=_square_samples,
     vjp=_inverse_vjp, jvp=_inverse_jvp, batch=pointwise_batch,
@@ -172,6 +176,7 @@ pinv = OpDef(
     OpKind.OPAQUE,
     types=_pinv_types,
     loops=Composite(),
+    is_backward_stable=True,
     reference=_pinv,
     samples=lambda: [
         Sample((random_matrices(shape, dtype), np.full(shape[:-2], 1e-6, real_of(dtype).np)))
@@ -210,6 +215,7 @@ det = OpDef(
     types=_det_types,
     loops=LibraryRoutine("det"),
     flops=per_matrix(lambda op, n, _: third(2 * n * n * n)),
+    is_backward_stable=True,
     reference=lambda a: each_matrix(np.linalg.det, a, outputs=((a.shape[:-2], a.dtype),)),
     samples=_square_samples,
     vjp=_det_vjp, jvp=_det_jvp, batch=pointwise_batch,
@@ -292,6 +298,7 @@ adjugate = OpDef(
     types=_square_types,
     loops=LibraryRoutine(),
     flops=per_matrix(lambda op, n, _: 2 * n * n * n + n * n),
+    is_backward_stable=True,
     reference=_adjugate,
     samples=_square_samples,
     vjp=transposed(_adjugate_jvp), jvp=_adjugate_jvp, batch=pointwise_batch,
@@ -308,6 +315,13 @@ def _slogdet_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: At
 def _slogdet(a: Array) -> tuple[Array, Array]:
     lead = a.shape[:-2]
     return each_matrix(lambda x: tuple(np.linalg.slogdet(x)), a, outputs=((lead, a.dtype), (lead, a.real.dtype)))
+
+
+def _slogdet_determined(operands: Sequence[Array], results: Sequence[Array]) -> tuple[Array, ...]:
+    """The determinant's root of the matrix's order, with its sign: of a matrix that nearly is singular it is about 0,
+    and its logarithm is any negative number."""
+    sign, size = results
+    return (sign * np.exp(size / max(operands[0].shape[-1], 1)),)
 
 
 def _slogdet_jvp(b: Builder, op: Op, tangents: tuple[Value, ...]) -> tuple[Value | None, Value]:
@@ -328,6 +342,8 @@ slogdet = OpDef(
     types=_slogdet_types,
     loops=LibraryRoutine("slogdet"),
     flops=per_matrix(lambda op, n, _: third(2 * n * n * n)),
+    is_backward_stable=True,
+    determined=_slogdet_determined,
     reference=_slogdet,
     samples=_square_samples,
     vjp=transposed(_slogdet_jvp), jvp=_slogdet_jvp, batch=pointwise_batch,

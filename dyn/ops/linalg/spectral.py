@@ -107,6 +107,7 @@ eigh = OpDef(
     types=_eigh_types,
     loops=LibraryRoutine("eigh"),
     flops=per_matrix(lambda op, n, _: 9 * n * n * n if op.attrs["vectors"] else third(4 * n * n * n)),
+    is_backward_stable=True,
     reference=_eigh,
     samples=lambda: [
         Sample((positive_matrices(shape, dtype),), {"lower": lower, "vectors": vectors})
@@ -233,6 +234,7 @@ svd = OpDef(
     types=_svd_types,
     loops=LibraryRoutine("svd"),
     flops=per_matrix(_svd_flops),
+    is_backward_stable=True,
     reference=_svd,
     samples=lambda: [
         Sample((random_matrices(shape, dtype),), {"full_matrices": False, "vectors": vectors})
@@ -296,6 +298,7 @@ eig = OpDef(
     types=_eig_types,
     loops=LibraryRoutine("eig"),
     flops=per_matrix(lambda op, n, _: (25 if op.attrs["vectors"] else 10) * n * n * n),
+    is_backward_stable=True,
     reference=_eig,
     samples=lambda: [
         Sample((random_matrices(shape, dtype),), {"vectors": vectors})

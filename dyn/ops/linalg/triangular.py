@@ -70,6 +70,7 @@ cholesky = OpDef(
     types=_cholesky_types,
     loops=LibraryRoutine("cholesky"),
     flops=per_matrix(lambda op, n, _: third(n * n * n)),
+    is_backward_stable=True,
     reference=_cholesky,
     samples=lambda: [
         Sample((positive_matrices(shape, dtype),), {"lower": lower})
@@ -172,6 +173,7 @@ triangular_solve = OpDef(
     types=_solve_types,
     loops=LibraryRoutine("triangular_solve"),
     flops=per_matrix(lambda op, n, _: n * n * _sides(op)),
+    is_backward_stable=True,
     reference=_triangular_solve,
     samples=_solve_samples,
     vjp=_solve_vjp, jvp=_solve_jvp, batch=pointwise_batch,

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dyn.errors import NotYetError, ShapeError, UnsupportedOpError
+from dyn import ShapeDtypeStruct
+from dyn.errors import ArgumentError, NotYetError, ShapeError, UnsupportedOpError
 
 torch: Any = pytest.importorskip("torch")
 
@@ -575,3 +576,28 @@ def test_hooks_that_each_call_registers(strict: bool) -> None:
         with pytest.warns(FallbackWarning, match="a hook of a Linear that the function registers"):
             torch.testing.assert_close(compiled(x), layer(x) + 1)
         assert len(layer._forward_hooks) == 2
+
+
+def test_shapes_of_ids_without_a_dtype() -> None:
+    model = torch.nn.Sequential(torch.nn.Embedding(10, 4), torch.nn.Linear(4, 4))
+    problems = {
+        (8, 128): "Sequential(8, 128) is a call with numbers and without arrays, and it fails: TypeError: "
+        "Sequential.forward() takes 2 positional arguments but 3 were given.",
+        ((8, 128),): "Sequential((8, 128)) is a call with numbers and without arrays, and it fails: TypeError: "
+        "embedding(): argument 'indices' (position 2) must be Tensor, not tuple.",
+    }
+    for given, problem in problems.items():
+        with pytest.raises(ArgumentError) as caught:  # a warning would be another error
+            dyn_torch.jit(model).prepare([given])
+        assert caught.value.problem == f"prepare: {problem}"
+        assert caught.value.remedy == (
+            "pass dyn.ShapeDtypeStruct((8, 128), dtype), with the dtype that the array has: 'float32', "
+            "or 'int64' for ids."
+        )
+    with pytest.warns(FallbackWarning) as found:
+        dyn_torch.jit(model).prepare([ShapeDtypeStruct((8, 128), "float32")])
+    assert "but got torch.float32 instead" in str(found[0].message)
+    assert "\n  it is prepared for float32[8, 128]\n" in str(found[0].message)
+    run = dyn_torch.jit(model, strict=True)
+    run.prepare([ShapeDtypeStruct((8, 128), "int64")])
+    assert run.cache_info().compiles == 1
