@@ -51,9 +51,9 @@ class Config:
     #: ``DYN_OPTIMIZE``: whether LLVM takes its time for quick code. Without, kernels compile in a third of the time and
     #: run two to three times slower; results are the same to the last bit.
     optimize: bool = True
-    #: ``DYN_VARIANTS``: when quicker variants of kernels are compiled which the first call does not need: in the
-    #: ``background`` once a call could use one, while calls go on with a more general one; ``all`` with the first call,
-    #: which waits for them; or ``none``. Results are the same to the last bit.
+    #: ``DYN_VARIANTS``: when quicker variants of kernels are compiled which the first call does not need. They are made
+    #: in the ``background`` once a call could use one, while calls go on with a more general one; ``all`` with the
+    #: first call, which waits for them; or ``none``. Results are the same to the last bit.
     variants: str = "background"
     #: ``DYN_FAST_CALL``: whether warm calls go through the native entry; without, every call is Python's.
     fast_call: bool = True

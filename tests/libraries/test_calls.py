@@ -10,7 +10,7 @@ from dyn import Array
 from tests.interop.processes import in_processes
 from tests.libraries.__main__ import SETUP
 from tests.libraries.comparing import Differs, TypeDiffers, compare, compare_types, leaves
-from tests.libraries.page import general
+from tests.libraries.page import general, plain
 from tests.libraries.running import LIBRARIES, calls
 
 
@@ -41,6 +41,10 @@ def test_reasons_are_joined() -> None:
         general(f"{problem} [a.py:1 f]")
         == "UndecidedDimError: hash() needs one value of the dimension that differs from call to call"
     )
+
+
+def test_signs_of_markdown_in_reasons_mean_nothing() -> None:
+    assert plain("a | `b` <c> __init__ *d* e_f") == r"a / b \<c> \_\_init\_\_ \*d\* e_f"
 
 
 def test_some_calls() -> None:
