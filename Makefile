@@ -90,13 +90,9 @@ test-slow:
 	$(SETUP) test
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow $(ARGS)
 
-# Every warning is an error, and every reference leads somewhere. Notebooks run, unless a cache has their results: that
-# takes minutes, in which Sphinx says on a terminal what it is at.
 docs:
 	$(SETUP) docs
-	@quiet=-q; test ! -t 1 || quiet=; \
-	TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/sphinx-build $$quiet -W --keep-going -n -b html docs docs/_build/html $(ARGS)
-	@echo 'open docs/_build/html/index.html'
+	@$(BIN)/python -m scripts.build_site $(ARGS)
 
 # Both leave what they build in dist/. Without PYTHONS: those of 3.11 to 3.14 that are here, pyenv's too.
 RELEASE := @python=$$(PYTHON="$(PYTHON)" sh scripts/find-python.sh) && "$$python" -m scripts.release

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sys
 from pathlib import Path
@@ -38,6 +39,8 @@ nb_execution_mode = "cache"
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+# a11y_pygments, a theme of Furo's, has all loggers say at which notebook they are.
+logging.getLogger("traitlets").setLevel(logging.WARNING)
 
 # ---- the reference ---------------------------------------------------------------------------------------------------
 autosummary_generate = False
@@ -62,6 +65,8 @@ nitpick_ignore_regex = [
 html_theme = "furo"
 html_title = "dyn"
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 graphviz_output_format = "svg"

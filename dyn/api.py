@@ -104,9 +104,9 @@ class Jitted(CompiledFunction[BoundCall, Version]):
         self._options = options
         #: What was traced, for calls from outside and in other traces.
         self._traced: ProgramTable[TracedFunction] = ProgramTable()
-        #: Functions of the same arguments, whose programs make calls of this one where they compute the same.
+        # Functions of the same arguments, whose programs make calls of this one where they compute the same.
         self.relatives: Callable[[], Iterable[Jitted]] = tuple
-        #: Why there is this function, where a front end has one for each way to call another.
+        # Why there is this function, where a front end has one for each way to call another.
         self.reason = ""
         #: How many calls in Python found their program.
         self._hits = 0

@@ -54,9 +54,9 @@ class Config:
     #: ``DYN_BATCH_INVARIANT``: whether a row of a product of matrices has the same bits however many rows there are:
     #: sums of products go in one order, at some cost (the page "Numbers" says where they would not).
     batch_invariant: bool = False
-    #: ``DYN_VARIANTS``: when quicker variants of kernels are compiled which the first call does not need: in the
-    #: ``background`` once a call could use one, while calls go on with a more general one; ``all`` with the first call,
-    #: which waits for them; or ``none``. Results are the same to the last bit.
+    #: ``DYN_VARIANTS``: when quicker variants of kernels are compiled which the first call does not need. They are made
+    #: in the ``background`` once a call could use one, while calls go on with a more general one; ``all`` with the
+    #: first call, which waits for them; or ``none``. Results are the same to the last bit.
     variants: str = "background"
     #: ``DYN_FAST_CALL``: whether warm calls go through the native entry; without, every call is Python's.
     fast_call: bool = True

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,10 +98,18 @@ def runs(*command: str | Path) -> bool:
         return False
 
 
-def run_visibly(command: Sequence[str | Path], task: str) -> subprocess.CompletedProcess[str]:
+def last_line(lines: Sequence[str]) -> str:
+    """The end of a command's output so far, as it stands behind the time."""
+    return f": {_shortened(lines[-1])}" if lines else ""
+
+
+def run_visibly(
+    command: Sequence[str | Path], task: str, progress: Callable[[Sequence[str]], str] = last_line
+) -> subprocess.CompletedProcess[str]:
     """Run a command in the checkout, and say what it is at: a line at the start, and one each ``SECONDS``.
 
-    These lines have the time since the start, and what the command last put out. The result's ``stdout`` is all of it.
+    These lines have the time since the start, and what ``progress`` makes of the lines that the command has put out.
+    The result's ``stdout`` is all of them.
     """
     say(task)
     start = time.monotonic()
@@ -117,8 +125,7 @@ def run_visibly(command: Sequence[str | Path], task: str) -> subprocess.Complete
                 status = process.wait(SECONDS)
                 break
             except subprocess.TimeoutExpired:
-                last = f": {_shortened(lines[-1])}" if lines else ""
-                say(f"  {time.monotonic() - start:.0f} s{last}")
+                say(f"  {time.monotonic() - start:.0f} s{progress(lines)}")
         reader.join()
     return subprocess.CompletedProcess(command, status, "\n".join(lines))
 
@@ -215,6 +222,12 @@ def installed_extras() -> set[str]:
     return set(stamp["extras"]) if stamp["fingerprint"] == fingerprint() else set()
 
 
+def packages_so_far(lines: Sequence[str]) -> str:
+    """pip's last line, and how many packages are in ``.venv``: unpacking takes longest, and pip says nothing then."""
+    count = sum(1 for _ in VENV.glob("lib/python*/site-packages/*.dist-info"))
+    return f"{last_line(lines)}; {count} packages so far"
+
+
 def remove_former() -> None:
     """Uninstall this checkout as it was called before; what else has the name is left alone."""
     for record in VENV.glob(f"lib/python*/site-packages/{FORMER}-*.dist-info/direct_url.json"):
@@ -237,7 +250,7 @@ def install(job: Job) -> None:
     # Its lines say what is being downloaded or installed. A progress bar would be no line.
     command = [PYTHON, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar=off"]
     command += ["-c", str(CONSTRAINTS), "-e", f".[{','.join(job.extras)}]"]
-    result = run_visibly(command, f"installing {job.what}")
+    result = run_visibly(command, f"installing {job.what}", packages_so_far)
     if result.returncode != 0:
         raise Failure(
             f"pip could not install what is needed. Its last words:\n{last_words(result.stdout)}\n"

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import dyn
+from benchmarks.gpu.model import DEVICES, GpuModel
 from dyn.errors import DynError
-from dyn.lower.gpu.model import DEVICES, GpuModel
 from dyn.runtime.device_memory import DEFAULT_STREAM, DeviceBlock, parse_device, put
 from dyn.runtime.driver import Context, context_of
 

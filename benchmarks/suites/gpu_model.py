@@ -15,6 +15,7 @@ import numpy as np
 import dyn
 import dyn.numpy as dnp
 from benchmarks.gpu.launches import launched
+from benchmarks.gpu.model import DEVICES, LaunchEstimate, estimate
 from benchmarks.report import Report, Table
 from dyn import dtypes, nn
 from dyn.backends.base import Source
@@ -24,7 +25,6 @@ from dyn.backends.rocm import RocmBackend
 from dyn.compilation_record import CompilationRecord
 from dyn.lower.gpu.dialect import gpu_target
 from dyn.lower.gpu.emit import emit_kernel
-from dyn.lower.gpu.model import DEVICES, LaunchEstimate, estimate
 from dyn.pipeline import optimize
 from dyn.schedule.target import Target
 from dyn.shapes import evaluate
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> Report:
         tables.append(Table(f"{DEVICES[device].name}: computed, not measured", header, rows))
         data[device] = {row[0]: dict(zip(header[1:], row[1:], strict=True)) for row in rows}
     notes = (
-        "Computed from the kernels by dyn/lower/gpu/model.py and the vendors' figures. Nothing here was measured.",
+        "Computed from the kernels by benchmarks/gpu/model.py and the vendors' figures. Nothing here was measured.",
         "share: of the time that the bytes or the multiply-adds alone take at best, a first answer included; of "
         "several launches that of their sum. blocks each: on a multiprocessor at once; threads: its share of those.",
         "Times are without the start of a kernel. Kernels for the MI300X are compiled for gfx90a.",

@@ -15,11 +15,12 @@ from sphinx.ext.graphviz import graphviz
 from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Sizes are in points: a page's letters have twelve, and those of code nine.
 STYLE = """
-  graph [rankdir=%s, bgcolor=transparent, nodesep=0.25, ranksep=0.35]
-  node [shape=box, style="rounded,filled", fillcolor="#eef3fb", color="#5b7db1"]
-  node [fontname="sans-serif", fontsize=11, margin="0.15,0.07"]
-  edge [color="#5b7db1", fontname="sans-serif", fontsize=9, arrowsize=0.7]
+  graph [rankdir=%s, bgcolor=transparent, nodesep=0.19, ranksep=0.26, fontsize=10]
+  node [shape=box, style="rounded,filled", fillcolor="#eef3fb", color="#5b7db1", height=0.32, width=0.4]
+  node [fontname="sans-serif", fontsize=8.5, margin="0.11,0.05"]
+  edge [color="#5b7db1", fontname="sans-serif", fontsize=7.5, arrowsize=0.55]
 """
 
 

@@ -62,6 +62,22 @@ GIVEN = {
     "dyn.profiling.events.PieceEvent": (),
     "dyn.profiling.events.CompileStage": (),
 }
+#: Exported classes that calls make, whose constructors nobody calls, with members that are inside.
+MADE = {
+    "dyn.Jitted": ("declares", "version_of"),
+    "dyn.Traced": ("declarations", "again"),
+    "dyn.Lowered": ("optimized", "record"),
+    "dyn.Compiled": ("version",),
+    "dyn.DType": ("accumulator", "dlpack", "dlpack_code", "floating", "format", "is_narrow", "wide"),
+    "dyn.interop.jax.JaxCallable": (),
+    "dyn.interop.jax.JaxJitted": (),
+    "dyn.interop.torch.TorchJitted": (),
+    "dyn.interop.tf.TfCallable": ("autograph_info__",),
+    "dyn.interop.tf.TfJitted": ("autograph_info__", "build_by"),
+    "dyn.hosts.Host": (),
+}
+#: Members of the class that front ends' compiled functions derive from, which are inside too.
+INSIDE = ("single", "warns_of_many")
 #: Exported names that have pages of their own.
 ELSEWHERE = frozenset(
     "lax nn numpy random tree debug checkpoint_policies errors hosts interop config __version__".split()  # noqa: SIM905
@@ -131,10 +147,17 @@ def _given() -> str:
         "",
     ]
     for path, inside in GIVEN.items():
-        lines += [f".. autoclass:: {path}()", "   :members:"]
-        lines += [f"   :exclude-members: {', '.join(inside)}"] if inside else []
-        lines += [""]
+        lines += [*_class(f"{path}()", inside), ""]
     return "\n".join(lines)
+
+
+def _class(signature: str, inside: Iterable[str], *options: str) -> list[str]:
+    """The entry of a class without the members that are inside."""
+    names = ", ".join(inside)
+    return [
+        f".. autoclass:: {signature}", "   :members:", *[f"   {option}" for option in options],
+        *([f"   :exclude-members: {names}"] if names else []),
+    ]  # fmt: skip
 
 
 def _file(*parts: str) -> str:
@@ -177,7 +200,7 @@ def _opening(name: str) -> list[str]:
 def _groups(name: str) -> tuple[dict[str, list[str]], list[str]]:
     """The exported functions and classes of a module by the modules that define them, and its other names.
 
-    Those of ``dyn`` are by task; what has none comes last.
+    Those of ``dyn`` are by task; what has none comes last. Of other modules what it is opened for comes first.
     """
     module = import_module(name)
     groups: dict[str, list[str]] = {}
@@ -193,7 +216,18 @@ def _groups(name: str) -> tuple[dict[str, list[str]], list[str]]:
             constants.append(public)
     if name == "dyn":
         return _grouped_by_task([public for names in groups.values() for public in names]), constants
-    return dict(sorted(groups.items(), key=lambda group: _heading(group[0], name))), constants
+    rank = _ranks(name)
+    if name not in FIRST:  # a page of few functions: in each group too
+        groups = {home: sorted(names, key=lambda p: rank.get(p, len(rank))) for home, names in groups.items()}
+    order = {home: min(rank.get(public, len(rank)) for public in names) for home, names in groups.items()}
+    return {home: groups[home] for home in sorted(groups, key=lambda h: (order[h], _heading(h, name)))}, constants
+
+
+def _ranks(name: str) -> dict[str, int]:
+    """Places of a module's names in what it is opened for, and then in what people do."""
+    paths = [path.rpartition(".") for names in TASKS.values() for path in names]
+    names = [*FIRST.get(name, ()), *[public for module, _, public in paths if module == name]]
+    return {public: place for place, public in enumerate(dict.fromkeys(names))}
 
 
 def _grouped_by_task(names: list[str]) -> dict[str, list[str]]:
@@ -209,8 +243,10 @@ def _entry(name: str, public: str) -> list[str]:
     if inspect.isclass(value):
         # Methods of a class that several front ends derive theirs from are told of with each.
         inherited = any(base.__module__.startswith("dyn.frontend") for base in value.__mro__[1:])
-        options = ["   :members:", *(["   :inherited-members: object"] if inherited else [])]
-        return [f".. autoclass:: {name}.{public}", *options, ""]
+        path = f"{name}.{public}"
+        signature = f"{path}()" if path in MADE else path
+        inside = (*MADE.get(path, ()), *(INSIDE if inherited else ()))
+        return [*_class(signature, inside, *([":inherited-members: object"] if inherited else [])), ""]
     return [f".. autofunction:: {name}.{public}", ""]
 
 
@@ -222,11 +258,12 @@ def _is_earlier(name: str, value: Any) -> bool:
 
 
 def _heading(home: str, name: str) -> str:
-    """The heading of a group: a task's own, or the first line of the docstring of the file ``home``."""
+    """The heading of a group: a task's own, or the first sentence of the docstring of the file ``home``."""
     if name == "dyn":
         return home
-    doc = inspect.getdoc(import_module(home)) or home
-    return name if home == name else doc.partition("\n")[0].rstrip(".").replace("``", "").replace(":", " –")
+    line = (inspect.getdoc(import_module(home)) or home).partition("\n")[0]
+    sentence = re.split(r"\.(?: (?=[A-Z])|$)", line)[0]
+    return name if home == name else sentence.replace("``", "").replace(":", " –")
 
 
 def _call_by_public_names() -> None:
@@ -239,7 +276,14 @@ def _call_by_public_names() -> None:
                 value.__name__ = public
 
 
+def keep_colons(_app: Any, what: str, _name: str, _value: Any, _options: Any, lines: list[str]) -> None:
+    """Keep Napoleon from taking what stands before a colon for the type of an attribute: the variable of a setting."""
+    if what in ("attribute", "property") and lines:
+        lines[0] = lines[0].replace(": ", " – ")
+
+
 def setup(app: Any) -> dict[str, bool]:
     _call_by_public_names()
+    app.connect("autodoc-process-docstring", keep_colons, priority=400)  # Napoleon's is 500
     app.connect("config-inited", lambda app, _: write_pages(Path(app.srcdir) / "api"))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

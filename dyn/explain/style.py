@@ -43,6 +43,7 @@ background:none;color:inherit;padding:0;border:0}
 .dyn-explain.dyn-explain.dyn-explain pre{background:var(--soft);
 border:1px solid var(--line);border-radius:8px;padding:10px 12px;
 margin:6px 0;overflow:auto;max-height:480px;white-space:pre}
+@media (max-width:46em){.dyn-explain.dyn-explain table.dyn-table td:nth-child(n+3){min-width:9em}}
 .dyn-explain .dyn-quiet{color:var(--dim)}
 .dyn-explain .dyn-none{color:var(--dim);margin:2px 0;font-size:13px}
 .dyn-explain .dyn-tag{display:inline-block;border-radius:4px;padding:0 7px;font-size:12px;font-weight:600}

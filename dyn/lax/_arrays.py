@@ -21,7 +21,6 @@ from dyn.lax._operands import (
     DTypeLike,
     Size,
     axis_of,
-    dtype_of,
     lifted,
     lifted_all,
     lifted_each,
@@ -34,6 +33,7 @@ from dyn.lax._reduce import window_padding
 from dyn.ops.arithmetic import Arithmetic
 from dyn.source import user_loc
 from dyn.trace.context import Trace
+from dyn.trace.lift import dtype_of
 from dyn.trace.pytree import flatten
 from dyn.trace.region import Expected, trace_region
 from dyn.trace.tracer import Tracer

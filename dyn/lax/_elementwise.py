@@ -19,7 +19,6 @@ from dyn.lax._operands import (
     Array,
     ArrayLike,
     DTypeLike,
-    dtype_of,
     elementwise,
     lifted,
     lifted_all,
@@ -30,6 +29,7 @@ from dyn.lax._operands import (
 )
 from dyn.ops.arithmetic import Arithmetic
 from dyn.source import user_loc
+from dyn.trace.lift import dtype_of
 from dyn.trace.tracer import Tracer
 
 

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.eager import eager_function
 from dyn.errors import ShapeError, UnsupportedOpError
@@ -51,14 +50,6 @@ def trace_of(*values: Any) -> Trace:
     trace = active_trace(*flatten(values)[0])
     assert trace is not None, "only reached through `raw`"
     return trace
-
-
-def dtype_of(value: Any) -> DType:
-    """The dtype that a user means; an error at the user's line where there is none."""
-    try:
-        return dtypes.dtype(value)
-    except UnsupportedOpError as error:
-        raise UnsupportedOpError(error.problem, loc=user_loc(), remedy=error.remedy) from None
 
 
 def size_of(what: str, size: Any) -> Dim:

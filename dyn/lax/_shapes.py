@@ -19,7 +19,6 @@ from dyn.lax._operands import (
     DTypeLike,
     Size,
     axis_of,
-    dtype_of,
     in_dtype,
     is_dim,
     lifted,
@@ -34,7 +33,7 @@ from dyn.shapes import Dim, product
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import counted_from_front
-from dyn.trace.lift import converted, settled_dtype
+from dyn.trace.lift import converted, dtype_of, settled_dtype
 from dyn.trace.tracer import Tracer
 
 Shape = Sequence[Size]

@@ -7,8 +7,9 @@ from dyn import dtypes
 from dyn.numpy._axes import one_axis
 from dyn.numpy._creation import indices
 from dyn.numpy._manipulation import moveaxis
-from dyn.numpy._operands import default_float, dtype_of, operand, shape_of, size_in
+from dyn.numpy._operands import default_float, operand, shape_of, size_in
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Size, public
+from dyn.trace.lift import dtype_of
 
 __all__ = ["embedding", "linear", "one_hot"]
 

@@ -25,7 +25,6 @@ from dyn.numpy._operands import (
     cast,
     constant,
     default_float,
-    dtype_of,
     emit,
     in_int64,
     made,
@@ -44,7 +43,7 @@ from dyn.source import user_loc
 from dyn.specialize.runtime_arguments import is_array
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim, unwrap_dim
-from dyn.trace.lift import check_integers, settled_dtype
+from dyn.trace.lift import check_integers, dtype_of, settled_dtype
 from dyn.trace.tracer import Tracer
 
 __all__ = [

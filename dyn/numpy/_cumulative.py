@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dyn.errors import InvalidValueError
 from dyn.numpy._joining import concatenate
-from dyn.numpy._operands import cast, dtype_of, emit, like, operand, shape_of
+from dyn.numpy._operands import cast, emit, like, operand, shape_of
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, public
 from dyn.numpy._reductions import sum_dtype
 from dyn.numpy._sorting.sort import flattened_along
 from dyn.ops.reduce import identity
 from dyn.source import user_loc
+from dyn.trace.lift import dtype_of
 from dyn.trace.tracer import Tracer
 
 __all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum"]

@@ -11,11 +11,11 @@ from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import InvalidValueError
 from dyn.frozen import record
-from dyn.numpy._operands import combine, dtype_of
+from dyn.numpy._operands import combine
 from dyn.numpy._public import ArrayLike, DTypeLike
 from dyn.source import user_loc
 from dyn.trace.dims import SymbolicDim
-from dyn.trace.lift import WEAK_DTYPES
+from dyn.trace.lift import WEAK_DTYPES, dtype_of
 from dyn.trace.tracer import Tracer
 
 __all__ = ["can_cast", "finfo", "iinfo", "isdtype", "promote_types", "result_type"]

@@ -23,7 +23,7 @@ from dyn.numpy._indexing.getitem import getitem
 from dyn.numpy._indexing.nonzero import nonzero
 from dyn.numpy._indexing.take import size_of
 from dyn.numpy._manipulation import view
-from dyn.numpy._operands import cast, default_float, dtype_of, emit, operand, promote, shape_of
+from dyn.numpy._operands import cast, default_float, emit, operand, promote, shape_of
 from dyn.numpy._options import check_numbers, no_choice, one_of, whole_number
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Shape, Size, checked, public, trace_of
 from dyn.numpy._sorting.search import array_of, never_empty, places_in
@@ -32,6 +32,7 @@ from dyn.shapes import Dim, RelKind, dim_max, floordiv, format_dim, product
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import wrap_dim
+from dyn.trace.lift import dtype_of
 from dyn.trace.tracer import Tracer
 
 __all__ = [

@@ -24,7 +24,6 @@ from dyn.numpy._operands import (
     cast,
     constant,
     demand_none,
-    dtype_of,
     emit,
     in_int64,
     made,
@@ -41,6 +40,7 @@ from dyn.shapes import Dim, Reason, Relation, RelKind, broadcast, dim_max, dim_m
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import wrap_dim
+from dyn.trace.lift import dtype_of
 from dyn.trace.tracer import Tracer
 
 __all__ = [

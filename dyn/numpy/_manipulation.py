@@ -14,7 +14,7 @@ from dyn.errors import InvalidValueError, ShapeError
 from dyn.frozen import record
 from dyn.numpy._axes import all_axes, distinct_axes, one_axis, shape_in, sizes_in, text_of
 from dyn.numpy._broadcast import expand, join_shapes
-from dyn.numpy._operands import cast, dtype_of, emit, operand, shape_of, tracer
+from dyn.numpy._operands import cast, emit, operand, shape_of, tracer
 from dyn.numpy._options import whole_number
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Shape, Size, found_trace, public, trace_of
 from dyn.numpy._standard import check_device
@@ -33,6 +33,7 @@ from dyn.shapes import (
 )
 from dyn.source import user_loc
 from dyn.trace.dims import wrap_dim
+from dyn.trace.lift import dtype_of
 from dyn.trace.tracer import Tracer
 
 __all__ = [

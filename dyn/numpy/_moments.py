@@ -15,7 +15,7 @@ from dyn.numpy._broadcast import align, expand
 from dyn.numpy._indexing.selection import where as select
 from dyn.numpy._logic import less_equal, truth
 from dyn.numpy._manipulation import view
-from dyn.numpy._operands import cast, dtype_of, operand, promote, shape_of, to_float
+from dyn.numpy._operands import cast, operand, promote, shape_of, to_float
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, public
 from dyn.numpy._reductions import fold, masked, sum
 from dyn.numpy._unary import filled, imag, real, sqrt, square
@@ -23,6 +23,7 @@ from dyn.ops.complex_parts import part_dtype
 from dyn.shapes import Dim, dim_max, product
 from dyn.source import user_loc
 from dyn.trace.dims import unwrap_dim, wrap_dim
+from dyn.trace.lift import dtype_of
 from dyn.trace.tracer import Tracer
 
 __all__ = ["average", "mean", "std", "var"]

@@ -30,14 +30,6 @@ from dyn.trace.tracer import Tracer
 Choose = Callable[[DType], DType]
 
 
-def dtype_of(value: Any) -> DType:
-    """The dtype that a user means; an error at the user's line where there is none."""
-    try:
-        return dtypes.dtype(value)
-    except UnsupportedOpError as error:
-        raise UnsupportedOpError(error.problem, loc=user_loc(), remedy=error.remedy) from None
-
-
 def to_float(dtype: DType) -> DType:
     """Inexact dtypes as they are, others as the default float."""
     return dtype if dtype.is_inexact else default_float()

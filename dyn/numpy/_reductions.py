@@ -17,12 +17,13 @@ from dyn.numpy._binary import maximum, minimum, subtract
 from dyn.numpy._broadcast import align, expand
 from dyn.numpy._logic import truth
 from dyn.numpy._manipulation import view
-from dyn.numpy._operands import cast, dtype_of, emit, made, operand, shape_of
+from dyn.numpy._operands import cast, emit, made, operand, shape_of
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, public
 from dyn.numpy._unary import filled
 from dyn.ops.reduce import identity
 from dyn.shapes import product
 from dyn.source import user_loc
+from dyn.trace.lift import dtype_of
 from dyn.trace.tracer import Tracer
 
 __all__ = [

@@ -18,13 +18,14 @@ from dyn.numpy._linalg.products import matmul
 from dyn.numpy._logic import isnan
 from dyn.numpy._manipulation import view
 from dyn.numpy._moments import average
-from dyn.numpy._operands import cast, default_float, dtype_of, promote, shape_of, to_float
+from dyn.numpy._operands import cast, default_float, promote, shape_of, to_float
 from dyn.numpy._options import check_numbers, whole_number
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Size, public
 from dyn.numpy._reductions import sum as sum_of
 from dyn.numpy._sorting.search import array_of, vector
 from dyn.numpy._unary import conj, exp, imag, log, real, sqrt
 from dyn.source import user_loc
+from dyn.trace.lift import dtype_of
 from dyn.trace.tracer import Tracer
 
 __all__ = ["corrcoef", "cov", "geomspace", "logspace", "nancumprod", "nancumsum"]

@@ -21,7 +21,7 @@ from dyn.numpy._axes import all_axes, distinct_axes, one_axis, shape_in, text_of
 from dyn.numpy._binary import multiply
 from dyn.numpy._joining import cut, roll
 from dyn.numpy._manipulation import moveaxis
-from dyn.numpy._operands import cast, default_float, dtype_of, emit, made, operand, promote, shape_of, to_float
+from dyn.numpy._operands import cast, default_float, emit, made, operand, promote, shape_of, to_float
 from dyn.numpy._options import check_numbers
 from dyn.numpy._public import Array, ArrayLike, Axis, DTypeLike, Size, checked, public, trace_of
 from dyn.numpy._standard import check_device
@@ -31,6 +31,7 @@ from dyn.ops.linalg.matrices import complex_of, real_of
 from dyn.shapes import Dim, Reason, Relation, RelKind, dim_max, floordiv, format_dim, product
 from dyn.source import user_loc
 from dyn.trace.dims import wrap_dim
+from dyn.trace.lift import dtype_of
 from dyn.trace.tracer import Tracer
 
 __all__ = [

@@ -11,13 +11,13 @@ from dyn.errors import ShapeError, UnsupportedOpError
 from dyn.numpy._axes import shape_in
 from dyn.numpy._broadcast import join_shapes
 from dyn.numpy._manipulation import broadcast_to
-from dyn.numpy._operands import cast, default_float, dtype_of, operand, shape_of, tracer
+from dyn.numpy._operands import cast, default_float, operand, shape_of, tracer
 from dyn.numpy._public import DTypeLike, Shape
 from dyn.shapes import Dim, RelKind, format_shape
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import wrap_dim
-from dyn.trace.lift import is_liftable
+from dyn.trace.lift import dtype_of, is_liftable
 from dyn.trace.tracer import Tracer
 
 # ---- arguments -------------------------------------------------------------------------------------------------------

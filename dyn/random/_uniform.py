@@ -17,7 +17,7 @@ from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.errors import UnsupportedOpError
 from dyn.numpy._axes import shape_in
-from dyn.numpy._operands import cast, constant, default_float, dtype_of, emit, shape_of, tracer
+from dyn.numpy._operands import cast, constant, default_float, emit, shape_of, tracer
 from dyn.numpy._public import Array, ArrayLike, DTypeLike, Key, Shape, public
 from dyn.numpy._unary import filled, flag
 from dyn.random._keys import key_blocks, split_key
@@ -26,6 +26,7 @@ from dyn.shapes import Dim
 from dyn.source import user_loc
 from dyn.trace.context import Trace
 from dyn.trace.dims import SymbolicDim
+from dyn.trace.lift import dtype_of
 from dyn.trace.tracer import Tracer
 
 __all__ = ["bernoulli", "bits", "rademacher", "randint", "uniform"]

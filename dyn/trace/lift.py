@@ -56,6 +56,14 @@ def weak_dtype(value: object) -> DType | None:
     return next((dtype for kind, dtype in WEAK_DTYPES.items() if isinstance(value, kind)), None)
 
 
+def dtype_of(value: Any) -> DType:
+    """The dtype that a user means; an error at the user's line where there is none."""
+    try:
+        return dtypes.dtype(value)
+    except UnsupportedOpError as error:
+        raise UnsupportedOpError(error.problem, loc=user_loc(), remedy=error.remedy) from None
+
+
 def default_float() -> DType:
     """The dtype of floats that meet no array."""
     return dtypes.dtype(config.current().default_float)

@@ -203,9 +203,3 @@ def _level(tree: Any) -> tuple[list[Any], Any]:
     except ValueError:
         return [], type(tree)
     return children, metadata
-
-
-def frozen_tree(tree: Any) -> tuple[Any, ...]:
-    """A tree of numbers and None as something with a hash."""
-    leaves, spec = optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
-    return (*leaves, spec)

@@ -43,7 +43,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "random.md": (),
     "runtime.md": (),
     "schedules.md": (),
-    "serving.md": (),
+    "serving.md": ("torch",),
     "settings.md": (),
     "stablehlo.md": ("jax",),
     "start.md": (),

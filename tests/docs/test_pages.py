@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -80,6 +81,36 @@ def test_lines_of_code_fit_into_a_column_of_a_page() -> None:
     assert long == []
 
 
+def unpasteable(code: str) -> Iterator[str]:
+    """Statements that Python's prompt takes otherwise than a file: a blank line ends a block, and nothing else does."""
+    lines = code.splitlines()
+    for statement in ast.parse(code).body:
+        end = statement.end_lineno or statement.lineno
+        if not hasattr(statement, "body"):  # no block: def, class, for, with, …
+            continue
+        if not all(line.strip() for line in lines[statement.lineno - 1 : end]):
+            yield f"{lines[statement.lineno - 1]}: has a blank line"
+        if end < len(lines) and lines[end].strip():
+            yield f"{lines[statement.lineno - 1]}: goes on without a blank line"
+
+
+def test_examples_can_be_pasted_at_pythons_prompt() -> None:
+    """Those that add to the sources are for files."""
+    pages = [DOCS.parent / "README.md", *DOCS.glob("*.md")]
+    blocks = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+    wrong = [
+        f"{page.name}: {text}"
+        for page in pages
+        if not page.name.startswith("adding_")
+        for code in blocks.findall(page.read_text())
+        for text in unpasteable(code)
+    ]
+    assert wrong == []
+    assert len([*unpasteable("class A:\n    x = 1\n\n    y = 2\n\nA()\n")]) == 1
+    assert len([*unpasteable("with a:\n    b()\nc()\n")]) == 1
+    assert [*unpasteable("a = (\n\n    1)\nb = 2\ndef f():\n    return 1\n")] == []
+
+
 def test_no_paragraph_is_a_wall() -> None:
     """A paragraph or an item of a list has 105 words at most. Records are as they were written."""
     records = {DOCS / "changelog_0_1.md"}
@@ -94,6 +125,14 @@ def test_no_paragraph_is_a_wall() -> None:
         if len(item.split()) > 105
     ]
     assert walls == []
+
+
+def test_names_with_two_underscores_stand_in_code() -> None:
+    """Markdown would take them for emphasis: ``__init__`` is a bold *init*."""
+    pages = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *DOCS.rglob("*.md")]
+    code = re.compile(r"^```.*?^```$|`+[^`]*`+|<!--.*?-->", re.DOTALL | re.MULTILINE)
+    names = {page.name: re.findall(r"(?<!\\)\b__\w+__", code.sub("", page.read_text())) for page in pages}
+    assert {page: found for page, found in names.items() if found} == {}
 
 
 def test_every_page_begins_with_what_a_reader_can_do_after_it() -> None:

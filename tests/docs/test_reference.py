@@ -91,6 +91,43 @@ def test_a_modules_page_begins_with_its_docstring_and_what_it_is_opened_for(page
     assert "This file is longer" not in "".join(pages.values())
 
 
+def test_pages_begin_with_what_people_do(reference: Any, pages: dict[str, str]) -> None:
+    """``jit`` of a front end stands before what warns of it, whatever their files are called."""
+    first = {name: listed(pages[f"{reference._file(name)}.rst"])[0] for name in reference.MODULES}
+    done = {name: next(iter(reference._ranks(name)), None) for name in reference.MODULES if name != "dyn"}
+    assert {name: first[name] for name, public in done.items() if public is not None} == {
+        name: f"{name}.{public}" for name, public in done.items() if public is not None
+    }
+    assert first["dyn.interop.torch"] == "dyn.interop.torch.jit"
+    assert first["dyn.interop.stablehlo"] == "dyn.interop.stablehlo.load"
+
+
+def test_a_heading_is_one_sentence(pages: dict[str, str]) -> None:
+    headings = re.findall(r"^(.+)\n([-=~])\2+$", "\n".join(pages.values()), re.MULTILINE)
+    assert len(headings) > 100
+    assert [text for text, _ in headings if re.search(r"\. [A-Z]|\.$", text)] == []
+
+
+def test_constructors_that_nobody_calls_are_not_shown(reference: Any) -> None:
+    """A class says by which function it is made."""
+    classes = {
+        f"{module}.{public}": getattr(import_module(module), public)
+        for module in reference.MODULES
+        for public in import_module(module).__all__
+    }
+    made = {path for path, value in classes.items() if isinstance(value, type) and "Made by" in (value.__doc__ or "")}
+    assert made - reference.MADE.keys() == set()
+    inside = [(path, name) for path, names in reference.MADE.items() for name in names]
+    assert [(path, name) for path, name in inside if not hasattr(classes[path], name)] == []
+
+
+def test_the_variable_of_a_setting_is_no_type(reference: Any) -> None:
+    lines, body = ['``DYN_DUMP``: a folder; ``""``: none.'], ["Sizes: of all axes."]
+    reference.keep_colons(None, "attribute", "dump", None, None, lines)
+    reference.keep_colons(None, "function", "f", None, None, body)
+    assert (lines, body) == (['``DYN_DUMP`` – a folder; ``""`` – none.'], ["Sizes: of all axes."])
+
+
 def test_pages_of_dyn_itself_are_of_tasks(pages: dict[str, str]) -> None:
     assert pages["dyn-differentiate.rst"].startswith("Differentiate\n=============\n\n.. currentmodule:: dyn\n")
     assert ".. autofunction:: dyn.grad\n" in pages["dyn-differentiate.rst"]
@@ -98,7 +135,7 @@ def test_pages_of_dyn_itself_are_of_tasks(pages: dict[str, str]) -> None:
 
 def test_what_front_ends_derive_is_told_of_with_each(pages: dict[str, str]) -> None:
     """``explain`` and its kin are methods of a class that all compiled functions derive from."""
-    entry = ".. autoclass:: dyn.Jitted\n   :members:\n   :inherited-members: object\n"
+    entry = ".. autoclass:: dyn.Jitted()\n   :members:\n   :inherited-members: object\n"
     assert entry in pages["dyn-compile-a-function-for-every-shape.rst"]
 
 

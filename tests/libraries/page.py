@@ -101,6 +101,13 @@ def _rows(results: Sequence[Result], abilities: Abilities) -> Iterable[str]:
             yield f"| | `{module}` | {' | '.join(cells)} |"
 
 
+def plain(text: str) -> str:
+    """A text of somebody else's as a cell of a Markdown table, whose signs mean nothing there."""
+    return re.sub(
+        r"__|[<*]", lambda found: "".join(f"\\{sign}" for sign in found[0]), text.replace("|", "/").replace("`", "")
+    )
+
+
 def _reasons(results: Sequence[Result], stage: str) -> Iterable[str]:
     """What is not right in a stage: how many, why, and the calls."""
     yield "| | why | calls |"
@@ -108,7 +115,7 @@ def _reasons(results: Sequence[Result], stage: str) -> Iterable[str]:
     for (_, kind, reason), own in grouped([result for result in results if result.stage == stage]):
         names = ", ".join([f"`{result.name}`" for result in own])
         why = reason if kind in ("refused", "failed") else f"{kind}: {reason}"
-        yield f"| {len(own)} | {why.replace('|', '/').replace('`', '')} | {names} |"
+        yield f"| {len(own)} | {plain(why)} | {names} |"
 
 
 def section(results: Sequence[Result], abilities: Abilities) -> str:

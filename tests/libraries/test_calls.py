@@ -10,7 +10,7 @@ from dyn import Array
 from tests.interop.processes import in_processes
 from tests.libraries.__main__ import SETUP
 from tests.libraries.comparing import Differs, TypeDiffers, compare, compare_types, leaves
-from tests.libraries.page import general
+from tests.libraries.page import general, plain
 from tests.libraries.running import LIBRARIES, calls
 
 
@@ -45,6 +45,10 @@ def test_reasons_are_joined() -> None:
     for first, second in (modules, modules[::-1]):
         problem = f"TypeError: Multiple namespaces for array inputs: {{{first}, {second}"
         assert general(problem) == "TypeError: Multiple namespaces for array inputs: {…}"
+
+
+def test_signs_of_markdown_in_reasons_mean_nothing() -> None:
+    assert plain("a | `b` <c> __init__ *d* e_f") == r"a / b \<c> \_\_init\_\_ \*d\* e_f"
 
 
 def test_some_calls() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,20 @@ def test_a_command_says_what_it_is_at(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert {beat.partition(" s")[2] for beat in beats} <= {"", ": Collecting torch", ": done"}
 
 
+def test_a_command_that_says_nothing_has_its_work_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """pip's last line stays the same for minutes while it unpacks."""
+    monkeypatch.setattr(bootstrap, "SECONDS", 0.4)
+    monkeypatch.setattr(bootstrap, "VENV", tmp_path)
+    for name in ("numpy-2.4.6.dist-info", "numpy"):
+        (tmp_path / "lib" / "python3.11" / "site-packages" / name).mkdir(parents=True)
+    program = "import time; print('Installing numpy, torch', flush=True); time.sleep(1.1)"
+    bootstrap.run_visibly([sys.executable, "-c", program], "installing", bootstrap.packages_so_far)
+    beat = capsys.readouterr().out.splitlines()[-1]
+    assert beat == "[dyn]   1 s: Installing numpy, torch; 1 packages so far"
+
+
 def test_a_quick_command_says_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     program = "import sys; sys.stderr.write('no such package\\n'); sys.exit(3)"
     result = bootstrap.run_visibly([sys.executable, "-c", program], "installing it")
@@ -148,8 +163,11 @@ class Pip:
         self.extras.append(command[-1])
         return subprocess.CompletedProcess(command, self.status)
 
-    def run_visibly(self, command: list[str], task: str) -> subprocess.CompletedProcess[str]:
+    def run_visibly(
+        self, command: list[str], task: str, progress: Callable[[list[str]], str]
+    ) -> subprocess.CompletedProcess[str]:
         assert task.startswith("installing ")
+        assert progress(["Collecting numpy"]).startswith(": Collecting numpy; ")
         self.run(command)
         return subprocess.CompletedProcess(command, self.status, "Collecting numpy\nERROR: no network\n")
 

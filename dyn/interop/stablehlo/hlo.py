@@ -143,7 +143,6 @@ class HloFunction:
     body: HloRegion
     param_attrs: tuple[Mapping[str, Any], ...] = ()
     result_attrs: tuple[Mapping[str, Any], ...] = ()
-    param_locs: tuple[Loc, ...] = ()
     public: bool = True
     #: What people call the parameters.
     param_names: tuple[str, ...] = ()

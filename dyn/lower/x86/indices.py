@@ -16,7 +16,6 @@ from dyn.shapes.walk import opaques_below
 
 I64 = vtype("i64")
 PTR = vtype("ptr")
-F64 = vtype("double")
 Terms = tuple[tuple[Monomial, int], ...]
 
 

@@ -192,8 +192,7 @@ class _MlirReader:
         public = "sym_visibility" not in attrs or _text(attrs["sym_visibility"]) != "private"
         return HloFunction(
             name, body, self.mappings(attrs, "arg_attrs"), self.mappings(attrs, "res_attrs"),
-            tuple([self.loc(a.location) for a in arguments]), public,
-            tuple([self.name_of(a.location) for a in arguments]),
+            public, tuple([self.name_of(a.location) for a in arguments]),
         )  # fmt: skip
 
     def mappings(self, attrs: Any, name: str) -> tuple[Mapping[str, Any], ...]:

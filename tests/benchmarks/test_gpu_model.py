@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import dyn
+from benchmarks.gpu.model import DEVICES, GpuModel, LaunchEstimate, estimate
 from benchmarks.suites import gpu_model
 from dyn import dtypes
 from dyn.compilation_record import CompilationRecord
 from dyn.lower.gpu.emit import emit_kernel
-from dyn.lower.gpu.model import DEVICES, GpuModel, LaunchEstimate, estimate
 from dyn.pipeline import optimize
 from dyn.schedule.launch import Launch
 
