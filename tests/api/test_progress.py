@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 import threading
@@ -34,6 +35,7 @@ def outer(x):
     return x * 2
 f = dyn.jit(outer)
 print(f(np.ones(3, "f4")))
+progress.WATCH.after = 60.0  # what is quick here is slow on a busy machine
 quick = dyn.jit(lambda x: x - 1)
 quick(np.ones(3, "f4"))
 """
@@ -79,7 +81,7 @@ def test_a_terminal_has_one_line_that_goes_away() -> None:
     said, told = run(terminal=True)
     assert said == "[2. 2. 2.]\n"
     first, *others = told.removeprefix("\r").split("\r")
-    assert first == "dyn: compiling outer for 0 s (trace)"
+    assert re.fullmatch(r"dyn: compiling outer for \d+ s \(trace\)", first.rstrip())
     assert "inner" not in told
     assert "lambda" not in told
     assert "\n" not in told
