@@ -19,6 +19,7 @@ import numpy as np
 from benchmarks.machine import choose_cpus, describe_cpu
 from benchmarks.memory.limits import Limits, cache_sizes, measure_limits
 from benchmarks.memory.program import SIZES
+from benchmarks.options import words
 from benchmarks.report import Report, Table
 
 #: What is shown unless something else is asked for: a program of each kind.
@@ -44,8 +45,8 @@ def run(arguments: argparse.Namespace) -> Report:
     from benchmarks.memory.programs import programs
 
     known = programs()
-    names = list(known) if arguments.programs == "all" else _words(arguments.programs)
-    sizes, threads = _words(arguments.sizes), [int(word) for word in _words(arguments.threads)]
+    names = list(known) if arguments.programs == "all" else words(arguments.programs)
+    sizes, threads = words(arguments.sizes), [int(word) for word in words(arguments.threads)]
     for what, given, there in (("program", names, known), ("size", sizes, SIZES)):
         for name in given:
             if name not in there:
@@ -82,10 +83,6 @@ def run(arguments: argparse.Namespace) -> Report:
         "contractions": {name: [asdict(one) for one in columns] for name, columns in contractions},
     }
     return Report("Roofline", tables, notes, data)
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 @dataclass(frozen=True)
