@@ -114,7 +114,7 @@ class Server:
 def _repeats(seconds: float, call: Callable[[], object]) -> int:
     """How many calls take so long, found by a few that count for nothing."""
     start, done, passed = time.perf_counter(), 0, 0.0
-    while done < _WARM_CALLS and passed < seconds:
+    while done == 0 or (done < _WARM_CALLS and passed < seconds):
         call()
         done, passed = done + 1, time.perf_counter() - start
     return max(1, int(seconds * done / passed))

@@ -7,7 +7,6 @@ are written into one array again and again, where others have new ones. How many
 from __future__ import annotations
 
 import ctypes
-import functools
 import importlib.metadata
 from collections.abc import Callable
 from typing import Any
@@ -68,7 +67,7 @@ class _OneDnn:
     """The library, an engine and a stream. What is made of it is never given back: the process ends soon."""
 
     def __init__(self) -> None:
-        self._library = _load()
+        self._library = _LIBRARY
         self._engine, self._stream = _Pointer(), _Pointer()
         self._do("engine_create", ctypes.byref(self._engine), ctypes.c_int(_CPU), ctypes.c_size_t(0))
         self._do("stream_create", ctypes.byref(self._stream), self._engine, ctypes.c_uint(1))
@@ -141,7 +140,6 @@ class _OneDnn:
         return call
 
 
-@functools.cache
 def _load() -> ctypes.CDLL:
     try:
         files = importlib.metadata.files(_PACKAGE) or ()
@@ -149,3 +147,6 @@ def _load() -> ctypes.CDLL:
         raise ModuleNotFoundError(f"No package named '{_PACKAGE}'") from error
     (path,) = (file for file in files if file.name == "libdnnl.so.3")
     return ctypes.CDLL(str(path.locate()))
+
+
+_LIBRARY = _load()

@@ -89,14 +89,11 @@ def report(measurement: Measurement, limits: Limits, arguments: argparse.Namespa
     timings = measurement.timings
     whos = [who for who in measurement.plan.peers if who not in measurement.missing]
     threads = list(dict.fromkeys(timing.threads for timing in timings))
-    kinds = list(dict.fromkeys(timing.product.kind for timing in timings))
     beside = _times_of_float32(timings)
     tables = [_limits_table(limits, threads)]
-    for kind in kinds:
-        for count in threads:
-            rows = [timing for timing in timings if timing.product.kind == kind and timing.threads == count]
-            tables.append(_rows_table(f"{kind}, {_counted(count)}", rows, whos, limits, beside))
-    tables += [_means_table(timings, whos, limits, beside), _lost_table(timings)]
+    classes = _classes(timings)
+    tables += [_rows_table(f"{kind}, {_counted(n)}", rows, whos, limits, beside) for (kind, n), rows in classes.items()]
+    tables += [_means_table(classes, whos, limits, beside), _lost_table(timings)]
     machine = describe_cpu()
     return Report(
         "Contractions", tuple(tables), tuple(_notes(measurement, machine, load)),
@@ -152,6 +149,14 @@ def _computed_share(timings: Sequence[Timing]) -> float:
     return cpu / wall if wall else 1.0
 
 
+def _classes(timings: Sequence[Timing]) -> dict[tuple[str, int], list[Timing]]:
+    """The timings of each class of rows and number of threads."""
+    kinds = dict.fromkeys(one.product.kind for one in timings)
+    threads = dict.fromkeys(one.threads for one in timings)
+    keys = [(kind, count) for kind in kinds for count in threads]
+    return {key: [one for one in timings if (one.product.kind, one.threads) == key] for key in keys}
+
+
 def _times_of_float32(timings: Sequence[Timing]) -> dict[tuple[str, int], float]:
     """dyn's speed over that at the same product in float32, of narrow ones, by name and threads."""
     own = {(one.product, one.threads): one.medians["dyn"] for one in timings if "dyn" in one.seconds}
@@ -187,15 +192,13 @@ def _rows_table(
 
 
 def _means_table(
-    timings: Sequence[Timing], whos: Sequence[str], limits: Limits, beside: dict[tuple[str, int], float]
-) -> Table:
+    classes: dict[tuple[str, int], list[Timing]], whos: Sequence[str], limits: Limits,
+    beside: dict[tuple[str, int], float],
+) -> Table:  # fmt: skip
     """Geometric means by class and threads; of a peer, over the rows that it has."""
     others = [who for who in whos if who != "dyn"]
     header = ("class, threads", "rows", "best other", "least", *others, "of the limit", "× float32")
     lines: list[tuple[str, ...]] = []
-    classes: dict[tuple[str, int], list[Timing]] = {}
-    for one in timings:
-        classes.setdefault((one.product.kind, one.threads), []).append(one)
     for (kind, threads), rows in classes.items():
         ratios = [one.ratio for one in rows if one.ratio is not None]
         cells = [_mean(one.ratio for one in rows), _number(min(ratios, default=None))]
