@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> Report:
 
 
 def choose_products(only: str, *, quick: bool = False) -> list[Product]:
-    """The products of patterns with commas between: shell patterns of names, or the beginnings of some.
+    """The products of shell patterns of names, with commas between.
 
     Raises:
         ValueError: if a pattern is of none.
@@ -74,7 +74,7 @@ def choose_products(only: str, *, quick: bool = False) -> list[Product]:
     patterns = words(only)
     chosen: list[str] = []
     for pattern in patterns:
-        found = [name for name in names if fnmatchcase(name, pattern) or name.startswith(pattern)]
+        found = [name for name in names if fnmatchcase(name, pattern)]
         if not found:
             raise ValueError(f"no row is {pattern!r}; there are rows as {', '.join(QUICK[:3])}.")
         chosen += found
