@@ -49,8 +49,7 @@ def _narrow() -> Iterator[Product]:
         yield Product(rows, *weights, dtype=dtype, transposed_right=transposed)
     for rows in (1, 8, 64, 512):
         yield Product(rows, *_UP, dtype="int8")
-    for rows in (64, 512):
-        yield Product(rows, *_LARGE, dtype="int8")
+    yield Product(64, *_LARGE, dtype="int8")
     for scales, rows, weights in itertools.product(("columns", "groups"), (1, 8, 64), (_LARGE, _UP)):
         yield Product(rows, *weights, scales=scales)
 
