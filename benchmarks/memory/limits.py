@@ -26,6 +26,7 @@ _VECTOR = "<16 x float>"
 _STEP = 8
 _ACCUMULATORS = 16
 _SYMBOLS = ("bench_copy", "bench_stream", "bench_read", "bench_fma")
+Clock = Callable[[], float]
 #: How long a measurement lasts.
 _SECONDS = 0.01
 
@@ -64,13 +65,15 @@ class Limits:
         return "L3" if nbytes <= sizes["L3"] else "beyond"
 
 
-def measure_limits(threads: list[int], rounds: int) -> Limits:
-    """Measure this machine; the quickest of so many rounds counts."""
+def measure_limits(threads: list[int], rounds: int, *, cpu_time: bool = False) -> Limits:
+    """Measure this machine; the quickest of so many rounds counts. ``cpu_time`` measures one thread by its time on the
+    CPU: where others compute too, few rounds have the CPU for as long as it takes to read all of the memory once."""
     sizes = cache_sizes()
     copy: dict[tuple[str, int], float] = {}
     read: dict[tuple[str, int], float] = {}
     gflops: dict[int, float] = {}
     for count in threads:
+        clock = time.thread_time if cpu_time and count == 1 else time.perf_counter
         # Half of each cache: the rest is for what else the machine does. The third is shared.
         bytes_of = {
             "L1": sizes["L1"] // 2, "L2": sizes["L2"] // 2, "L3": sizes["L3"] // 2 // count,
@@ -79,13 +82,13 @@ def measure_limits(threads: list[int], rounds: int) -> Limits:
         for level, total in bytes_of.items():
             half = total // 2 // (64 * _STEP) * (64 * _STEP)
             ways = ["bench_copy", "bench_stream"] if level == "beyond" else ["bench_copy"]
-            copy[level, count] = max(_bandwidth(way, half, 2 * half, count, rounds) for way in ways)
-            read[level, count] = _bandwidth("bench_read", half, half, count, rounds)
-        gflops[count] = _gflops(count, rounds)
+            copy[level, count] = max(_bandwidth(way, half, 2 * half, count, rounds, clock) for way in ways)
+            read[level, count] = _bandwidth("bench_read", half, half, count, rounds, clock)
+        gflops[count] = _gflops(count, rounds, clock)
     return Limits(copy, read, gflops)
 
 
-def _bandwidth(symbol: str, held: int, moved: int, threads: int, rounds: int) -> float:
+def _bandwidth(symbol: str, held: int, moved: int, threads: int, rounds: int, clock: Clock) -> float:
     """GB/s of moving ``moved`` bytes over and over, between two pieces of memory of ``held`` bytes for each thread."""
     function = _code()[symbol]
     memory = [(_aligned(held), _aligned(held)) for _ in range(threads)]
@@ -94,10 +97,10 @@ def _bandwidth(symbol: str, held: int, moved: int, threads: int, rounds: int) ->
         to, source = memory[number]
         function(to.ctypes.data, source.ctypes.data, held, repeats)
 
-    return moved * _rate(work, threads, rounds) / 1e9
+    return moved * _rate(work, threads, rounds, clock) / 1e9
 
 
-def _gflops(threads: int, rounds: int) -> float:
+def _gflops(threads: int, rounds: int, clock: Clock) -> float:
     function = _code()["bench_fma"]
     sink = [_aligned(64) for _ in range(threads)]
     steps = 1000
@@ -105,19 +108,19 @@ def _gflops(threads: int, rounds: int) -> float:
     def work(number: int, repeats: int) -> None:
         function(sink[number].ctypes.data, sink[number].ctypes.data, steps, repeats)
 
-    return 2 * 16 * _ACCUMULATORS * steps * _rate(work, threads, rounds) / 1e9
+    return 2 * 16 * _ACCUMULATORS * steps * _rate(work, threads, rounds, clock) / 1e9
 
 
-def _rate(work: Callable[[int, int], None], threads: int, rounds: int) -> float:
-    """Repeats a second of all threads together."""
+def _rate(work: Callable[[int, int], None], threads: int, rounds: int, clock: Clock) -> float:
+    """Repeats a second of all threads together, by a clock."""
     start = time.perf_counter()
     work(0, 1)
     once = max(time.perf_counter() - start, 1e-7)
     repeats = max(1, int(_SECONDS / once))
-    return max(_once(work, threads, repeats) for _ in range(rounds))
+    return max(_once(work, threads, repeats, clock) for _ in range(rounds))
 
 
-def _once(work: Callable[[int, int], None], threads: int, repeats: int) -> float:
+def _once(work: Callable[[int, int], None], threads: int, repeats: int, clock: Clock) -> float:
     """Repeats a second, measured once."""
     begun, ended = [0.0] * threads, [0.0] * threads
     barrier = threading.Barrier(threads)
@@ -125,9 +128,9 @@ def _once(work: Callable[[int, int], None], threads: int, repeats: int) -> float
     def run(number: int) -> None:
         work(number, 1)
         barrier.wait()
-        begun[number] = time.perf_counter()
+        begun[number] = clock()
         work(number, repeats)
-        ended[number] = time.perf_counter()
+        ended[number] = clock()
 
     workers = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
     for worker in workers:

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> Report:
         raise ValueError("--rounds must be at least 1, and so must each of --threads; --burst-ms must be more than 0.")
     load = os.getloadavg()[0]
     os.sched_setaffinity(0, choose_cpus(max(threads)))
-    limits = measure_limits(threads, _LIMIT_ROUNDS)
+    limits = measure_limits(threads, _LIMIT_ROUNDS, cpu_time=arguments.cpu_time)
     measurement = Measurement(Plan(products, peers, arguments.rounds, arguments.burst_ms / 1000, arguments.cpu_time))
     for count in threads:
         measurement.run(count)
@@ -116,7 +116,7 @@ def _notes(measurement: Measurement, machine: str, load: float) -> Iterable[str]
         f"{1000 * plan.seconds:.0f} ms; {'; '.join(versions[who] for who in plan.peers if who in versions)}."
     )
     if any(one.by_cpu_time for one in measurement.timings):
-        yield "With one thread, times are those on the CPU."
+        yield "With one thread, times are those on the CPU, the machine's too."
     share = _computed_share(measurement.timings)
     if share < 0.95:
         yield (

@@ -273,7 +273,7 @@ def test_what_was_left_out_is_said() -> None:
     measurement = made_up([WIDE, MANY, SCALED], TIMES, (2, 1), cpu_time=True)
     notes = contractions.report(measurement, LIMITS, options(), 0.0).notes
     assert notes[1:3] == (
-        "With one thread, times are those on the CPU.",
+        "With one thread, times are those on the CPU, the machine's too.",
         "The machine was busy: with one thread, peers computed for 50% of their time. Times by the clock tell little "
         "then, those of two threads least.",
     )
@@ -337,7 +337,19 @@ def test_a_small_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(limits, "_SECONDS", 1e-4)
     products = {product.name: product for product in (WIDE, FEW)}
     monkeypatch.setattr(contractions, "PRODUCTS", products)
-    words = ("--peers", "", "--threads", "1", "--rounds", "2", "--burst-ms", "0.01", "--only", "*2x128x32")
+    words = (
+        "--peers",
+        "",
+        "--threads",
+        "1",
+        "--rounds",
+        "2",
+        "--burst-ms",
+        "0.01",
+        "--only",
+        "*2x128x32",
+        "--cpu-time",
+    )
     report = contractions.run(options(*words))
     rows = json.loads(report.json())["rows"]
     assert [row["name"] for row in rows] == list(products)
