@@ -1,7 +1,7 @@
 """A product of matrices by eager PyTorch, whose products are oneDNN's and MKL's.
 
-Captured weights are what a module's parameters are: nothing is packed, but weights of int8 with a scale for each column
-go to the operation that PyTorch has for them, in the order that it wants.
+Captured weights are what a module's parameters are: nothing is packed, but of one row weights of int8 with a scale for
+each column go to the operation that PyTorch has for them, in the order that it wants.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _scaled(product: Product, x: Tensor, w: Tensor, scales: Tensor) -> Callable[
     if product.scales == "groups":
         grouped = scales[:, None, :]
         return lambda: x @ (w.view(-1, GROUP, product.columns).float() * grouped).view(product.depth, -1)
-    if not product.captured:
+    if not product.captured or product.rows > 1:  # its operation has but a slow loop for more rows of float32
         return lambda: x @ (w.float() * scales)
     packed = w.t().contiguous()
     return lambda: torch.ops.aten._weight_int8pack_mm(x, packed, scales)

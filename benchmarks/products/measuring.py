@@ -40,6 +40,14 @@ class Timing:
     errors: dict[str, float] = field(default_factory=dict[str, float])
     failed: dict[str, str] = field(default_factory=dict[str, str])
 
+    @classmethod
+    def of_data(cls, data: dict[str, Any], peers: Sequence[str]) -> Timing:
+        """A timing as it was recorded, with no others than some peers."""
+        seconds, cpu_seconds = (
+            {who: data[name][who] for who in peers if who in data[name]} for name in ("seconds", "cpu_seconds")
+        )
+        return cls(Product(**data["product"]), data["threads"], data["by_cpu_time"], seconds, cpu_seconds)
+
     @property
     def medians(self) -> dict[str, float]:
         times = self.cpu_seconds if self.by_cpu_time else self.seconds

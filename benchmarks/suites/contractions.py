@@ -44,15 +44,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="PATTERN", default="", help="rows by name, e.g. 'float32 1x*,* captured'")
     parser.add_argument("--quick", action="store_true", help="a few rows of each kind")
     parser.add_argument(
-        "--compare", nargs=2, type=Path, metavar="FILE", help="list the rows lost in both of two runs (of --json)"
-    )
+        "--compare", nargs=2, type=Path, metavar="FILE",
+        help="list the rows lost to the peers in both of two runs (of --json), and measure nothing",
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> Report:
+    peers = choose_peers("product", arguments.peers)
     if arguments.compare is not None:
-        return compare(*[json.loads(path.read_text(encoding="utf-8")) for path in arguments.compare])
+        first, second = (json.loads(path.read_text(encoding="utf-8")) for path in arguments.compare)
+        return compare(first, second, peers)
     products = choose_products(arguments.only, quick=arguments.quick)
-    peers, threads = choose_peers("product", arguments.peers), [int(word) for word in words(arguments.threads)]
+    threads = [int(word) for word in words(arguments.threads)]
     if arguments.rounds < 1 or arguments.burst_ms <= 0 or not threads or min(threads) < 1:
         raise ValueError("--rounds must be at least 1, and so must each of --threads; --burst-ms must be more than 0.")
     load = os.getloadavg()[0]
@@ -223,18 +226,18 @@ def _lost_table(timings: Sequence[Timing]) -> Table:
     return Table(f"Rows below {LOST}", header, tuple(lines))
 
 
-def compare(first: dict[str, Any], second: dict[str, Any]) -> Report:
-    """The rows that dyn lost in both of two runs, and how many it lost in one alone.
+def compare(first: dict[str, Any], second: dict[str, Any], peers: Sequence[str]) -> Report:
+    """The rows that dyn lost to one of some peers in both of two runs, and how many it lost in one alone.
 
     Raises:
         ValueError: if no row is in both.
     """
-    runs = [{(row["name"], row["threads"]): row["ratio"] for row in run["rows"]} for run in (first, second)]
-    both = [
-        (key, ratio, runs[1][key])
-        for key, ratio in runs[0].items()
-        if ratio is not None and runs[1].get(key) is not None
-    ]
+    runs: list[dict[tuple[str, int], float]] = []
+    for run in (first, second):
+        timings = [Timing.of_data(row, peers) for row in run["rows"]]
+        ratios = {(one.product.name, one.threads): one.ratio for one in timings}
+        runs.append({key: ratio for key, ratio in ratios.items() if ratio is not None})
+    both = [(key, ratio, runs[1][key]) for key, ratio in runs[0].items() if key in runs[1]]
     if not both:
         raise ValueError("the two runs have no row in common.")
     lost = [one for one in both if max(one[1:]) < LOST]
