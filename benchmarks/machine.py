@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import resource
+import time
 from pathlib import Path
 
 
@@ -50,6 +51,20 @@ def peak_memory() -> int:
     found = re.search(r"^VmHWM:\s*(\d+) kB$", _read("/proc/self/status"), re.MULTILINE)
     kilobytes = int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return kilobytes * 1024
+
+
+#: A process is at rest once its threads compute for less than this part of a pause.
+_AT_REST, _PAUSE_SECONDS = 0.1, 1e-3
+
+
+def wait_for_rest(most_seconds: float = 0.05) -> None:
+    """Sleep until the threads of this process do, but no longer than ``most_seconds``."""
+    end = time.perf_counter() + most_seconds
+    while (start := time.perf_counter()) < end:
+        computed = time.process_time()
+        time.sleep(_PAUSE_SECONDS)
+        if time.process_time() - computed < _AT_REST * (time.perf_counter() - start):
+            return
 
 
 def _read(path: str) -> str:

@@ -30,3 +30,8 @@ def check_stream_options(arguments: argparse.Namespace) -> None:
     """Raise ValueError for numbers that make no benchmark."""
     if arguments.repeats < 1 or arguments.shapes < 1:
         raise ValueError("--repeats and --shapes must be at least 1.")
+
+
+def words(text: str) -> list[str]:
+    """The words of an option that takes several, with commas between."""
+    return [word.strip() for word in text.split(",") if word.strip()]

@@ -25,7 +25,15 @@ def _compile_sources() -> None:
 
 
 class WorkerError(Exception):
-    """A peer could not do what it was asked; the text says which and why."""
+    """A peer could not do what it was asked; the text says which and why, ``reason`` in a line of the peer's own."""
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = (reason or text).partition("\n")[0]
+
+
+class PeerMissing(WorkerError):
+    """A package that a peer needs is not installed."""
 
 
 class Worker:
@@ -58,7 +66,10 @@ class Worker:
             raise WorkerError(f"{self.framework}'s process ended with {code}. Its last words:\n{words}")
         answer = json.loads(line)
         if "error" in answer:
-            raise WorkerError(f"{self.framework} failed in {do!r}: {answer['error']}\n\n{answer['traceback']}")
+            kind = PeerMissing if answer.get("missing") else WorkerError
+            raise kind(
+                f"{self.framework} failed in {do!r}: {answer['error']}\n\n{answer['traceback']}", answer["error"]
+            )
         return answer
 
     def __enter__(self) -> Worker:

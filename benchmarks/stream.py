@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import choose_cpus
+from benchmarks.options import words
 from benchmarks.peers import peer_names
 from benchmarks.process import Worker
 from benchmarks.report import Table
@@ -116,7 +117,7 @@ def serve(
 def choose_peers(program: str, text: str, *, skip_dyn: bool = False) -> list[str]:
     """The names of the peers to run, dyn first."""
     known = peer_names(program)
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = words(text)
     for name in names:
         if name not in known:
             raise ValueError(f"there is no peer {name!r} for {program}; there are {', '.join(known)}.")

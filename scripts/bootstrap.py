@@ -76,7 +76,7 @@ JOBS = {
             Tool("dot", "graphviz", "diagrams"),
         ),
     ),
-    "bench": Job("the peers to compare with, PyTorch and JAX (minutes, once)", ("bench",)),
+    "bench": Job("the peers to compare with, PyTorch and JAX among them (minutes, once)", ("bench",)),
 }
 
 

@@ -51,6 +51,7 @@ hypothesis.settings.load_profile("same")
 # ---- toolchains that may be missing ----------------------------------------------------------------------------------
 
 REMEDIES = {
+    "benchmarks": "pip install -e '.[bench]'",  # a peer, which needs its framework
     "g++": "apt-get install g++",
     "hipcc": "apt-get install --no-install-recommends hipcc",
     "cuda": "pip install -e '.[cuda]'",

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.machine import choose_cpus, thread_environment
+from benchmarks.machine import choose_cpus, thread_environment, wait_for_rest
 from benchmarks.memory.program import SIZES, Program, same
 from benchmarks.memory.programs import programs
 from benchmarks.process import ROOT, WorkerError
@@ -32,8 +32,6 @@ PEERS = ("jax", "torch", "numpy", "torchcompile")
 _MOST_SECONDS = 2.0
 #: The most calls before a burst, and how long no more is begun after.
 _WARM_CALLS, _WARM_SECONDS = 3, 0.02
-#: A process is at rest once its threads compute for less than this part of a pause, and is waited for so long at most.
-_AT_REST, _PAUSE_SECONDS, _MOST_PAUSES = 0.1, 1e-3, 50
 #: dyn with every dim declared as its integer.
 DECLARED = "declared"
 
@@ -141,7 +139,7 @@ def _time(cases: list[Case], options: Options) -> None:
             at = (turn + number * steps[turn % len(steps)]) % len(cases)
             if turn < rounds[at]:
                 if options.threads > 1:
-                    _wait_for_rest()
+                    wait_for_rest()
                 _warm_up(cases[at])
                 cases[at].burst(counts[at])
 
@@ -153,15 +151,6 @@ def _warm_up(case: Case) -> None:
     for _ in range(_WARM_CALLS):
         case.function(*case.arguments)
         if time.perf_counter() - start > _WARM_SECONDS:
-            return
-
-
-def _wait_for_rest() -> None:
-    """Sleep until the threads of this process do."""
-    for _ in range(_MOST_PAUSES):
-        start, computed = time.perf_counter(), time.process_time()
-        time.sleep(_PAUSE_SECONDS)
-        if time.process_time() - computed < _AT_REST * (time.perf_counter() - start):
             return
 
 

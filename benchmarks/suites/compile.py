@@ -25,6 +25,7 @@ from typing import Any
 from benchmarks.compiling import PROGRAMS
 from benchmarks.growing import GROWING
 from benchmarks.machine import describe_cpu
+from benchmarks.options import words
 from benchmarks.process import ROOT, WorkerError
 from benchmarks.report import Report, Table
 
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    programs = [name.strip() for name in arguments.programs.split(",") if name.strip()]
+    programs = words(arguments.programs)
     for name in programs:
         if name not in PROGRAMS and name not in GROWING:
             raise ValueError(f"there is no program {name!r}; there are {', '.join([*PROGRAMS, *GROWING])}.")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import describe_cpu, thread_environment
+from benchmarks.options import words
 from benchmarks.report import Report, Table
 from benchmarks.suites.primitives import WHO, Case
 
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    names = [name.strip() for name in arguments.only.split(",") if name.strip()]
+    names = words(arguments.only)
     for name in names:
         if name not in WORK:
             raise ValueError(f"there is no {name!r}; there are {', '.join(WORK)}.")

@@ -17,6 +17,7 @@ from benchmarks.machine import describe_cpu
 from benchmarks.memory.measuring import DECLARED, PEERS, Options, Row, measure
 from benchmarks.memory.program import SIZES
 from benchmarks.memory.programs import programs
+from benchmarks.options import words
 from benchmarks.report import Report, Table
 
 
@@ -33,13 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Report:
     known = list(programs())
-    names = _words(arguments.programs) or known
-    sizes, peers = _words(arguments.sizes), _words(arguments.peers)
+    names = words(arguments.programs) or known
+    sizes, peers = words(arguments.sizes), words(arguments.peers)
     for what, given, there in (("program", names, known), ("size", sizes, SIZES), ("peer", peers, PEERS)):
         for name in given:
             if name not in there:
                 raise ValueError(f"there is no {what} {name!r}; there are {', '.join(there)}.")
-    threads = [int(word) for word in _words(arguments.threads)]
+    threads = [int(word) for word in words(arguments.threads)]
     if arguments.rounds < 1 or arguments.burst_ms <= 0 or not threads or min(threads) < 1:
         raise ValueError("--rounds must be at least 1, and so must each of --threads; --burst-ms must be more than 0.")
     load = os.getloadavg()[0]
@@ -48,10 +49,6 @@ def run(arguments: argparse.Namespace) -> Report:
         cpu_time = arguments.cpu_time and count == 1
         rows += measure(Options(names, sizes, count, peers, arguments.rounds, arguments.burst_ms, cpu_time))
     return report(rows, load, times=arguments.times, clock="CPU time with one thread" if arguments.cpu_time else "")
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def report(rows: Sequence[Row], load: float, *, times: bool, clock: str = "") -> Report:

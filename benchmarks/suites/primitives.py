@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import describe_cpu, thread_environment
+from benchmarks.options import words
 from benchmarks.report import Report, Table
 
 #: Steps of the loop.
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    names = [name.strip() for name in arguments.only.split(",") if name.strip()]
+    names = words(arguments.only)
     for name in names:
         if name not in CASES:
             raise ValueError(f"there is no row {name!r}; there are {', '.join(CASES)}.")

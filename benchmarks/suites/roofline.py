@@ -20,6 +20,7 @@ import numpy as np
 from benchmarks.machine import choose_cpus, describe_cpu
 from benchmarks.memory.limits import Limits, measure_limits
 from benchmarks.memory.program import SIZES
+from benchmarks.options import words
 from benchmarks.report import Report, Table
 from dyn.profiling.limits import cache_sizes, computing_ns, level_of
 
@@ -46,8 +47,8 @@ def run(arguments: argparse.Namespace) -> Report:
     from benchmarks.memory.programs import programs
 
     known = programs()
-    names = list(known) if arguments.programs == "all" else _words(arguments.programs)
-    sizes, threads = _words(arguments.sizes), [int(word) for word in _words(arguments.threads)]
+    names = list(known) if arguments.programs == "all" else words(arguments.programs)
+    sizes, threads = words(arguments.sizes), [int(word) for word in words(arguments.threads)]
     for what, given, there in (("program", names, known), ("size", sizes, SIZES)):
         for name in given:
             if name not in there:
@@ -85,10 +86,6 @@ def run(arguments: argparse.Namespace) -> Report:
         "contractions": {name: [asdict(one) for one in columns] for name, columns in contractions},
     }
     return Report("Roofline", tables, notes, data)
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 @dataclass(frozen=True)

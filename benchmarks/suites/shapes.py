@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.machine import describe_cpu
+from benchmarks.options import words
 from benchmarks.questions import asked_by, quantile
 from benchmarks.report import Report, Table
 from dyn.shapes import (
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Report:
     if arguments.repeats < 1 or arguments.layers < 1:
         raise ValueError("--repeats and --layers must be at least 1.")
-    tests = [name.strip() for name in arguments.tests.split(",") if name.strip()]
+    tests = words(arguments.tests)
     asked = _asked(tests) if tests else ()
     grown = [
         (name, count, build(count))

@@ -40,6 +40,8 @@ _ROUNDS, _BEYOND = 2, 64 << 20
 LEVELS = ("L1", "L2", "L3", "beyond")
 #: Ways to move memory: bytes read and bytes written both count of copies, which may go around caches (stream).
 Way = Literal["copy", "stream", "read"]
+#: What tells time, in seconds: that which passes, or that of a thread on its CPU.
+Clock = Callable[[], float]
 
 
 @cache
@@ -121,7 +123,7 @@ def computing_ns(operations: Mapping[str, int], limit: Callable[[str], float]) -
 # ---- measuring -------------------------------------------------------------------------------------------------------
 
 
-def bandwidth(way: Way, total: int, threads: int, rounds: int) -> float:
+def bandwidth(way: Way, total: int, threads: int, rounds: int, clock: Clock = time.perf_counter) -> float:
     """GB/s of moving memory of ``total`` bytes a thread over and over; the quickest of so many rounds counts."""
     half = total // 2 // (64 * _STEP) * (64 * _STEP)
     function = _code()[f"limit_{way}"]
@@ -131,10 +133,10 @@ def bandwidth(way: Way, total: int, threads: int, rounds: int) -> float:
         to, source = memory[number]
         function(to.ctypes.data, source.ctypes.data, half, repeats)
 
-    return (1 if way == "read" else 2) * half * _rate(work, threads, rounds) / 1e9
+    return (1 if way == "read" else 2) * half * _rate(work, threads, rounds, clock) / 1e9
 
 
-def gflops(element: str, threads: int, rounds: int) -> float:
+def gflops(element: str, threads: int, rounds: int, clock: Clock = time.perf_counter) -> float:
     """GFLOP/s of multiply-adds in registers, of ``"float32"`` or ``"float64"``."""
     function = _code()[f"limit_fma_{element}"]
     sink = [_aligned(64) for _ in range(threads)]
@@ -143,19 +145,19 @@ def gflops(element: str, threads: int, rounds: int) -> float:
     def work(number: int, repeats: int) -> None:
         function(sink[number].ctypes.data, sink[number].ctypes.data, steps, repeats)
 
-    return 2 * lanes * _ACCUMULATORS * steps * _rate(work, threads, rounds) / 1e9
+    return 2 * lanes * _ACCUMULATORS * steps * _rate(work, threads, rounds, clock) / 1e9
 
 
-def _rate(work: Callable[[int, int], None], threads: int, rounds: int) -> float:
+def _rate(work: Callable[[int, int], None], threads: int, rounds: int, clock: Clock) -> float:
     """Repeats a second of all threads together."""
-    start = time.perf_counter()
+    start = clock()
     work(0, 1)
-    once = max(time.perf_counter() - start, 1e-7)
+    once = max(clock() - start, 1e-7)
     repeats = max(1, int(_SECONDS / once))
-    return max(_once(work, threads, repeats) for _ in range(rounds))
+    return max(_once(work, threads, repeats, clock) for _ in range(rounds))
 
 
-def _once(work: Callable[[int, int], None], threads: int, repeats: int) -> float:
+def _once(work: Callable[[int, int], None], threads: int, repeats: int, clock: Clock) -> float:
     """Repeats a second, measured once."""
     begun, ended = [0.0] * threads, [0.0] * threads
     barrier = threading.Barrier(threads)
@@ -163,9 +165,9 @@ def _once(work: Callable[[int, int], None], threads: int, repeats: int) -> float
     def run(number: int) -> None:
         work(number, 1)
         barrier.wait()
-        begun[number] = time.perf_counter()
+        begun[number] = clock()
         work(number, repeats)
-        ended[number] = time.perf_counter()
+        ended[number] = clock()
 
     workers = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
     for worker in workers:
