@@ -6,12 +6,13 @@ from types import TracebackType
 
 from dyn import config
 from dyn.errors import DynError
-from dyn.source import is_own_frame
+from dyn.source import is_own_frame, is_user_frame
 
 
 def hide_own_frames(error: BaseException) -> None:
     """Take dyn's frames out of an error's traceback, where the error is the user's: raised by code of theirs, or told
-    by dyn in words. Others are faults of dyn's, whose frames are needed."""
+    by dyn in words, without the frames of PyTorch and its kin by which the user's code came to dyn. Others are faults
+    of dyn's, whose frames are needed."""
     if config.current().full_tracebacks:
         return
     entries: list[TracebackType] = []
@@ -24,7 +25,7 @@ def hide_own_frames(error: BaseException) -> None:
         return
     kept: TracebackType | None = None
     for one in reversed(entries):
-        if not _is_own(one):
+        if not _is_own(one) and not (isinstance(error, DynError) and kept is None and _is_of_library(one)):
             kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
     error.__traceback__ = kept
 
@@ -32,6 +33,11 @@ def hide_own_frames(error: BaseException) -> None:
 def _asks_for_attribute(entries: list[TracebackType]) -> bool:
     """Whether an array was asked for what it has not."""
     return bool(entries) and entries[-1].tb_frame.f_code.co_name in ("__getattr__", "method")
+
+
+def _is_of_library(entry: TracebackType) -> bool:
+    file = entry.tb_frame.f_code.co_filename
+    return not file.startswith("<") and not is_user_frame(file)
 
 
 def _is_own(entry: TracebackType) -> bool:

@@ -38,6 +38,7 @@ from dyn.specialize.arguments import ShapeDtypeStruct
 from dyn.specialize.call_arguments import OnNewShape
 from dyn.trace.context import current_trace
 from dyn.trace.partition import Memory
+from dyn.tracebacks import hide_own_frames
 
 _T = TypeVar("_T")
 
@@ -236,11 +237,19 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
 
     @passed_by
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self._call_slow(*args, **kwargs)
+        try:
+            return self._call_slow(*args, **kwargs)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     @passed_by
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
-        return super()._call_slow(*args, **kwargs)
+        try:
+            return super()._call_slow(*args, **kwargs)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     def _rereading(self, read: Callable[[], _T]) -> _T:
         with without_dynamo():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dyn.errors import DomainError, OutOfRangeError
+import dyn
+import dyn.interop.tf as dyn_tf
+from dyn.errors import DomainError, OutOfRangeError, ShapeError
 from tests.interop.tf.comparing import alike, check, tf
 
 
@@ -179,3 +183,25 @@ def test_gradients_of_pools_pass_nan_by() -> None:
     compiled = check(f, [(x,), (x[:, 1:],), (tf.tile(x, (2, 1, 1, 3)),)])
     assert compiled(x[:0]).shape == (0, 3, 6, 1)  # TensorFlow's kernel of oneDNN ends the process here
     assert compiled.cache_info().compiles == 1
+
+
+# ---- tracebacks ------------------------------------------------------------------------------------------------------
+
+
+def test_tracebacks_end_in_the_users_code() -> None:
+    added, gathered = dyn_tf.jit(lambda x, y: x + y), dyn_tf.jit(lambda x: tf.gather(x, [7]))
+    added(tf.ones(3), tf.ones(3))
+
+    def files(call: Any, error: type[Exception]) -> list[str]:
+        with pytest.raises(error) as caught:
+            call()
+        return [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+
+    own = str(Path(dyn.__file__).parent)
+    for call, error in (
+        (lambda: added(tf.ones(3), tf.ones(4)), ShapeError),
+        (lambda: gathered(tf.ones(3)), OutOfRangeError),
+    ):
+        assert set(files(call, error)) == {__file__}
+        with dyn.config.override(full_tracebacks=True):
+            assert [file for file in files(call, error) if file.startswith(own)]
