@@ -35,7 +35,7 @@ _TRUSTING = re.compile(
 )
 #: What errors about dtypes say, and those about shapes, indices and elements do not.
 _ABOUT_DTYPES = re.compile(
-    r"not implemented for '|[dD]type|scalar type|data type|integral|[Ii]nteger|floating|"
+    r"not implemented for '|[dD]type|scalar type|data type|integral|Integer division|floating|"
     r"\b[A-Z]\w+Tensor\b|\b(Bool(ean)?|bool|Byte|Char|Short|Int|Long|Half|BFloat16|Float|Double|Complex\w*)\b"
 )
 #: Whether a kernel refuses operands of such dtypes: not where it took them, nor where it spoke of something else.
@@ -96,7 +96,10 @@ def _few(number: Any, most: int) -> int:
 
 
 def _is_refused(func: Any, leaves: Sequence[Any], tree: Any) -> bool:
-    """Return True if a kernel speaks of dtypes, at the first size at which it speaks of nothing else."""
+    """Return True if a kernel speaks of dtypes, at the first size at which it speaks of nothing else.
+
+    Where it has objections to all of these sizes it is not known to take floats of several dtypes: few do.
+    """
     with (
         _disable_current_modes(), torch._C.DisableTorchFunction(), no_python_dispatcher(), torch.no_grad(),
         warnings.catch_warnings(),
@@ -111,7 +114,7 @@ def _is_refused(func: Any, leaves: Sequence[Any], tree: Any) -> bool:
                     return True
             else:
                 return False
-    return False
+    return len({leaf.dtype for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()}) > 1
 
 
 def _small(leaf: Any, most: int) -> Any:

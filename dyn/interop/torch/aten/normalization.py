@@ -34,7 +34,7 @@ def log_softmax(a: Tracer, axis: int, half_to_float: bool = False) -> Tracer:
     return nn.log_softmax(a, axis=axis) if a.ndim else dnp.zeros_like(a)
 
 
-def _widened(a: Tracer) -> Tracer:
+def _widened(a: Any) -> Any:
     """Halves as floats: PyTorch computes with floats, and rounds each result once."""
     return a.astype("float32") if a.dtype.itemsize == 2 else a
 
