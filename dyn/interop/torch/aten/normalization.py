@@ -62,8 +62,8 @@ def layer_norm(
 
 @converts("native_layer_norm_backward.default")
 def layer_norm_backward(
-    cotangent: Tracer, a: Tracer, sizes: Sequence[Any], mean: Tracer, scale: Tracer, weight: Tracer | None,
-    bias: Tracer | None, wanted: Sequence[bool],
+    cotangent: Any, a: Any, sizes: Sequence[Any], mean: Any, scale: Any, weight: Any,
+    bias: Any, wanted: Sequence[bool],
 ) -> tuple[Tracer | None, Tracer | None, Tracer | None]:  # fmt: skip
     """Gradients of the operand and the parameters, those that are wanted.
 
