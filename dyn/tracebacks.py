@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from dyn import config
 from dyn.errors import DynError
-from dyn.source import is_jax_frame, is_own_frame
+from dyn.source import is_jax_frame, is_own_frame, is_user_frame
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,7 +32,8 @@ def without_own_frames(function: F) -> F:
 
 def hide_own_frames(error: BaseException, *, is_told: bool = False) -> None:
     """Take dyn's frames out of an error's traceback, where the error is the user's: raised by code of theirs, or told
-    by dyn in words, as ``is_told`` says too. Others are faults of dyn's, whose frames are needed."""
+    by dyn in words, as ``is_told`` says too, without the frames of PyTorch and its kin by which the user's code came to
+    dyn. Others are faults of dyn's, whose frames are needed."""
     if config.current().full_tracebacks:
         return
     entries: list[TracebackType] = []
@@ -46,7 +47,7 @@ def hide_own_frames(error: BaseException, *, is_told: bool = False) -> None:
         return
     kept: TracebackType | None = None
     for one in reversed(entries):
-        if not _is_own(one):
+        if not _is_own(one) and not (isinstance(error, DynError) and kept is None and _is_of_library(one)):
             kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
     error.__traceback__ = kept
 
@@ -68,6 +69,11 @@ def _is_raised_by_user(entries: list[TracebackType]) -> bool:
 def _is_in_jax(entry: TracebackType) -> bool:
     frame = entry.tb_frame
     return is_jax_frame(frame.f_code.co_filename) or bool(frame.f_globals.get("IN_PLACES_OF_JAX"))
+
+
+def _is_of_library(entry: TracebackType) -> bool:
+    file = entry.tb_frame.f_code.co_filename
+    return not file.startswith("<") and not is_user_frame(file)
 
 
 def _is_own(entry: TracebackType) -> bool:

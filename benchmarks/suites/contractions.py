@@ -102,7 +102,9 @@ def report(measurement: Measurement, limits: Limits, arguments: argparse.Namespa
         "Contractions", tuple(tables), tuple(_notes(measurement, machine, load)),
         {
             "machine": machine, "load": load, "arguments": plain(arguments), "versions": measurement.versions,
-            "limits": {f"{n}": {"read": limits.read["beyond", n], "gflops": limits.gflops["float32", n]} for n in threads},
+            "limits": {
+                f"{n}": {"read": limits.read["beyond", n], "gflops": limits.gflops["float32", n]} for n in threads
+            },
             "rows": [
                 {"name": one.product.name, "kind": one.product.kind, "ratio": one.ratio, "share": one.share(limits)}
                 | asdict(one)

@@ -57,9 +57,9 @@ def require_in_range(at: Tracer, size: Any, form: str, *, wraps: bool = False) -
         is_some = dnp.asarray(at.size) > 0
         above = dnp.where(is_some & (worst >= 0), dnp.minimum(worst, _FAR) + 1, 0)
         below = dnp.where(is_some & (worst < 0), -dnp.maximum(worst, -_FAR), 0)
-        high = dim_from_value(trace, above._value, "item", "the greatest index + 1")
-        low = dim_from_value(trace, below._value, "item", "the least index, negated")
         loc = user_loc()
+        high = dim_from_value(trace, above._value, "index_above", f"1 + the greatest index at {loc}")
+        low = dim_from_value(trace, below._value, "index_below", f"minus the least index at {loc}")
         for least, most, index in ((dim, high, high - 1), (dim if wraps else 0, low, -low)):
             reason = Reason.about(form, (index, dim), loc, OutOfRangeError, _REMEDY)
             trace.require(Relation(RelKind.GE, least, most, reason))

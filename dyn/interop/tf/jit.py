@@ -21,6 +21,7 @@ from dyn.interop.tf.sized_programs import SizedProgram, specs_of, words_of
 from dyn.source import user_loc
 from dyn.specialize.call_arguments import OnNewShape, check_on_new_shape
 from dyn.trace.pytree import flatten
+from dyn.tracebacks import hide_own_frames
 
 #: What is asked of sizes below is asked by the function that is called here.
 CALLS_USERS = True
@@ -102,17 +103,21 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
     # Calling
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs and pywrap_tfe.TFE_Py_TapeSetIsEmpty() and context.executing_eagerly():
-            try:
-                # A sparse tensor would make a dense array of itself, and be taken for it.
-                arrays: list[Any] = [one._numpy() if type(one) is EagerTensor else None for one in args]
-                key = [(array.dtype, array.ndim) for array in arrays]
-            except (AttributeError, TypeError, tf.errors.OpError):
-                key = None
-            program = None if key is None else self._programs.recent.get(tuple(key))
-            if program is not None and (result := self._call_plain(program, args)) is not _NO_RESULT:
-                return result
-        return self._call_slow(*args, **kwargs)
+        try:
+            if not kwargs and pywrap_tfe.TFE_Py_TapeSetIsEmpty() and context.executing_eagerly():
+                try:
+                    # A sparse tensor would make a dense array of itself, and be taken for it.
+                    arrays: list[Any] = [one._numpy() if type(one) is EagerTensor else None for one in args]
+                    key = [(array.dtype, array.ndim) for array in arrays]
+                except (AttributeError, TypeError, tf.errors.OpError):
+                    key = None
+                program = None if key is None else self._programs.recent.get(tuple(key))
+                if program is not None and (result := self._call_plain(program, args)) is not _NO_RESULT:
+                    return result
+            return self._call_slow(*args, **kwargs)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     def _call_plain(self, sized: SizedProgram, args: tuple[Any, ...]) -> Any:
         """The result of a program; _NO_RESULT where dyn has something against another version of it, that of sizes
@@ -131,9 +136,13 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
         return result
 
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
-        if context.executing_eagerly() or any(map(is_of_keras, flatten((args, kwargs))[0])):
-            return super()._call_slow(*args, **kwargs)
-        return self._call_in_graph(args, kwargs)
+        try:
+            if context.executing_eagerly() or any(map(is_of_keras, flatten((args, kwargs))[0])):
+                return super()._call_slow(*args, **kwargs)
+            return self._call_in_graph(args, kwargs)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     def _bind_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, stands: bool = False) -> TfCall | None:
         return read_call(self._function, self._name, args, kwargs, stands=stands)

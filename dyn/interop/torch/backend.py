@@ -33,13 +33,14 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from dyn.errors import ArgumentError
 from dyn.interop.torch.devices import KINDS
 from dyn.interop.torch.dynamic_shapes import Axis, DeclaredShapes
-from dyn.interop.torch.dynamo import pass_by_own
+from dyn.interop.torch.dynamo import make_sizes_symbolic, pass_by_own
 from dyn.interop.torch.graphs import ArgumentKind, LoweredGraph, Match, carrier, lowered, match
 from dyn.interop.torch.installed import BACKEND_NAMES, check_names
 from dyn.interop.torch.jit import TorchJitted
 from dyn.interop.torch.options import DEFAULT, TorchOptions
 from dyn.interop.torch.report import GRAPHS, Label, lines_of
 from dyn.source import Loc, is_user_frame, map_generated, unmap
+from dyn.tracebacks import hide_own_frames
 
 check_names(BACKEND_NAMES)
 
@@ -72,6 +73,9 @@ def backend(
     if torch._dynamo.config.caching_precompile:
         _record(graph, made)
     return made
+
+
+make_sizes_symbolic(backend)
 
 
 def _record(graph: torch.fx.GraphModule, made: CompiledGraph) -> None:
@@ -183,6 +187,13 @@ class CompiledGraph(SerializableCallable):
         return [route.call for route in (self._route, self._other) if route is not None]
 
     def __call__(self, *arguments: Any) -> Any:
+        try:
+            return self._called(arguments)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
+
+    def _called(self, arguments: Sequence[Any]) -> Any:
         route = self._route
         if route.equal and not all(arguments[a] == arguments[b] for a, b in route.equal):
             route = self._other

@@ -6,7 +6,9 @@ PyTorch's operations of functions (``torch.cond`` and its kin) call their functi
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import torch
@@ -67,3 +69,60 @@ def without_dynamo() -> Iterator[None]:
         yield
     finally:
         _FRAMES.set_eval_frame(callback)
+
+
+#: How many graphs of one function Dynamo may make where nobody says how many: the questions that models ask, each once
+#: more for every size that may be 1. PyTorch's own number is for backends that compile each of them.
+_RECOMPILE_LIMIT = 64
+
+
+def make_sizes_symbolic(backend: Callable[..., Any]) -> None:
+    """Have ``torch.compile`` by a backend make all sizes symbolic from the first call on, where ``dynamic=`` says
+    nothing: each of its own, equal ones too, and with room for what Dynamo traces anew for 0 and 1.
+
+    Dynamo has a context for backends, ``backend_ctx_ctor``, and drops it where a backend is asked for by
+    ``torch.compile``, in an object of its own that knows the backend and what ``dynamic`` is.
+    """
+    from torch._dynamo.repro.after_dynamo import WrapBackendDebug
+
+    def context(asked: Any) -> Callable[[], AbstractContextManager[None]]:
+        known = vars(asked)
+        if known.get("compiler_fn") is not backend or known.get("dynamic") is not None:
+            raise AttributeError("backend_ctx_ctor", name="backend_ctx_ctor", obj=asked)
+        return functools.partial(_Settings, _changes())
+
+    cast(Any, WrapBackendDebug).backend_ctx_ctor = property(context)
+
+
+#: Sets something, and gives what sets it back.
+Change = Callable[[], Callable[[], None]]
+
+
+def _changes() -> tuple[Change, ...]:
+    """What makes sizes symbolic where the process has not been told to have them constant, and leaves room."""
+    from torch.fx.experimental import _config
+
+    dynamo: Any = torch._dynamo.config
+    settings: dict[str, Any] = {}
+    if dynamo._is_default("recompile_limit"):
+        settings["recompile_limit"] = _RECOMPILE_LIMIT
+    if dynamo.automatic_dynamic_shapes:
+        settings["assume_static_by_default"] = False
+    apart = cast(Any, _config)._make_closure_patcher(use_duck_shape=False)
+    return (dynamo._make_closure_patcher(**settings), apart) if settings else (apart,)
+
+
+class _Settings:
+    """Settings of PyTorch's while a function of ``torch.compile`` runs, and Dynamo may look at it."""
+
+    __slots__ = ("_changes", "_restores")
+
+    def __init__(self, changes: tuple[Change, ...]) -> None:
+        self._changes, self._restores = changes, ()
+
+    def __enter__(self) -> None:
+        self._restores = tuple([change() for change in self._changes])
+
+    def __exit__(self, *raised: object) -> None:
+        for restore in self._restores:
+            restore()

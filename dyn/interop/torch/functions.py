@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from dyn.errors import NotYetError
 from dyn.interop.torch import spaces, triangles
 from dyn.interop.torch.function_modes import FunctionMode
+from dyn.interop.torch.operand_dtypes import check_function
 from dyn.interop.torch.python_numbers import number_function
 from dyn.interop.torch.sizes import as_dim, asking_frame
 from dyn.interop.torch.subclasses import wrappers_in
@@ -161,7 +162,11 @@ def _each(given: Any, rank: int) -> Sequence[Any] | None:
 
 def _interpolate(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Nearest neighbours by the operation that has a converter: PyTorch writes them for traces by others, whose places
-    are not those of its own kernels, and may be one too far."""
+    are not those of its own kernels, and may be one too far.
+
+    Means it writes so, too, where no operation is left whose kernel could be asked for dtypes.
+    """
+    check_function(func, args, kwargs)
 
     def interpolated(
         input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None,

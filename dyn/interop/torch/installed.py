@@ -70,6 +70,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 BACKEND_NAMES: Mapping[str, tuple[str, ...]] = {
     "torch._dynamo.backends.common": ("aot_autograd",),
     "torch._dynamo.precompile_context": ("BackendCacheArtifact", "PrecompileContext"),
+    "torch._dynamo.repro.after_dynamo": ("WrapBackendDebug",),
+    "torch.fx.experimental._config": ("use_duck_shape",),
 }
 
 

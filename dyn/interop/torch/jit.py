@@ -245,7 +245,11 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
 
     @passed_by
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
-        return super()._call_slow(*args, **kwargs)
+        try:
+            return super()._call_slow(*args, **kwargs)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     def _rereading(self, read: Callable[[], _T]) -> _T:
         with without_dynamo():

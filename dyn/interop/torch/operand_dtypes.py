@@ -1,100 +1,131 @@
-"""Dtypes of operands that PyTorch asks for where its fake kernels do not: one for several, bool, or one of floats.
+"""Dtypes of operands that PyTorch has no kernel for: its kernels are asked, of a few zeros, and their answers are kept.
 
-A converter would promote such operands, as NumPy does. Eager PyTorch is asked instead: it raises its own error at each
-call, or has a kernel for them.
+Fake kernels take more than kernels do, and converters, which promote as NumPy does, more than both: a rectifier of
+truth values, a loss of classes that are int32, a batch norm of doubles with weights that are floats. PyTorch raises an
+error for each, some by the macro that chooses a kernel, some by hand, and no table of its says for which. It does so at
+each call, then: the operation is its own.
 """
 
 from __future__ import annotations
 
+import re
+import warnings
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._dispatch.python import no_python_dispatcher
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from dyn.errors import NotYetError
 from dyn.source import user_loc
 
-#: The positions of operands that have one dtype.
-_ALIKE = {
-    f"aten::{name}": positions
-    for positions, names in {
-        (0, 1): (
-            "mm", "bmm", "mv", "dot", "vdot", "linalg_cross", "linalg_solve_triangular", "lerp.Scalar",
-            "_cdist_forward", "binary_cross_entropy", "grid_sampler_2d", "grid_sampler_3d",
-        ),
-        (0, 1, 2): ("addmm", "addmv", "addbmm", "baddbmm", "linear", "convolution", "lerp.Tensor"),
-        (0, 2): ("index_put", "_unsafe_index_put", "masked_scatter"),
-        (0, 3): ("index_add", "index_copy", "scatter.src", "scatter.reduce", "scatter_add", "scatter_reduce.two"),
-    }.items()
-    for name in names
-}  # fmt: skip
-#: The position of the operand that has truth values.
-_TRUTH = {
-    "aten::where.self": 0, "aten::masked_fill.Scalar": 1, "aten::masked_fill.Tensor": 1, "aten::masked_scatter": 1,
-}  # fmt: skip
-#: Operations whose first operand has floats or complex numbers, unless they are told another dtype.
-_OF_FLOATS = {
-    f"aten::{name}"
-    for name in (
-        "mean", "mean.dim", "_softmax", "_log_softmax", "std.correction", "var.correction",
-        "var_mean.correction", "std_mean.correction", "native_layer_norm", "native_group_norm",
-        "gelu", "silu",
-    )
-}  # fmt: skip
-#: The positions of a norm's operand and of its parameters, which may be float32 where the operand has halves.
-_NORMS = {"aten::native_layer_norm": (0, 2, 3), "aten::native_group_norm": (0, 1, 2)}
-_HALVES = (torch.float16, torch.bfloat16)
-#: Old programs have bytes for truth values, which PyTorch still takes here.
-_BYTES = {"aten::where.self"}
+#: The sizes that a kernel is asked at, one after another until it has no objection to a size: all sizes of all operands
+#: are that one, for kernels that are given one place too few for another operand's may write beyond it. Numbers that
+#: are greater are it, too.
+_SIZES = (3, 2, 1)
+#: Operands of one of these alone have kernels in all operations, unless one of them should be truth values.
+_ORDINARY = ({torch.float32}, {torch.float64})
+_BY_TRUTH_VALUES = ("where", "masked")
+#: Operations that take some of their sizes, or the layout of what they are given, on trust.
+_TRUSTING = re.compile(
+    r"rnn|lstm|gru|pack|fbgemm|quant|_scaled_mm|_int_mm|segment_reduce|ctc|embedding_bag|_fft_|strided"
+)
+#: What errors about dtypes say, and those about shapes, indices and elements do not.
+_ABOUT_DTYPES = re.compile(
+    r"not implemented for '|[dD]type|scalar type|data type|integral|Integer division|floating|"
+    r"\b[A-Z]\w+Tensor\b|\b(Bool(ean)?|bool|Byte|Char|Short|Int|Long|Half|BFloat16|Float|Double|Complex\w*)\b"
+)
+#: Whether a kernel refuses operands of such dtypes: not where it took them, nor where it spoke of something else.
+_REFUSED: dict[Hashable, bool] = {}
 
 
-def check_dtypes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise NotYetError where PyTorch may have no kernel for the operands' dtypes."""
-    name = func.name()
-    positions = _ALIKE.get(name)
-    if positions is not None:
-        dtypes = [_dtype(args, position) for position in positions]
-        given = list(dict.fromkeys(dtype for dtype in dtypes if dtype is not None))
-        if len(given) > 1:
-            raise NotYetError(
-                f"{func} of {' and '.join(map(_name, given))}.",
-                loc=user_loc(),
-                remedy="convert the operands to one dtype.",
-            )
-    position = _TRUTH.get(name)
-    if position is not None:
-        dtype = _dtype(args, position)
-        if dtype not in (None, torch.bool) and not (dtype is torch.uint8 and name in _BYTES):
-            raise NotYetError(f"{func} by a mask of {_name(dtype)}.", loc=user_loc(), remedy="pass a mask of bool.")
-    norm = _NORMS.get(name)
-    if norm is not None:
-        dtype, *parameters = (_dtype(args, position) for position in norm)
-        given = list(dict.fromkeys(one for one in parameters if one is not None))
-        if given and given != [dtype] and (dtype not in _HALVES or given != [torch.float32]):
-            raise NotYetError(
-                f"{func} of {_name(dtype)}, with parameters of {' and '.join(map(_name, given))}.",
-                loc=user_loc(),
-                remedy="convert the operands to one dtype.",
-            )
-    if name in _OF_FLOATS and kwargs.get("dtype") is None:
-        dtype = _dtype(args, 0)
-        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
-            raise NotYetError(f"{func} of {_name(dtype)}.", loc=user_loc(), remedy="convert the operand to floats.")
+def check_kernel(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise NotYetError where PyTorch's kernel refuses the dtypes of the operands. Not asked are operations of other
+    libraries, and those that draw from the process's generator."""
+    if not isinstance(func, OpOverload) or func.namespace != "aten" or _TRUSTING.search(func.name()):
+        return
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        if not any(argument.name == "generator" for argument in func._schema.arguments):
+            return
+        kwargs = {**kwargs, "generator": torch.Generator()}
+    check_function(func, args, kwargs)
+
+
+def check_function(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise NotYetError where PyTorch has no kernel for what a function of its own makes of operands."""
+    leaves, tree = tree_flatten((tuple(args), dict(kwargs)))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    dtypes = dict.fromkeys([tensor.dtype for tensor in tensors])
+    if not dtypes or (set(dtypes) in _ORDINARY and not any(word in str(func) for word in _BY_TRUTH_VALUES)):
+        return
+    key = (func, tree, *map(_kind, leaves))
+    if key not in _REFUSED:
+        _REFUSED[key] = _is_refused(func, leaves, tree)
+    if _REFUSED[key]:
+        raise NotYetError(
+            f"{func if isinstance(func, OpOverload) else f'{func.__name__}()'} of {_names(dtypes)}.",
+            loc=user_loc(),
+            remedy=f"convert the {'operands to one dtype' if len(dtypes) > 1 else 'operand'}.",
+        )
 
 
 def check_written(func: Any, target: torch.Tensor, result: torch.Tensor) -> None:
     """Raise NotYetError where PyTorch does not write a result of one kind of numbers to a tensor of another."""
     if not torch.can_cast(result.dtype, target.dtype):
         raise NotYetError(
-            f"{func} writes {_name(result.dtype)} to a tensor of {_name(target.dtype)}.",
+            f"{func} writes {_names([result.dtype])} to a tensor of {_names([target.dtype])}.",
             loc=user_loc(),
             remedy="convert the result, or write to a tensor of its dtype.",
         )
 
 
-def _dtype(args: tuple[Any, ...], position: int) -> torch.dtype | None:
-    operand = args[position] if position < len(args) else None
-    return operand.dtype if isinstance(operand, torch.Tensor) else None
+def _kind(leaf: Any) -> Hashable:
+    """All of an argument that a kernel is chosen by."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf.dtype, leaf.ndim, leaf.device
+    if isinstance(leaf, int | torch.SymInt) and not isinstance(leaf, bool):
+        return int, _few(leaf, _SIZES[0])
+    return type(leaf), repr(leaf) if isinstance(leaf, bool | float | str | torch.dtype) else None
 
 
-def _name(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
+def _few(number: Any, most: int) -> int:
+    return number if isinstance(number, int) and number <= most else most
+
+
+def _is_refused(func: Any, leaves: Sequence[Any], tree: Any) -> bool:
+    """Return True if a kernel speaks of dtypes, at the first size at which it speaks of nothing else.
+
+    Where it has objections to all of these sizes it is not known to take floats of several dtypes: few do.
+    """
+    with (
+        _disable_current_modes(), torch._C.DisableTorchFunction(), no_python_dispatcher(), torch.no_grad(),
+        warnings.catch_warnings(),
+    ):  # fmt: skip
+        warnings.simplefilter("ignore")
+        for most in _SIZES:
+            args, kwargs = tree_unflatten([_small(leaf, most) for leaf in leaves], tree)
+            try:
+                func(*args, **kwargs)
+            except Exception as error:
+                if _ABOUT_DTYPES.search(str(error).partition("\n")[0]):
+                    return True
+            else:
+                return False
+    return len({leaf.dtype for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()}) > 1
+
+
+def _small(leaf: Any, most: int) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return torch.zeros([most] * leaf.ndim, dtype=leaf.dtype, device=leaf.device)
+    if isinstance(leaf, torch.SymFloat):
+        return 0.5
+    if isinstance(leaf, torch.SymBool):
+        return True
+    return _few(leaf, most) if isinstance(leaf, int | torch.SymInt) and not isinstance(leaf, bool) else leaf
+
+
+def _names(dtypes: Iterable[torch.dtype]) -> str:
+    return " and ".join([str(dtype).removeprefix("torch.") for dtype in dtypes])

@@ -59,7 +59,7 @@ from dyn.interop.torch.inference import called_again, ordinary_tensors
 from dyn.interop.torch.iteration import decide_axis, open_sizes
 from dyn.interop.torch.layouts import ROWS, Order, TensorLayout, layout_of, order_by_size
 from dyn.interop.torch.module_calls import noting_modules
-from dyn.interop.torch.operand_dtypes import check_dtypes, check_written
+from dyn.interop.torch.operand_dtypes import check_kernel, check_written
 from dyn.interop.torch.python_effects import refused
 from dyn.interop.torch.randomness import GeneratorError, Keys
 from dyn.interop.torch.saved_tensors import without_callers_hooks
@@ -121,6 +121,8 @@ class TorchTracing(TorchDispatchMode):
         self.pulls_from: int | None = None
         #: Whether Python code may be called back as cotangents are pulled, by hooks.
         self.calls_back = False
+        #: Whether an operation is being made of others, whose dtypes are no business of the user's.
+        self.is_inside = False
         #: What the function came to, and the program has not.
         self.lacked: list[Retrace] = []
         self.keys = Keys(trace, self.lacking)
@@ -345,8 +347,6 @@ class TorchTracing(TorchDispatchMode):
             raise torch_error(error) from None
 
     def _made(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if func in IN_PLACE:
-            return IN_PLACE[func](self, args, kwargs)
         if torch.Tag.inplace_view in func.tags:
             return self._viewed_in_place(func, args, kwargs)
         view = VIEWS.get(func)
@@ -354,6 +354,19 @@ class TorchTracing(TorchDispatchMode):
             if not isinstance(args[0], torch.Tensor):  # autograd conjugates numbers that tensors are multiplied by
                 args = self._made_of_numbers(torch.tensor(args[0], dtype=_WIDEST[type(args[0])])), *args[1:]
             return self.viewed(func, view, args, kwargs)
+        if self.is_inside:
+            return self._made_by_rule(func, args, kwargs)
+        check_kernel(func, args, kwargs)
+        self.is_inside = True
+        try:
+            return self._made_by_rule(func, args, kwargs)
+        finally:
+            self.is_inside = False
+
+    def _made_by_rule(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operation by its converter, by its functional sibling, or by others that PyTorch makes it of."""
+        if func in IN_PLACE:
+            return IN_PLACE[func](self, args, kwargs)
         converter = converter_of(func)
         if converter is not None:
             return self._converted(func, converter, args, kwargs)
@@ -429,7 +442,6 @@ class TorchTracing(TorchDispatchMode):
 
     def _converted(self, func: Any, converter: Converter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         device = result_device(args, kwargs)
-        check_dtypes(func, args, kwargs)
         made = converter.run(self, args, kwargs)
         order = converter.order(args, kwargs)
         if isinstance(made, Tracer):

@@ -88,10 +88,40 @@ def runs(function: Callable[..., Any], calls: list[tuple[Any, ...]], **options: 
 ROWS = [(torch.ones(n),) for n in (3, 5, 8)]
 
 
-def test_dynamic_is_dynamos() -> None:
+def test_sizes_are_symbols_from_the_first_call_on() -> None:
     assert runs(lambda x: x * 2, ROWS, dynamic=True) == 1
-    assert runs(lambda x: x * 3, ROWS, dynamic=None) == 2
+    assert runs(lambda x: x * 3, ROWS, dynamic=None) == 1
     assert runs(lambda x: x * 4, ROWS, dynamic=False) == 3
+
+
+def test_sizes_that_are_equal_at_first_are_two() -> None:
+    assert runs(lambda x, y: x.sum() + y.sum() * 7, [(torch.ones(n), torch.ones(m)) for n, m in ((3, 3), (4, 5))]) == 1
+
+
+def test_what_dynamo_is_told_of_sizes_for_the_whole_process_holds() -> None:
+    with torch._dynamo.config.patch(automatic_dynamic_shapes=False):
+        assert runs(lambda x: x * 9, ROWS) == 3
+
+
+def test_settings_of_dynamo_are_as_they_were_after_a_call_and_for_other_backends() -> None:
+    def told() -> tuple[Any, ...]:
+        config = torch._dynamo.config
+        return config.assume_static_by_default, config.recompile_limit, torch.fx.experimental._config.use_duck_shape
+
+    seen: list[tuple[Any, ...]] = []
+
+    def other(graph: Any, inputs: Any) -> Any:
+        seen.append(told())
+        return graph
+
+    before = told()
+    runs(lambda x: x * 11, ROWS)
+    assert told() == before
+    torch.compile(lambda x: x * 12, backend=other)(torch.ones(3))
+    assert seen == [before]
+    with pytest.raises(RuntimeError):
+        torch.compile(lambda x: x.reshape(7, 5), backend="dyn")(torch.ones(3))
+    assert told() == before
 
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune"])

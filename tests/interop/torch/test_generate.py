@@ -106,13 +106,40 @@ def test_forward_in_its_place() -> None:
     nothing_fell_back(compiled)
 
 
-def test_compile_of_a_module() -> None:
-    """Dynamo makes the graphs, and makes new ones for 0 and 1."""
+#: Ways to have PyTorch's own compilation where ``generate`` finds it, and graphs and programs for TEXTS: the text and
+#: what follows, each once more for one text and for one word, which Dynamo traces anew. Most of these are no programs.
+IN_PLACE: dict[str, Callable[[Any], None]] = {
+    "compile of the module": lambda model: model.compile(backend="dyn"),
+    "compile of forward": lambda model: setattr(model, "forward", torch.compile(model.forward, backend="dyn")),
+}
+GRAPHS = [("llama", 8, 4), ("bert", 8, 4), ("t5", 12, 5)]
+
+
+@pytest.mark.parametrize("way", IN_PLACE)
+@pytest.mark.parametrize(("name", "graphs", "programs"), [GRAPHS[0], *[rarely(*one) for one in GRAPHS[1:]]])
+def test_compiled_in_place(name: str, graphs: int, programs: int, way: str) -> None:
+    """Sizes are symbols from the first call on, each its own, and no text is one too many."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    model, again = pair(MODELS[name][0])
+    IN_PLACE[way](again)
+    compared(model, again, TEXTS)
+    compiled = again if "module" in way else again.forward
+    report = dyn_torch.explain(compiled)
+    assert str(report).startswith(f"torch.compile: {graphs} graphs, {programs} programs\n")
+    assert torch._dynamo.utils.counters["frames"] == {"total": graphs, "ok": graphs}
+    assert not torch._dynamo.utils.counters["graph_break"]
+    nothing_fell_back(compiled)
+    torch._dynamo.reset()
+
+
+def test_what_torch_compile_returns_generates_by_the_module_itself() -> None:
+    """PyTorch's wrapper hands out the module's own methods, in which the module's calls are its own."""
     torch._dynamo.reset()
     model, again = pair(llama)
-    again.compile(backend="dyn", dynamic=True)
-    compared(model, again, ((2, 5), (3, 4)))
-    nothing_fell_back(again)
+    whole = torch.compile(again, backend="dyn")
+    compared(model, whole, TEXTS[:1])
+    assert str(dyn_torch.explain(whole)).startswith("torch.compile: 0 graphs, 0 programs")
     torch._dynamo.reset()
 
 

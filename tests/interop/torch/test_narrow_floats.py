@@ -51,3 +51,39 @@ def test_scores_of_attention_are_not_rounded(dtype: Any, is_causal: bool) -> Non
             assert mine.dtype == other.dtype
             own, its = ((one.double() - true).abs().max().item() if true.numel() else 0.0 for one in (mine, other))
             assert own <= 2 * its + torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("parameters", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("features", [2, 64, 96])
+def test_norms_and_their_gradients_are_as_near_as_pytorchs(features: int, dtype: Any, parameters: Any) -> None:
+    """To those of doubles: statistics are rounded once, and what is computed with them not at all before it is done."""
+    parameters = dtype if parameters is torch.bfloat16 else parameters
+    generator = torch.Generator().manual_seed(features)
+
+    def drawn(*shape: int, dtype: Any) -> Any:
+        return torch.randn(*shape, generator=generator).to(dtype)
+
+    weights = [drawn(features, dtype=parameters) for _ in range(2)]
+    norms = [
+        lambda x, w, b: torch.nn.functional.layer_norm(x, (features,), w, b),
+        lambda x, w, b: torch.nn.functional.group_norm(x, 1, w, b),
+    ]
+    for norm in norms:
+        compiled = dyn_torch.jit(norm, strict=True)
+        for rows in (40, 1):
+            given = [drawn(rows, features, dtype=dtype), *weights]
+            cotangent = drawn(rows, features, dtype=dtype)
+
+            def found(function: Any, wide: bool, given: Any = given, cotangent: Any = cotangent) -> list[Any]:
+                own = [(one.double() if wide else one.clone()).requires_grad_() for one in given]
+                result = function(*own)
+                gradients = torch.autograd.grad(result, own, cotangent.to(result.dtype))
+                return [one.detach().double() for one in (result, *gradients)]
+
+            exact, eager, ours = found(norm, True), found(norm, False), found(compiled, False)
+            for wanted, theirs, mine in zip(exact, eager, ours, strict=True):
+                # As far as sums in another order go: the last bit of a few floats that lie between two halves.
+                assert (mine - wanted).abs().mean() <= 1.01 * (theirs - wanted).abs().mean() + 1e-6
+                assert (mine - wanted).abs().max() <= 1.01 * (theirs - wanted).abs().max() + 1e-6
+        assert compiled.cache_info().compiles == 1

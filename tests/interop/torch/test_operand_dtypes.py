@@ -12,11 +12,13 @@ from torch.nn import functional as F
 
 import dyn.interop.torch as dyn_torch
 from dyn.errors import NotYetError
-from dyn.interop.torch import FallbackWarning
+from dyn.interop.torch import FallbackWarning, operand_dtypes
+from tests.interop.torch.whole import nothing_fell_back
 
 #: Rows of floats, and the same of doubles, halves and integers.
 ROWS = torch.arange(6.0).reshape(2, 3)
 DOUBLES, HALVES, INTEGERS = ROWS.double(), ROWS.half(), ROWS.int()
+TRUTHS = ROWS > 2
 WEIGHT = torch.ones(3, 4)
 PLACES = torch.tensor([0, 1])
 
@@ -44,6 +46,41 @@ REFUSED: list[tuple[Callable[..., Any], Sequence[torch.Tensor]]] = [
     (lambda x: x.softmax(-1), (INTEGERS,)),
     (F.gelu, (INTEGERS,)),
     (_add_in_place, (INTEGERS, ROWS)),
+    # What fake kernels and converters both take.
+    (F.cross_entropy, (ROWS, PLACES.int())),
+    (F.linear, (TRUTHS, TRUTHS)),
+    (lambda x, w: F.batch_norm(x, torch.zeros(3), torch.ones(3), w), (DOUBLES, torch.ones(3))),
+    (F.binary_cross_entropy, (DOUBLES.sigmoid(), ROWS.sigmoid())),
+    (F.relu, (TRUTHS,)),
+    (lambda x: x.clone().relu_(), (TRUTHS,)),
+    (torch.abs, (TRUTHS,)),
+    (torch.sub, (TRUTHS, ROWS)),
+    (lambda x: x.argmax(), (TRUTHS,)),
+    (lambda x: x.topk(1), (TRUTHS,)),
+    (F.silu, (INTEGERS,)),
+    (F.hardswish, (INTEGERS,)),
+    (F.hardsigmoid, (INTEGERS,)),
+    (F.elu, (INTEGERS,)),
+    (F.leaky_relu, (INTEGERS,)),
+    (F.logsigmoid, (INTEGERS,)),
+    (F.mish, (INTEGERS,)),
+    (lambda x: F.glu(x, 0), (INTEGERS,)),
+    (lambda x: F.avg_pool1d(x, 2), (INTEGERS,)),
+    (lambda x: F.max_pool1d(x, 2), (TRUTHS,)),
+    (torch.linalg.cross, (ROWS, DOUBLES)),
+    (torch.masked_select, (ROWS, INTEGERS)),
+    (lambda x: x.clone().exponential_(), (INTEGERS,)),
+    (lambda x: F.adaptive_avg_pool1d(x, 1), (INTEGERS,)),
+    (lambda x: F.interpolate(x[None], scale_factor=2.0), (INTEGERS,)),
+    (lambda x: F.interpolate(x[None], scale_factor=2.0, mode="linear"), (INTEGERS,)),
+    (F.mse_loss, (INTEGERS, INTEGERS)),
+    (lambda x: x.softmax(-1), (TRUTHS,)),
+    (torch.heaviside, (ROWS, DOUBLES)),
+    (torch.frexp, (INTEGERS,)),
+    (torch.logaddexp, (INTEGERS, INTEGERS)),
+    (lambda x: torch.add(x, x, alpha=0.5), (INTEGERS,)),
+    (lambda x: torch.cdist(x, x), (HALVES,)),
+    (lambda x: torch.div(x, x, rounding_mode="trunc"), (TRUTHS,)),
 ]
 
 
@@ -61,6 +98,47 @@ def test_operands_that_pytorch_refuses_are_its_errors(number: int) -> None:
         assert not isinstance(ours.value, NotYetError)
     with pytest.raises(NotYetError):
         dyn_torch.jit(function, strict=True)(*operands)
+
+
+#: What PyTorch takes, promotes and computes with, and so does the program.
+TAKEN: list[tuple[Callable[..., Any], Sequence[torch.Tensor]]] = [
+    (torch.add, (ROWS, INTEGERS)),
+    (torch.mul, (TRUTHS, DOUBLES)),
+    (torch.sigmoid, (INTEGERS,)),
+    (lambda x: x.clamp(1, 3), (INTEGERS,)),
+    (lambda x: F.max_pool2d(x[None], 2), (INTEGERS,)),
+    (F.relu, (INTEGERS,)),
+    (F.hardtanh, (INTEGERS,)),
+    (lambda x, y: F.l1_loss(x, y, reduction="sum"), (INTEGERS, INTEGERS)),
+    (F.cross_entropy, (ROWS, PLACES)),
+    (F.cross_entropy, (DOUBLES, PLACES)),
+    (lambda x, k: x.clone().index_put_((k,), torch.tensor(1.0)), (ROWS, PLACES)),
+    (lambda x, k: x.gather(1, k[:, None]), (HALVES, PLACES)),
+    (F.embedding, (PLACES.int(), ROWS)),
+    (torch.mm, (INTEGERS, INTEGERS.T)),
+    (lambda x: x.cumsum(0), (TRUTHS,)),
+    (lambda x: x.prod(), (TRUTHS,)),
+    (torch.floor_divide, (INTEGERS, INTEGERS + 1)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(TAKEN)))
+def test_operands_that_pytorch_takes_are_the_programs(number: int) -> None:
+    function, operands = TAKEN[number]
+    compiled = dyn_torch.jit(function, strict=True)
+    torch.testing.assert_close(compiled(*operands), function(*operands))
+    nothing_fell_back(compiled)
+
+
+@pytest.mark.parametrize("function", [F.relu, F.gelu])
+def test_kernels_are_asked_once_for_dtypes(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    ask = operand_dtypes._is_refused
+    monkeypatch.setattr(operand_dtypes, "_REFUSED", {})
+    monkeypatch.setattr(operand_dtypes, "_is_refused", lambda func, *rest: asked.append(func) or ask(func, *rest))
+    for x in (HALVES, torch.ones(5, 7).half(), torch.ones(3, 1).half()):
+        dyn_torch.jit(lambda x: function(function(x)), strict=True)(x)
+    assert len(asked) == len(set(asked)) == 1
 
 
 def test_where_pytorch_has_a_kernel_for_both_it_runs_that() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -265,3 +267,57 @@ def test_bicubic_interpolation_looks_at_no_index() -> None:
         torch.testing.assert_close(compiled(x), F.interpolate(x, size=(4, 6), mode="bicubic"))
     assert "greatest index" not in str(compiled.explain())
     assert compiled.cache_info().compiles == 1
+
+
+def test_reports_tell_indices_apart() -> None:
+    """Each by a name of its own, and by the line that has it."""
+
+    def f(x: Any, k: Any, m: Any) -> Any:
+        first = x[k]
+        second = x[m]
+        return first, second, F.embedding(m, x)
+
+    compiled = dyn_torch.jit(f, strict=True)
+    compiled(torch.ones(5, 2), at(1, 2), at(0, 4))
+    first = f.__code__.co_firstlineno + 1
+    dims = [line.strip() for line in str(compiled.explain()).splitlines() if line.strip().startswith("index_")]
+    dims = [line for line in dims if " = " in line]
+    assert [line.partition(" = ")[0] for line in dims] == [
+        "index_above", "index_below", "index_above_2", "index_below_2", "index_above_3", "index_below_3",
+    ]  # fmt: skip
+    lines = [first, first, first + 1, first + 1, first + 2, first + 2]
+    for line, number in zip(dims, lines, strict=True):
+        what = "1 + the greatest" if "above" in line else "minus the least"
+        assert f" = {what} index at test_range_errors.py:{number}" in line
+
+
+#: What goes wrong: while a function is traced, at a call, in a layer that the caller sees only PyTorch's code of.
+FAILING: dict[str, Callable[[], Any]] = {
+    "shapes, at the first call": lambda: dyn_torch.jit(lambda x: x @ x[:, :2])(torch.ones(3, 4)),
+    "shapes, at a call": lambda: dyn_torch.jit(torch.add)(torch.ones(3), torch.ones(4)),
+    "shapes, in layers": lambda: dyn_torch.jit(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(5, 4)))(
+        torch.ones(2, 3)
+    ),
+    "an axis": lambda: dyn_torch.jit(lambda x: x.sum(3))(torch.ones(3)),
+    "an index": lambda: dyn_torch.jit(lambda x, k: x[k])(torch.ones(3), at(7)),
+    "no converter": lambda: dyn_torch.jit(lambda x: torch.special.airy_ai(x) + 1, strict=True)(torch.ones(3)),
+    "an index, by torch.compile": lambda: torch.compile(lambda x, k: x[k], backend="dyn")(torch.ones(3), at(7)),
+    "an error of the user's": lambda: dyn_torch.jit(lambda x: x / {}["a"])(torch.ones(3)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::dyn.interop.torch.FallbackWarning")
+@pytest.mark.parametrize("name", FAILING)
+def test_tracebacks_end_in_the_users_code(name: str) -> None:
+    def files() -> list[str]:
+        with pytest.raises((dyn.errors.DynError, IndexError, KeyError)) as caught:
+            FAILING[name]()
+        return [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+
+    shown = files()
+    own = str(Path(dyn.__file__).parent)
+    assert not [file for file in shown if file.startswith(own)]
+    if "torch.compile" not in name:  # whose wrapper PyTorch shows itself
+        assert shown[-1] == __file__
+    with dyn.config.override(full_tracebacks=True):
+        assert [file for file in files() if file.startswith(own)]

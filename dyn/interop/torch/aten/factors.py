@@ -54,7 +54,11 @@ def _adjoint(a: Tracer) -> Tracer:
 
 
 def _one_stack(a: Tracer, b: Tracer) -> tuple[Tracer, Tracer]:
-    """Two stacks of matrices, as many of each."""
+    """Two stacks of matrices, as many of each, of one dtype: PyTorch's kernels take the memory of others as it is."""
+    if a.dtype != b.dtype:
+        raise NotYetError(
+            f"matrices of {a.dtype} and {b.dtype}.", loc=user_loc(), remedy="convert the operands to one dtype."
+        )
     lead = dnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return dnp.broadcast_to(a, (*lead, *a.shape[-2:])), dnp.broadcast_to(b, (*lead, *b.shape[-2:]))
 

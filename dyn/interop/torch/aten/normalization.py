@@ -34,25 +34,56 @@ def log_softmax(a: Tracer, axis: int, half_to_float: bool = False) -> Tracer:
     return nn.log_softmax(a, axis=axis) if a.ndim else dnp.zeros_like(a)
 
 
-def _widened(a: Tracer, weight: Tracer | None, bias: Tracer | None) -> Tracer:
-    """Halves as floats where the parameters are floats: PyTorch computes with floats, and rounds the result once."""
-    parameters = [one.dtype for one in (weight, bias) if one is not None]
-    return a.astype(parameters[0]) if parameters and parameters[0] != a.dtype else a
+def _widened(a: Any) -> Any:
+    """Halves as floats: PyTorch computes with floats, and rounds each result once."""
+    return a.astype("float32") if a.dtype.itemsize == 2 else a
+
+
+def _statistics_dtype(a: Tracer, weight: Tracer | None, bias: Tracer | None) -> Any:
+    """The dtype of means and scales, which the derivative reads: the parameters' where there are any, as PyTorch's."""
+    return next((one.dtype for one in (weight, bias) if one is not None), a.dtype)
 
 
 @converts("native_layer_norm.default")
 def layer_norm(
     a: Tracer, sizes: Sequence[Any], weight: Tracer | None, bias: Tracer | None, eps: float
 ) -> tuple[Tracer, Tracer, Tracer]:
-    axes, dtype = tuple(range(-len(sizes), 0)), a.dtype
-    a = _widened(a, weight, bias)
+    axes, dtype, of_statistics = tuple(range(-len(sizes), 0)), a.dtype, _statistics_dtype(a, weight, bias)
+    a = _widened(a)
     mean = dnp.mean(a, axis=axes, keepdims=True)
     centred = a - mean
     scale = 1 / dnp.sqrt(dnp.mean(centred * centred, axis=axes, keepdims=True) + eps)
     result = centred * scale
     if weight is not None:
         result = result * weight
-    return (result if bias is None else result + bias).astype(dtype), mean, scale
+    result = result if bias is None else result + bias
+    return result.astype(dtype), mean.astype(of_statistics), scale.astype(of_statistics)
+
+
+@converts("native_layer_norm_backward.default")
+def layer_norm_backward(
+    cotangent: Any, a: Any, sizes: Sequence[Any], mean: Any, scale: Any, weight: Any,
+    bias: Any, wanted: Sequence[bool],
+) -> tuple[Tracer | None, Tracer | None, Tracer | None]:  # fmt: skip
+    """Gradients of the operand and the parameters, those that are wanted.
+
+    PyTorch's form for traces divides a scale that is a half by the number of places as halves are divided.
+    """
+    axes, rows = tuple(range(-len(sizes), 0)), tuple(range(a.ndim - len(sizes)))
+    dtype, cotangent = a.dtype, _widened(cotangent)
+    normal = (_widened(a) - _widened(mean)) * _widened(scale)
+    inner = cotangent if weight is None else cotangent * weight
+    made: Tracer | None = None
+    if wanted[0]:
+        along = dnp.mean(inner, axis=axes, keepdims=True)
+        across = dnp.mean(inner * normal, axis=axes, keepdims=True)
+        made = ((inner - along - normal * across) * _widened(scale)).astype(dtype)
+    of_weight = of_bias = None
+    if wanted[1] and weight is not None:
+        of_weight = dnp.sum(cotangent * normal, axis=rows).astype(weight.dtype)
+    if wanted[2] and bias is not None:
+        of_bias = dnp.sum(cotangent, axis=rows).astype(bias.dtype)
+    return made, of_weight, of_bias
 
 
 @converts("native_group_norm.default", order=lambda args, kwargs: [format_order(args, kwargs), None, None])
@@ -60,8 +91,8 @@ def group_norm(
     a: Tracer, weight: Tracer | None, bias: Tracer | None, count: Any, channels: Any, places: Any, groups: int,
     eps: float,
 ) -> tuple[Tracer, Tracer, Tracer]:  # fmt: skip
-    dtype = a.dtype
-    a = _widened(a, weight, bias)
+    dtype, of_statistics = a.dtype, _statistics_dtype(a, weight, bias)
+    a = _widened(a)
     rows = dnp.reshape(a, (count, groups, channels // groups, places))
     mean = dnp.mean(rows, axis=(2, 3), keepdims=True)
     centred = rows - mean
@@ -72,7 +103,8 @@ def group_norm(
         result = result * dnp.reshape(weight, per_channel)
     if bias is not None:
         result = result + dnp.reshape(bias, per_channel)
-    return result.astype(dtype), mean[:, :, 0, 0], scale[:, :, 0, 0]
+    mean, scale = mean[:, :, 0, 0].astype(of_statistics), scale[:, :, 0, 0].astype(of_statistics)
+    return result.astype(dtype), mean, scale
 
 
 @converts("_weight_norm_interface_backward.default", order=lambda args, kwargs: [kept_order(args[1:], {}), None])
