@@ -204,7 +204,7 @@ FEW, WIDE, MANY, SCALED = (
     Product(2, 128, 32, dtype="bfloat16"), Product(2, 128, 32), Product(16, 128, 32, transposed_right=True),
     Product(2, 128, 32, scales="columns"),
 )  # fmt: skip
-LIMITS = Limits({}, {("beyond", 1): 20.0, ("beyond", 2): 40.0}, {1: 100.0, 2: 200.0})
+LIMITS = Limits({}, {("beyond", 1): 20.0, ("beyond", 2): 40.0}, {("float32", 1): 100.0, ("float32", 2): 200.0})
 
 
 def test_peers_take_turns() -> None:
