@@ -57,13 +57,12 @@ def wide(x: Any) -> Any:
         (lambda x, s: x * wide(s) + wide(s), "float32 n m, bool m", 1),
         (lambda x, s: x * wide(s[1:]), "float32 n m, float16 k", 1),
         (lambda x, s: dnp.sum(x * wide(s), axis=1), "float32 n m, float16 m", 1),
-        # A result; computed besides; 8-bit floats; a narrower result; read by a product, whose prologue the other
-        # reader is; of no parameter.
+        # A result; computed besides; 8-bit floats; a narrower result; read by a product; of no parameter.
         (lambda x, s: (x * wide(s), wide(s)), "float32 n m, float16 m", 2),
         (lambda x, s: x * dnp.exp(wide(s)), "float32 n m, float16 m", 2),
         (lambda x, s: x * wide(s), "float32 n m, float8_e4m3fn m", 2),
         (lambda x, s: x * wide(s), "float32 n m, float64 m", 2),
-        (lambda x, s: (x * wide(s)) @ wide(s), "float32 n m, float16 m", 2),
+        (lambda x, s: (x * wide(s)) @ wide(s), "float32 n m, float16 m", 3),
         (lambda x, s: x * wide(dnp.sort(s)), "float32 n m, float16 m", 3),
     ],
 )

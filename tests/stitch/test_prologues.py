@@ -42,11 +42,11 @@ def int8(a: Any, b: Any) -> Any:
     [
         (dequantised, WEIGHT),
         (lambda x, q, s: x @ ((q.astype("float32") - 3) * s + 1), WEIGHT),
-        (lambda x, q, s: dnp.maximum(x, 0) @ (q.astype("float32") * s), WEIGHT),
+        (lambda x, w: x @ dnp.maximum(w, 0), "float32 m k, float32 k n"),
+        (lambda x, w, g: x @ (w * g).T.T, "float32 m k, float32 k n, float32 k n"),
+        (lambda x, w: x.T @ dnp.maximum(w, 0), "float32 k m, float32 k n"),
         (lambda x, w: x @ w.astype("float32").T, "float32 m k, bfloat16 n k"),
-        (lambda x, g, w: (x * g) @ w, "float32 m k, float32 m k, float32 k n"),
-        (lambda x, w: dnp.tanh(dnp.maximum(x, 0) @ w) + 1, "float32 m k, float32 k n"),
-        (lambda x: dnp.abs(x) @ dnp.abs(x).T, "float32 m k"),
+        (lambda x, w: dnp.tanh(x.astype("float32") @ w) + 1, "float16 m k, float32 k n"),
         (int8, "int8 m k, int8 k n"),
     ],
 )
@@ -66,12 +66,16 @@ def test_explain_says_which() -> None:
 @pytest.mark.parametrize(
     ("function", "arguments", "count"),
     [
-        # A result; read by two contractions; by what is behind the contraction; costly; through a reshape that divides
-        # places; gathered.
-        (lambda x, w: (dnp.abs(x), dnp.abs(x) @ w), "float32 m k, float32 k n", 2),
-        (lambda x, w, v: (dnp.abs(x) @ w, dnp.abs(x) @ v), "float32 m k, float32 k n, float32 k l", 3),
-        (lambda x, w: dnp.abs(x) @ w + dnp.abs(x), "float32 m m, float32 m m", 2),
-        (lambda x, w: dnp.exp(x) @ w, "float32 m k, float32 k n", 2),
+        # A left operand, one along the contracted axis, of as many bytes; a result; read by two contractions; by what
+        # is behind the contraction; costly; through a reshape that divides places; gathered.
+        (lambda x, w: dnp.abs(x) @ w, "float32 m k, float32 k n", 2),
+        (lambda x, w: x @ dnp.abs(w).T, "float32 m k, float32 n k", 2),
+        (lambda x: dnp.abs(x) @ dnp.abs(x).T, "float32 m k", 2),
+        (lambda x, w: dnp.abs(x) @ w, "float32 m k, float32 k", 2),
+        (lambda x, w: (w, x @ dnp.abs(w), dnp.abs(w)), "float32 m k, float32 k n", 2),
+        (lambda w, x, y: (x @ dnp.abs(w), y @ dnp.abs(w)), "float32 k n, float32 m k, float32 l k", 3),
+        (lambda x, w: x @ dnp.abs(w) + dnp.abs(w), "float32 m m, float32 m m", 2),
+        (lambda x, w: x @ dnp.exp(w), "float32 m k, float32 k n", 2),
         (lambda x, w: dnp.abs(x).reshape((-1, w.shape[0])) @ w, "float32 a b 12, float32 12 n", 2),
         (lambda x, w: dnp.abs(x).reshape(-1) @ w, "float32 a b, float32 k", 2),
         (lambda x, i, w: x[:, i] @ w, "float32 m l, int64 k, float32 k n", 2),
