@@ -183,7 +183,14 @@ class DType:
         return self.kind in (Kind.FLOAT, Kind.COMPLEX)
 
     def holds(self, other: DType) -> bool:
-        """Whether every number of another dtype is one of this, so that converting it changes nothing."""
+        """True if every number of another dtype is one of this, so that converting it changes nothing.
+
+        Args:
+            other: another dtype.
+
+        Returns:
+            A bool; False for truth values and complex numbers, unless both are one dtype.
+        """
         if self is other:
             return True
         if other.kind is Kind.BOOL or self.kind is Kind.BOOL or Kind.COMPLEX in (self.kind, other.kind):

@@ -77,10 +77,11 @@ class SymbolSequence:
         self._next = 0
 
     def symbol(self, name: str, origin: str = "", *, data_dependent: bool = False) -> Symbol:
-        """The next symbol. Sizes that the program finds out are called by one name, and are told apart by a number."""
+        """The next symbol. Sizes that the program finds out are called by one name: those of several origins are told
+        apart by a number, and that of one origin, in a derivative say, is not."""
         at = self._next
         if data_dependent:
-            taken = {made.name for made in self._made[:at]}
+            taken = {made.name for made in self._made[:at] if made.origin != origin}
             name = next(own for n in itertools.count(1) if (own := name if n == 1 else f"{name}_{n}") not in taken)
         self._next = at + 1
         if at < len(self._made):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
@@ -122,6 +122,17 @@ def test_names_of_peers() -> None:
     assert peer_names("product") == FRAMEWORKS
 
 
+@pytest.fixture
+def pytorch_as_it_was(require_module: Callable[[str], ModuleType]) -> Iterator[None]:
+    """What a peer sets in a process of its own is set back in that of the tests."""
+    torch = require_module("torch")
+    threads, gradients = torch.get_num_threads(), torch.is_grad_enabled()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(gradients)
+
+
+@pytest.mark.usefixtures("pytorch_as_it_was")
 @pytest.mark.parametrize(
     "framework",
     [name if name in ("dyn", "jax", "torch") else pytest.param(name, marks=pytest.mark.bench) for name in FRAMEWORKS],
@@ -336,8 +347,9 @@ def test_a_small_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """dyn in a process of its own."""
     small = {"L1": 8 << 10, "L2": 32 << 10, "L3": 64 << 10}
     monkeypatch.setattr(limits, "cache_sizes", lambda: small)
+    monkeypatch.setattr("dyn.profiling.limits.cache_sizes", lambda: small)
     monkeypatch.setattr(measuring, "cache_sizes", lambda: small)
-    monkeypatch.setattr(limits, "_SECONDS", 1e-4)
+    monkeypatch.setattr("dyn.profiling.limits._SECONDS", 1e-4)
     products = {product.name: product for product in (WIDE, FEW)}
     monkeypatch.setattr(contractions, "PRODUCTS", products)
     words = (

@@ -12,6 +12,7 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn import pipeline
+from dyn.backends.x86 import host_target
 from dyn.diagnosis import bisection
 from dyn.ir.core import Function
 from dyn.ir.opdef import REGISTRY
@@ -22,6 +23,8 @@ from dyn.schedule.kernel import Apply, Expr, Kernel
 from dyn.schedule.launch import Launch, Variant
 
 Array = np.ndarray[Any, Any]
+#: When the variant for few rows is chosen, by the bytes of the processor's vectors.
+FEW_ROWS = {32: "x_0 <= 4", 64: "x_0 <= 8"}[host_target().vector_bytes]
 
 
 def model(x: Any, w: Any) -> Any:
@@ -101,12 +104,12 @@ def test_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_variant(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant_in_variants(monkeypatch, lambda variant: variant.when() == "x_0 <= 4")
+    plant_in_variants(monkeypatch, lambda variant: variant.when() == FEW_ROWS)
     f = dyn.jit(model)
     assert dyn.bisect(f, arguments(33)).culprit is None  # it is not for these sizes
     found = dyn.bisect(f, arguments(3))
     assert found.culprit == "variant"
-    assert found.name == "dot_general_tanh: x_0 <= 4 of group 0 (contract dot_general_tanh)"
+    assert found.name == f"dot_general_tanh: {FEW_ROWS} of group 0 (contract dot_general_tanh)"
     parts = [one.part for one in found.findings if not one.problem]
     assert "  variant dot_general_tanh: always" in parts
 

@@ -25,8 +25,8 @@ from dyn.specialize.version import Version
 Array = np.ndarray[Any, Any]
 #: Variants for few rows and for few columns, by the bytes of the processor's vectors.
 FEW_ROWS, FEW_COLUMNS = {
-    32: ("direct 4x24, at most 4 rows", "packed 6x8, at most 8 columns"),
-    64: ("direct 4x96, at most 4 rows", "packed 8x16, at most 16 columns"),
+    32: ("streamed 4x256, at most 4 rows", "packed 6x8, at most 8 columns"),
+    64: ("streamed 8x256, at most 8 rows", "packed 8x16, at most 16 columns"),
 }[host_target().vector_bytes]
 
 
@@ -91,7 +91,7 @@ def test_a_call_of_a_likely_size_runs_its_variant_at_once() -> None:
     assert [launch.kernel.variant for launch in profile.events().launches] == [FEW_ROWS]
     np.testing.assert_allclose(y, x[:4] @ w, rtol=1e-4, atol=1e-5)
     # Other sizes are right, and get theirs in the background, as without.
-    np.testing.assert_allclose(f(x[:7], w[:, :3]), x[:7] @ w[:, :3], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(f(x[:9], w[:, :3]), x[:9] @ w[:, :3], rtol=1e-4, atol=1e-5)
     assert finish()
     assert _compiled(_only(f)) == [FEW_ROWS, FEW_COLUMNS]
 

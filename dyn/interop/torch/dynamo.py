@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, cast
@@ -20,6 +21,7 @@ _FRAMES: Any = _NATIVE._dynamo.eval_frame
 SEEN_THROUGH: list[Callable[..., Any]] = []
 
 
+@functools.cache
 def pass_by_own() -> None:
     """Have Dynamo look into nothing of dyn's, which runs in the midst of what it looks at: derivatives do.
 
@@ -30,6 +32,12 @@ def pass_by_own() -> None:
 
     trace_rules.add("dyn")
     trace_rules.get_torch_obj_rule_map().update(dict.fromkeys(SEEN_THROUGH, UserFunctionVariable))
+
+
+def pass_by_own_if_looked_at() -> None:
+    """The same where Dynamo is there, in front of calls that it may look into."""
+    if "torch._dynamo.trace_rules" in sys.modules:
+        pass_by_own()
 
 
 def passed_by(function: Callable[..., Any]) -> Callable[..., Any]:

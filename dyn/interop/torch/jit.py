@@ -25,7 +25,7 @@ from dyn.interop.torch.attributes import HooksChanged
 from dyn.interop.torch.calls import accept, entry_state, torch_state
 from dyn.interop.torch.distributed import DistributedModuleError, compile_parts, gathered
 from dyn.interop.torch.dynamic_shapes import DeclaredShapes, DynamicShapes
-from dyn.interop.torch.dynamo import passed_by, without_dynamo
+from dyn.interop.torch.dynamo import pass_by_own_if_looked_at, passed_by, without_dynamo
 from dyn.interop.torch.hidden_arguments import MovingTensor, StateCreated
 from dyn.interop.torch.module_calls import calls_made_by
 from dyn.interop.torch.objects import Opened, reached
@@ -245,6 +245,7 @@ class TorchJitted(LibraryFunction[TorchCall, TensorProgram]):
 
     @passed_by
     def _call_slow(self, /, *args: Any, **kwargs: Any) -> Any:
+        pass_by_own_if_looked_at()
         try:
             return super()._call_slow(*args, **kwargs)
         except Exception as error:

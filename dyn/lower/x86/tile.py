@@ -34,7 +34,7 @@ from dyn.lower.x86.tile_computed import ComputedColumns
 from dyn.lower.x86.tile_dot import Dot
 from dyn.lower.x86.tile_ints import Ints, known_factor
 from dyn.lower.x86.tile_kernels import Micro, Operands, Rhs, can_transpose
-from dyn.lower.x86.tile_pack import PackedBlock, Packer, define, strided
+from dyn.lower.x86.tile_pack import PackedBlock, Packer, define, own_digits, strided
 from dyn.lower.x86.tile_parts import Cut, Epilogue, Panel, Rows, TilePart
 from dyn.lower.x86.tile_stream import Stream
 from dyn.lower.x86.tile_turned import Turned
@@ -107,11 +107,12 @@ class _Tile:
             self.rhs = None
         if em.target.vector_bytes < 32 and stages:  # masked loads are branches
             self.rhs = None
+        #: Whether one kernel takes a tile of any number of rows and columns: it streams, takes dot products, turns
+        #: squares, or multiplies what it computes.
+        whole = all(own_digits(tile.rhs, symbol, tile.digits) is None for symbol in (tile.red, tile.col))
+        self.once = not stages and (self.rhs is not None or whole)
         #: PACKED if the panel is packed before the micro-kernels run.
-        self.mode = Rhs.DIRECT if not stages else Rhs.PACKED if self.rhs is None else Rhs.PACKING
-        #: Whether one kernel takes a tile of any number of rows and columns: it streams, takes dot products, or turns
-        #: squares.
-        self.once = not stages
+        self.mode = Rhs.DIRECT if self.once else Rhs.PACKED if self.rhs is None else Rhs.PACKING
         #: Height of the last tile, where it is a low one.
         self.half = self.height if self.once else max(self.height // 2, 1)
         #: Elements from the accumulators of a row to the next one's: kernels that stream have one distance, whatever
