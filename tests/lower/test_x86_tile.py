@@ -702,3 +702,23 @@ def test_both_operands_packed_on_intel() -> None:
 
     assert of("sapphirerapids") == [(264, 256), (264, 256), (264, 256), (264, 192), (96, 256), (96, 256)]
     assert set(of("znver5")) == {(96, 192)}
+
+
+@pytest.mark.parametrize("name", ["vpdpbusd", "vpmaddwd"])
+def test_words_in_panels_that_share_rows(name: str) -> None:
+    """Panels side by side, blocks of the reduced dimension, and two steps an iteration: Intel's blocking."""
+    if not host_target().has("avx512vnni" if name == "vpdpbusd" else "avx512bw"):
+        pytest.skip(f"this machine has no {name}")
+    dtype = I8 if name == "vpdpbusd" else I16
+    tile = Tile(8, 3 * host_target().lanes(4), (Operand.LHS, Operand.RHS), unit=name)
+    intel = blocking_of(Target("x86", "cascadelake", vector_bytes=64, registers=32))
+    for blocking in (SHARED, intel):
+        with blocked(blocking):
+            kernels = compile_kernels(
+                [contraction("g", x, y, tile, dtype=I32, operands=(dtype, dtype)) for x, y in LAYOUTS]
+            )
+        for (x, y), kernel in zip(LAYOUTS, kernels, strict=True):
+            for m, n, k in [*sample(10), (9, 150, 4001), (300, 97, 67), (2, 530, 1030)]:
+                a, b = values((m, k), dtype, 1), values((k, n), dtype, 2)
+                got = run(kernel, a, b, lhs=x, rhs=y)
+                np.testing.assert_array_equal(got, a.astype(np.int32) @ b.astype(np.int32))
