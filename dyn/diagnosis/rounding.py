@@ -44,8 +44,8 @@ def rounding_of_results(case: Case) -> list[Array]:
 
 
 def rounding_of_op(op: Op, operands: Sequence[Array], compute: Compute) -> list[Array] | None:
-    """The same for the results of one op, by its reference ``compute``; None where these are rounded once, by elements:
-    no sums, and nothing that depends on all of its operands at once."""
+    """Movements of the results of one op in that way, by its reference ``compute``; None where these are rounded once,
+    by elements: no sums, and nothing that depends on all of its operands at once."""
     if combine_of(op) is Scalar.ADD:
         return [_explained(size) * np.abs(dtypes.widened(size)) for size in compute(_sizes(operands))]
     if not op.opdef.is_backward_stable:

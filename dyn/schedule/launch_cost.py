@@ -1,4 +1,4 @@
-"""What launches need: bytes of memory that they read and write, and operations, as formulas of sizes.
+"""Costs of launches: bytes of memory that they read and write, and operations, as formulas of sizes.
 
 Bytes are those that kernels touch of each buffer, once; operations are those of the group's ops, however kernels are
 scheduled.

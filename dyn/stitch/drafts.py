@@ -196,6 +196,22 @@ class Drafts:
         ones = tuple(1 if axis in group.reduced else d for axis, d in enumerate(group.space))
         return self.same_shape(shape, ones)
 
+    def hands_all_to(self, maker: Draft, ops: Sequence[Op]) -> bool:
+        """Whether nothing but some ops, and the group itself, reads what a group computes, and none of it is stored."""
+        for made in [result for own in maker.ops for result in own.results]:
+            readers = self.readers.get(made, ())
+            if made in self.pinned or made in self.shown:
+                return False
+            if any(reader not in ops and self.draft_of[reader] is not maker for reader in readers):
+                return False
+        return True
+
+    def merge_behind(self, maker: Draft, draft: Draft, op: Op) -> Draft:
+        """Merge what makes operands of an op with the op's group, which it had been said to stay outside of."""
+        said = f"{op.opdef.name} at {op.loc} stays outside: "
+        maker.ends = {end: None for end in maker.ends if not end.startswith(said)}
+        return self.merge(maker, draft)
+
     def merge_refusal(self, a: Draft, b: Draft) -> str | None:
         if not self.same_shape(a.space, b.space):
             return f"it would join groups over {format_shape(a.space)} and {format_shape(b.space)}"

@@ -22,9 +22,7 @@ def join_pieces(drafts: Drafts) -> None:
             continue
         for maker in dict.fromkeys(drafts.group_of[s] for s in drafts.op_sources(op) if s in drafts.group_of):
             if _is_of_pieces(drafts, maker, op, draft):
-                said = f"{op.opdef.name} at {op.loc} stays outside: "
-                maker.ends = {end: None for end in maker.ends if not end.startswith(said)}
-                draft = drafts.merge(maker, draft)
+                draft = drafts.merge_behind(maker, draft, op)
                 draft.kind, draft.space = GroupKind.JOIN, op.result.shape
 
 
@@ -35,14 +33,8 @@ def _is_of_pieces(drafts: Drafts, maker: Draft, op: Op, draft: Draft) -> bool:
         return False
     if any(o.opdef.kind is not OpKind.POINTWISE or is_heavy(o) for o in maker.ops):
         return False
-    for made in (result for o in maker.ops for result in o.results):
-        readers = drafts.readers.get(made, ())
-        if (
-            made in drafts.pinned
-            or made in drafts.shown
-            or any(drafts.draft_of[r] not in (maker, draft) for r in readers)
-        ):
-            return False
+    if not drafts.hands_all_to(maker, draft.ops):
+        return False
     pieces = [piece for piece in op.operands if any(drafts.group_of.get(s) is maker for s in drafts.sources(piece))]
     reads = [_reads_of(drafts, piece, maker) for piece in pieces]
     if any(drafts.group_of.get(piece) is not maker for piece in pieces) or len(set(pieces)) < len(pieces):

@@ -24,10 +24,8 @@ def join_prologues(drafts: Drafts) -> None:
         space = draft.space
         for maker in dict.fromkeys(drafts.group_of[s] for s in drafts.op_sources(op) if s in drafts.group_of):
             if _is_prologue(drafts, maker, op, draft):
-                said = f"{op.opdef.name} at {op.loc} stays outside: "
-                maker.ends = {end: None for end in maker.ends if not end.startswith(said)}
                 made = set(maker.ops)
-                draft = drafts.merge(maker, draft)
+                draft = drafts.merge_behind(maker, draft, op)
                 draft.prologue |= made
                 draft.space = space
 
@@ -37,13 +35,7 @@ def _is_prologue(drafts: Drafts, maker: Draft, op: Op, draft: Draft) -> bool:
         return False
     if not _pays(drafts, maker, op) or any(_is_divided(drafts, operand) for operand in op.operands):
         return False
-    for made in [result for o in maker.ops for result in o.results]:
-        readers = drafts.readers.get(made, ())
-        if made in drafts.pinned or made in drafts.shown:
-            return False
-        if any(reader is not op and drafts.draft_of[reader] is not maker for reader in readers):
-            return False
-    return not drafts.order.between(maker.number, draft.number)
+    return drafts.hands_all_to(maker, (op,)) and not drafts.order.between(maker.number, draft.number)
 
 
 def _is_divided(drafts: Drafts, operand: Value) -> bool:

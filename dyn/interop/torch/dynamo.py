@@ -21,7 +21,6 @@ _FRAMES: Any = _NATIVE._dynamo.eval_frame
 SEEN_THROUGH: list[Callable[..., Any]] = []
 
 
-@functools.cache
 def pass_by_own() -> None:
     """Have Dynamo look into nothing of dyn's, which runs in the midst of what it looks at: derivatives do.
 
@@ -30,12 +29,19 @@ def pass_by_own() -> None:
     from torch._dynamo import trace_rules
     from torch._dynamo.variables import UserFunctionVariable
 
-    trace_rules.add("dyn")
+    _pass_by_files()
     trace_rules.get_torch_obj_rule_map().update(dict.fromkeys(SEEN_THROUGH, UserFunctionVariable))
 
 
+@functools.cache
+def _pass_by_files() -> None:
+    from torch._dynamo import trace_rules
+
+    trace_rules.add("dyn")
+
+
 def pass_by_own_if_looked_at() -> None:
-    """The same where Dynamo is there, in front of calls that it may look into."""
+    """Do so where Dynamo is imported, in front of calls that it may look into."""
     if "torch._dynamo.trace_rules" in sys.modules:
         pass_by_own()
 
@@ -107,7 +113,7 @@ Change = Callable[[], Callable[[], None]]
 
 
 def _changes() -> tuple[Change, ...]:
-    """What makes sizes symbolic where the process has not been told to have them constant, and leaves room."""
+    """Changes that make sizes symbolic where the process has not been told to have them constant, and leave room."""
     from torch.fx.experimental import _config
 
     dynamo: Any = torch._dynamo.config

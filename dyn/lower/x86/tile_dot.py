@@ -20,31 +20,24 @@ from dyn.lower.x86.tile_kernels import (
     I64,
     MICRO_PARAMS,
     PTR,
-    Operands,
+    FewRows,
     column_mask,
     multiply_add,
     row_pointers,
 )
-from dyn.schedule.target import Target
 
 
 @record()
-class Dot:
+class Dot(FewRows):
     """``acc[rows, cols] = a[rows, depth] · b[depth, cols]`` for any number of columns.
 
     Parameters are a micro-kernel's, but that ``ldb`` is the distance of two columns. Products are summed in a fixed
     order that depends on ``depth`` and the vector width alone.
     """
 
-    vec: VType
-    rows: int
-    stride: int
-    operands: Operands
-    target: Target
-
     @property
     def name(self) -> str:
-        return f"dyn.tile.dot.{self.vec.mangled}.{self.rows}.s{self.stride}{self.operands.name}"
+        return self._name("dot")
 
     @lru_cache(maxsize=64)  # noqa: B019  (of frozen records, bounded)
     def leaf(self) -> LeafFunction:

@@ -54,7 +54,7 @@ class Operands:
 
     @property
     def name(self) -> str:
-        """What tells kernels for other dtypes apart, in ``vec`` of one type."""
+        """The part of a kernel's name that tells it from those for other dtypes, in ``vec`` of one type."""
         found = [str(self.acc)] if self.acc not in (self.lhs, self.rhs) else []
         found += [dtype.short if dtype is not self.acc else "own" for dtype in (self.lhs, self.rhs)]
         return "" if self.lhs is self.rhs is self.acc else "." + ".".join(found)
@@ -75,6 +75,21 @@ class Operands:
         if dtype is self.acc:
             return fn.splat(many, found)
         return cast(m, dtype, self.acc, many, register(self.acc, lanes), fn.splat(many, found))
+
+
+@record()
+class FewRows:
+    """A kernel for up to ``rows`` rows and any number of columns, which reads both operands where they lie: fields and
+    name of all of its kinds. ``acc`` is a block of ``stride`` elements a row."""
+
+    vec: VType
+    rows: int
+    stride: int
+    operands: Operands
+    target: Target
+
+    def _name(self, kind: str) -> str:
+        return f"dyn.tile.{kind}.{self.vec.mangled}.{self.rows}.s{self.stride}{self.operands.name}"
 
 
 @record()

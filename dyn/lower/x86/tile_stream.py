@@ -12,16 +12,15 @@ from functools import lru_cache
 
 from dyn.frozen import record
 from dyn.lower.x86.leaf_functions import LeafFunction, finish_leaf
-from dyn.lower.x86.llvm_text import FunctionText, VType, constant
+from dyn.lower.x86.llvm_text import FunctionText, constant
 from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.registers import register
-from dyn.lower.x86.tile_kernels import I64, MICRO_PARAMS, Operands, column_mask, multiply_add, row_pointers
-from dyn.schedule.target import Target
+from dyn.lower.x86.tile_kernels import I64, MICRO_PARAMS, FewRows, column_mask, multiply_add, row_pointers
 
 
 def steps_together(rows: int, registers: int) -> int:
-    """How many steps of the reduced dimension are added at a time: their factors stay in registers, one for each row,
-    beside an accumulator for each row and what is loaded."""
+    """The number of steps of the reduced dimension that are added at a time: their factors stay in registers, one for
+    each row, beside an accumulator for each row and what is loaded."""
     steps = 8
     while steps > 1 and rows * (steps + 1) + 2 > registers:
         steps //= 2
@@ -29,21 +28,15 @@ def steps_together(rows: int, registers: int) -> int:
 
 
 @record()
-class Stream:
+class Stream(FewRows):
     """``acc[rows, cols] (+)= a[rows, depth] · b[depth, cols]`` for up to ``rows`` rows and any number of columns.
 
     Parameters are a micro-kernel's. Products are added one by one, in the order of the reduced dimension.
     """
 
-    vec: VType
-    rows: int
-    stride: int
-    operands: Operands
-    target: Target
-
     @property
     def name(self) -> str:
-        return f"dyn.tile.stream.{self.vec.mangled}.{self.rows}.s{self.stride}{self.operands.name}"
+        return self._name("stream")
 
     @lru_cache(maxsize=64)  # noqa: B019  (of frozen records, bounded)
     def leaf(self) -> LeafFunction:

@@ -11,31 +11,24 @@ from functools import lru_cache
 
 from dyn.frozen import record
 from dyn.lower.x86.leaf_functions import LeafFunction, finish_leaf
-from dyn.lower.x86.llvm_text import FunctionText, VType, constant
+from dyn.lower.x86.llvm_text import FunctionText, constant
 from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.registers import register
 from dyn.lower.x86.squares import square
-from dyn.lower.x86.tile_kernels import I64, MICRO_PARAMS, Operands, column_mask, multiply_add, row_pointers
-from dyn.schedule.target import Target
+from dyn.lower.x86.tile_kernels import I64, MICRO_PARAMS, FewRows, column_mask, multiply_add, row_pointers
 
 
 @record()
-class Turned:
+class Turned(FewRows):
     """``acc[rows, cols] (+)= a[rows, depth] · b[depth, cols]`` for up to ``rows`` rows and any number of columns.
 
     Parameters are a micro-kernel's, but that ``ldb`` is the distance of two columns, and that ``panel`` has room for a
     square of vectors. Products are added one by one, in the order of the reduced dimension.
     """
 
-    vec: VType
-    rows: int
-    stride: int
-    operands: Operands
-    target: Target
-
     @property
     def name(self) -> str:
-        return f"dyn.tile.turned.{self.vec.mangled}.{self.rows}.s{self.stride}{self.operands.name}"
+        return self._name("turned")
 
     @lru_cache(maxsize=64)  # noqa: B019  (of frozen records, bounded)
     def leaf(self) -> LeafFunction:

@@ -82,11 +82,8 @@ def _at(tile: TileContract, operand: Expr, group: int, part: int) -> Expr:
 
 
 class WordPacker(Packer):
-    """Packs blocks of one operand in words. Plain loads that are contiguous along an axis are moved as they lie, by
-    the leaf functions below.
-
-    ``operand`` is the contraction's, of which ``words`` are the words.
-    """
+    """Packs blocks of one operand, the contraction's left one (number 0) or right one (1), in ``words``. Plain loads
+    that are contiguous along an axis are moved as they lie, by the leaf functions below."""
 
     def __init__(
         self, em: KernelEmitter, tile: TileContract, unit: Unit, number: int, words: Expr, vec: VType, width: int

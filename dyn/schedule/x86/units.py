@@ -40,7 +40,7 @@ class Unit:
 
     @property
     def text(self) -> str:
-        """What tells its kernels apart."""
+        """The part of a kernel's name that tells its kernels from others'."""
         return self.name + (".signed" if self.signs_left else ".swapped" if self.swapped else "")
 
 

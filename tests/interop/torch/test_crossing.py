@@ -10,6 +10,7 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 import dyn.interop.torch as dyn_torch  # noqa: E402
+from dyn.interop.torch import dynamo  # noqa: E402
 from tests.interop.torch.comparing import same  # noqa: E402  # needs PyTorch
 
 nn = torch.nn
@@ -124,3 +125,19 @@ def test_gradients_that_results_retain_are_pytorchs() -> None:
         y, a = compiled(torch.ones(3, requires_grad=True))
     y.sum().backward()
     same(torch.full((3,), 2.0), a.grad)
+
+
+def test_what_is_seen_through_may_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dynamo is told of dyn's files once, and of functions of dyn's in PyTorch's places whenever there are more."""
+    from torch._dynamo import trace_rules
+
+    def later() -> None: ...
+
+    dynamo.pass_by_own()
+    monkeypatch.setattr(dynamo, "SEEN_THROUGH", [*dynamo.SEEN_THROUGH, later])
+    known: dict[Any, Any] = trace_rules.get_torch_obj_rule_map()
+    try:
+        dynamo.pass_by_own_if_looked_at()
+        assert later in known
+    finally:
+        known.pop(later, None)
