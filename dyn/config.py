@@ -54,6 +54,9 @@ class Config:
     #: ``DYN_BATCH_INVARIANT``: whether a row of a product of matrices has the same bits however many rows there are:
     #: sums of products go in one order, at some cost (the page "Numbers" says where they would not).
     batch_invariant: bool = False
+    #: ``DYN_PACK_WEIGHTS``: whether matrices that nothing can change, and that programs close over, are kept once more,
+    #: in the order in which products read them best. Results are the same to the last bit.
+    pack_weights: bool = True
     #: ``DYN_VARIANTS``: when quicker variants of kernels are compiled which the first call does not need. They are made
     #: in the ``background`` once a call could use one, while calls go on with a more general one; ``all`` with the
     #: first call, which waits for them; or ``none``. Results are the same to the last bit.
@@ -127,7 +130,8 @@ class Config:
 
 #: The settings that change generated code.
 CODE_SETTINGS = (
-    "default_float", "target_cpu", "optimize", "batch_invariant", "debug_nans", "debug_infs", "red_zones",
+    "default_float", "target_cpu", "optimize", "batch_invariant", "pack_weights", "debug_nans", "debug_infs",
+    "red_zones",
 )  # fmt: skip
 _code_settings = operator.attrgetter(*CODE_SETTINGS)
 
@@ -143,6 +147,7 @@ _VARIABLES = {
     "cache_size": "DYN_CACHE_SIZE",
     "optimize": "DYN_OPTIMIZE",
     "batch_invariant": "DYN_BATCH_INVARIANT",
+    "pack_weights": "DYN_PACK_WEIGHTS",
     "fast_call": "DYN_FAST_CALL",
     "variants": "DYN_VARIANTS",
     "python_runtime": "DYN_PYTHON_RUNTIME",

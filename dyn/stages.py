@@ -64,6 +64,22 @@ def _named(parts: list[str]) -> str:
     return ", ".join([*parts[:_MOST_NAMED], f"{more} more"] if more > 0 else parts)
 
 
+class MemoryAnalysis(str):
+    """Formula of the bytes of intermediate memory.
+
+    Attributes:
+        kept: bytes of matrices that never change, which are kept once more in the order in which products read them.
+            Programs that read the same matrices share them.
+    """
+
+    __slots__ = ("kept",)
+
+    def __new__(cls, arena: str, kept: int) -> MemoryAnalysis:
+        made = super().__new__(cls, arena)
+        made.kept = kept
+        return made
+
+
 @dataclass(eq=False, repr=False)
 class Traced:
     """Traced program, which ``lower()`` optimises.
@@ -310,17 +326,21 @@ class Compiled:
             return self.program.as_text(dialect)
         return Lowered(self.stage, self.program).as_text(dialect)
 
-    def memory_analysis(self) -> str:
-        """Bytes of intermediate memory as a formula over the dims.
+    def memory_analysis(self) -> MemoryAnalysis:
+        """Bytes of intermediate memory as a formula over the dims, and those of what is kept beside calls.
 
         Returns:
-            A string.
+            A :class:`MemoryAnalysis`: a string.
 
         Example:
             >>> dyn.jit(lambda x: x + 1).lower(np.zeros(3)).compile().memory_analysis()
             '0'
         """
-        return format_dim(self.program.optimized.host.arena)
+        import_whole("dyn.passes.panel_weights")
+        from dyn.passes.panel_weights import bytes_in_panels
+
+        optimized = self.program.optimized
+        return MemoryAnalysis(format_dim(optimized.host.arena), sum(bytes_in_panels(optimized.function)))
 
     def cost_analysis(self, sizes: Mapping[str, int] | None = None) -> CostAnalysis:
         """Operations of the program and bytes that it reads and writes, as formulas of its sizes or as numbers.

@@ -157,10 +157,8 @@ def _memory_summary(report: Report) -> str:
 
 
 def _memory(report: Report) -> str:
-    memory, said = report.memory, ""
-    constants = memory.constants
-    if constants:
-        said = f"<p>{pluralized(len(constants), 'large constant')}, of {sum(constants)} bytes.</p>"
+    memory = report.memory
+    said = "".join([f"<p>{line}.</p>" for line in memory.told()])
     if not memory.slots:
         return f'<p class="dyn-none">No intermediate arrays.</p>{said}'
     texts = zip(memory.slots_in_words, memory.slots, strict=True)

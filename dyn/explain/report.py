@@ -14,10 +14,12 @@ from dyn.backends.binaries import Origin
 from dyn.backends.deferred import DeferredState
 from dyn.compilation_record import CompilationRecord
 from dyn.explain.sizes import size_in_words
+from dyn.explain.words import pluralized
 from dyn.frozen import record
 from dyn.ir.binding import AxisCheck
 from dyn.ir.core import Function, Value
 from dyn.lower.host import InRegion, MemorySpace, site_text
+from dyn.passes.panel_weights import bytes_in_panels
 from dyn.pipeline import Optimized
 from dyn.schedule.kernel_text import kernel_name
 from dyn.schedule.launch import Launch, Variant, by_group, general_launches
@@ -97,7 +99,8 @@ class GroupRow:
 
 @record()
 class MemoryRow:
-    """Intermediate memory in bytes: the formula of the whole, and of each slot; and each large constant's bytes.
+    """Intermediate memory in bytes: the formula of the whole, and of each slot; and the bytes of each large constant,
+    and of each array that is kept ``in_panels``.
 
     ``arena_in_words`` and ``slots_in_words`` are the same for people, case by case.
     """
@@ -107,6 +110,18 @@ class MemoryRow:
     constants: tuple[int, ...]
     arena_in_words: str
     slots_in_words: tuple[str, ...]
+    in_panels: tuple[int, ...] = ()
+
+    def told(self) -> list[str]:
+        """What there is beside intermediate arrays, in words."""
+        lines: list[str] = []
+        if self.constants:
+            lines.append(f"{pluralized(len(self.constants), 'large constant')}, of {sum(self.constants)} bytes")
+        if self.in_panels:
+            count, size = len(self.in_panels), sum(self.in_panels)
+            what = "1 array that never changes, kept" if count == 1 else f"{count} arrays that never change, kept"
+            lines.append(f"{what} once more in panels, as products read them: {size} bytes")
+        return lines
 
 
 @record(eq=False)
@@ -368,4 +383,5 @@ def _memory(optimized: Optimized) -> MemoryRow:
         tuple(dense.array.nbytes for dense in host.constants),
         size_in_words(host.arena, facts),
         tuple(size_in_words(slot, facts) for slot in host.slots),
+        bytes_in_panels(optimized.function),
     )

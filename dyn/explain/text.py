@@ -76,9 +76,7 @@ def _memory(report: Report) -> list[str]:
             f"{pluralized(len(slots), 'slot')}, used again as values die:",
         ]
         lines += [f"  slot {i}: {slot}" for i, slot in enumerate(slots)]
-    constants = report.memory.constants
-    if constants:
-        lines.append(f"{pluralized(len(constants), 'large constant')}, of {sum(constants)} bytes")
+    lines += report.memory.told()
     return lines
 
 

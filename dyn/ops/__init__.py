@@ -21,6 +21,7 @@ from dyn.ops import (
     erf_inverse,
     fft,
     map,
+    panels,
     reduce,
     reduce_precision,
     rejection,
@@ -43,7 +44,7 @@ __all__ = [
     "OWN_OPS", "Scalar", "barrier", "batch_norm", "bitcasts", "bits", "checkpoint", "compaction", "complex",
     "composite", "contract", "control", "convolution", "csr_matmul", "cumulative", "custom_call",
     "custom_derivatives", "data_dependent", "dynamic_slices", "elementwise", "erf_inverse", "factorizations", "fft",
-    "gather", "map", "reduce", "reduce_precision", "reduce_window", "rejection", "rng_bit_generator", "scatter",
-    "select_and_scatter", "shape", "solving", "sort", "sort_by", "special", "spectral", "threefry", "top_k",
+    "gather", "map", "panels", "reduce", "reduce_precision", "reduce_window", "rejection", "rng_bit_generator",
+    "scatter", "select_and_scatter", "shape", "solving", "sort", "sort_by", "special", "spectral", "threefry", "top_k",
     "triangular", "variadic_reduce", "variadic_reduce_window", "variadic_scatter", "window_choice",
 ]  # fmt: skip

@@ -9,8 +9,24 @@ from dyn.frozen import record
 from dyn.schedule.kernel import Bindings, Carry, Fold, Loop, Ref, Role, Stmt
 from dyn.schedule.kernel_walks import symbols_of_extent
 from dyn.schedule.order import Order
-from dyn.shapes import Dim, Symbol, as_dim, dim_min, floordiv, free_symbols, linear_in, mod, product, substitute
+from dyn.shapes import (
+    Atom,
+    Dim,
+    Opaque,
+    OpaqueKind,
+    Symbol,
+    SymExpr,
+    as_dim,
+    dim_min,
+    floordiv,
+    free_symbols,
+    linear_in,
+    mod,
+    product,
+    substitute,
+)
 from dyn.shapes import symbol as new_symbol
+from dyn.shapes.walk import replace_deeply
 
 
 class AxisKind(Enum):
@@ -199,6 +215,28 @@ def split(a: Axis, chunk: Dim, name: str = "c") -> tuple[Axis, Axis, dict[Symbol
         outer = axis(name, floordiv(a.extent - 1, chunk) + 1, a.kind, a.bound)
         inner = axis(a.name, dim_min(chunk, a.extent - as_dim(outer.var) * chunk), a.kind, a.bound)
     return outer, inner, {a.var: as_dim(outer.var) * chunk + as_dim(inner.var)}
+
+
+def quotient_by(atom: Atom, var: Symbol) -> int | None:
+    """The number that a variable is divided by, where an atom is such a quotient; None where it is anything else."""
+    if not isinstance(atom, Opaque) or atom.kind is not OpaqueKind.FLOORDIV or atom.args[0] != as_dim(var):
+        return None
+    size = atom.args[1]
+    return size if isinstance(size, int) else None
+
+
+def confined(dim: Dim, var: Symbol, size: int) -> Dim:
+    """An index expression where a variable is at least 0 and less than ``size``: quotients of it are 0, and it is its
+    own remainder."""
+    if isinstance(dim, int) or var not in dim.symbols:
+        return dim
+    whole = as_dim(var)
+    known: dict[Atom, Dim] = {}
+    for quotient, value in ((floordiv(whole, size), 0), (mod(whole, size), whole)):
+        atom = quotient.is_atom if isinstance(quotient, SymExpr) else None
+        if isinstance(atom, Opaque):
+            known[atom] = value
+    return replace_deeply(dim, {var}, known.get)
 
 
 def composed(first: Mapping[Symbol, Dim], then: Mapping[Symbol, Dim]) -> dict[Symbol, Dim]:

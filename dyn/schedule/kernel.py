@@ -312,7 +312,8 @@ class Tile:
     Operands that are ``staged`` are copied to memory on the chip, dense, before they are multiplied. The others are
     read where they lie, if the target can. On GPUs ``threads`` of a block have such a tile each. What multiplies and
     adds is the target's ``unit`` of this name, or the arithmetic of the accumulators. A tile that is ``in_order`` adds
-    products one by one, however the operands lie.
+    products one by one, however the operands lie. ``from_panels`` says that the right operand lies in memory as if it
+    had been staged: an iteration has one panel, of the tile's columns, all of which may be read.
     """
 
     rows: int
@@ -321,10 +322,12 @@ class Tile:
     threads: int = 1
     unit: str = ""
     in_order: bool = False
+    from_panels: bool = False
 
     def __str__(self) -> str:
         size = f"{self.rows}x{self.columns}" + (f", {self.threads} threads" if self.threads > 1 else "")
         size += (f", {self.unit}" if self.unit else "") + (", in order" if self.in_order else "")
+        size += ", from panels" if self.from_panels else ""
         return size + "".join(f", {operand.value} staged" for operand in self.staged)
 
 

@@ -8,6 +8,7 @@ their roles.
 step       what it does
 =========  ===========================================================================================================
 fuse       two neighbouring axes become one, where every index moves through both in one stride
+confine    quotients of what lies in one chunk are 0
 flatten    neighbouring axes become one whatever the strides, by division where no one stride runs through them
 split      an axis becomes chunks of a size, and what lies in one
 reorder    a phase's own parallel axes go where they are wanted; those with an order keep it
@@ -44,7 +45,7 @@ from dyn.frozen import record
 from dyn.ir.core import Value
 from dyn.ops.scalar import Scalar
 from dyn.schedule.accesses import crossed_loads
-from dyn.schedule.axes import Axis, AxisKind, axis, collapse, composed, nest, onto, split
+from dyn.schedule.axes import Axis, AxisKind, axis, collapse, composed, confined, nest, onto, split
 from dyn.schedule.elements import ElementReader
 from dyn.schedule.expressions import Rewriter
 from dyn.schedule.jam import unroll_and_jam
@@ -134,6 +135,8 @@ class Loops:
         #: How many of the shared axes, and of the phases' own, became part of others.
         self.fused = self.fused_inside = 0
         self._change: dict[Symbol, Dim] = dict(self.equal)
+        #: The shared axes that are less than a number, where indices are divided by that.
+        self._confined: dict[Symbol, int] = {}
         self.phases = [self.code.phase(stage, self.keep.get(n, ())) for n, stage in enumerate(self.nest.stages)]
 
     @property
@@ -151,6 +154,7 @@ class Loops:
         other = copy(self)
         other.code, other.steps, other.tiles = self.code.fork(), list(self.steps), list(self.tiles)
         other.shared, other._roles, other._change = list(self.shared), dict(self._roles), dict(self._change)
+        other._confined = dict(self._confined)
         other.phases = [replace(phase, axes=list(phase.axes)) for phase in self.phases]
         return other
 
@@ -196,6 +200,14 @@ class Loops:
         self.steps.append(Step("split", (whole.name,), f"by {size}"))
         return outer, inner
 
+    def confine(self, inner: Axis, size: int) -> None:
+        """Leave out of indices what divides a shared axis by a size that it never comes to."""
+        most = most_iterations(inner.extent)
+        if inner not in self.shared or most is None or most > size:
+            raise ScheduleError(f"{inner.name}, of {inner.extent} iterations, may come to {size}")
+        self._confined[inner.var] = size
+        self.steps.append(Step("confine", (inner.name,), f"to {size}"))
+
     def flatten(self, axes: Sequence[Axis], phase: Phase | None = None) -> Axis:
         """Make neighbours one axis, by division where no one stride runs through them.
 
@@ -225,11 +237,14 @@ class Loops:
 
     def settled(self, dim: Dim) -> Dim:
         """An index expression of the code after the steps on shared axes so far."""
-        return substitute(dim, self._change)
+        dim = substitute(dim, self._change)
+        for var, size in self._confined.items():
+            dim = confined(dim, var, size)
+        return dim
 
     def _rewriter(self) -> Rewriter:
         """The shared steps so far, as a change of index expressions."""
-        return Rewriter(lambda dim: substitute(dim, self._change))
+        return Rewriter(self.settled)
 
     def reorder(self, axes: Sequence[Axis], phase: Phase | None = None) -> None:
         """Put the shared axes, or a phase's, into an order: those that are not parallel keep theirs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dyn.dtypes import DType
 from dyn.ops.shape import is_stretch_factor
-from dyn.schedule.axes import Axis, axis
+from dyn.schedule.axes import Axis, axis, confined, quotient_by
 from dyn.schedule.families import contract_schedules
 from dyn.schedule.kernel import Expr, Load
 from dyn.schedule.kernel_walks import walk_exprs
@@ -87,6 +87,7 @@ def tile_forms(sides: Sides, target: Target) -> list[SpecializedKernel]:
         lhs_reduced=_contiguous(operands, operands.lhs, sides.reduced, sides.row),
         rhs_columns=direct and _contiguous(operands, operands.rhs, sides.column, sides.reduced),
         rhs_computed=_computed_along(operands, sides.column) if direct else None,
+        rhs_panel=_panel(operands, sides) if direct else 0,
         whole=direct,
         rhs_reduced=direct and _contiguous(operands, operands.rhs, sides.reduced, sides.column),
     )
@@ -120,6 +121,8 @@ def in_tiles(variant: ContractVariant, row: Axis, column: Axis) -> Schedule:
         chunk, rows = loops.split(row, variant.row_chunk)
         panel, columns = loops.split(column, variant.col_panel)
         loops.reorder([*loops.shared[:-4], chunk, panel, rows, columns])
+        if variant.tile.from_panels:
+            loops.confine(columns, variant.tile.columns)
         loops.tensorise(rows, columns, variant.tile)
 
     return schedule
@@ -135,6 +138,22 @@ def _contiguous(operands: Product, operand: Expr, along: Axis, other: Axis) -> b
         return False
     linear = linear_in(operand.index, along.var)
     return linear is not None and linear[0] == 1 and linear_in(linear[1], other.var) is not None
+
+
+def _panel(operands: Product, sides: Sides) -> int:
+    """The columns of a panel of a right operand that lies in panels, rows one behind the other; else 0."""
+    if not isinstance(operands.rhs, Load) or operands.rhs.bound or operands.rhs.mask is not None:
+        return 0
+    index, column = operands.rhs.index, sides.column.var
+    atoms = () if isinstance(index, int) else index.atoms
+    for width in {size for atom in atoms if (size := quotient_by(atom, column)) is not None}:
+        inside = confined(index, column, width)
+        linear = linear_in(inside, column)
+        if linear is not None and linear[0] == 1:
+            reduced = linear_in(linear[1], sides.reduced.var)
+            if reduced is not None and reduced[0] == width:
+                return width
+    return 0
 
 
 def _computed_along(operands: Product, column: Axis) -> DType | None:

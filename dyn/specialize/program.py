@@ -36,6 +36,7 @@ from dyn.runtime.driver import context_of
 from dyn.runtime.loading import load_modules
 from dyn.schedule.target import Target
 from dyn.shapes import keeping_recent
+from dyn.specialize.kept_panels import frozen_of
 from dyn.specialize.shared_code import CODES, Code
 from dyn.trace.function import TracedFunction
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from dyn.backends.base import KernelReport, Source
     from dyn.backends.device_programs import DeviceProgram
     from dyn.lower.host import HostProgram
+    from dyn.passes.panel_weights import Panels
     from dyn.pipeline import Optimized, Rendered, Stitched
     from dyn.schedule.donate import Reuse
 
@@ -58,6 +60,11 @@ class Program:
     def __init__(self, traced: TracedFunction, placement: Placement, record: CompilationRecord) -> None:
         self.traced, self.record, self.placement = traced, record, placement
         target = placement.target
+        #: The settings in force: what is lowered again later is lowered as it was.
+        self._settings = config.current()
+        #: What is compiled: the program that reads matrices which never change in panels; and what its hidden
+        #: parameters are, by numbers of captured arrays.
+        self._own, self.hidden = self._with_panels()
         self._backend = family_of(target).backend(target, placement.ordinal)
         self._lock = lock()
         self._optimized: Optimized | None = None
@@ -67,9 +74,7 @@ class Program:
         self._checked: HostProgram | None = None
         self._programs = Programs(self._backend)
         with record.timed("find"):
-            self._identity = function_identity(traced.function, OWN_OPS, traced.guards)
-        #: The settings in force: what is lowered again later is lowered as it was.
-        self._settings = config.current()
+            self._identity = function_identity(self._own.function, OWN_OPS, traced.guards)
         # Whoever wants to see the passes at work wants them to run.
         # What checks call depends on the ops that they check.
         self._checks, code = self._settings.checks_values, self._settings.key()
@@ -85,7 +90,7 @@ class Program:
     @lazy_property
     def _key(self) -> str | None:
         """The name of its entry on disk. Code that is in memory is found without."""
-        return self._programs.key(lambda: _named(self.traced, self._identity))
+        return self._programs.key(lambda: _named(self._own, self._identity))
 
     @property
     def optimized(self) -> Optimized:
@@ -94,6 +99,21 @@ class Program:
             if self._optimized is None:
                 self._optimized = self._optimize(self._own_record())
             return self._optimized
+
+    def _with_panels(self) -> tuple[TracedFunction, tuple[int | Panels, ...]]:
+        """The program over panels, for targets that read matrices so."""
+        traced, target = self.traced, self.placement.target
+        if not self._settings.pack_weights or self.placement.on_device:
+            return traced, tuple(range(len(traced.captured)))
+        import_whole("dyn.passes.panel_weights", "dyn.schedule.families")
+        from dyn.passes.panel_weights import panel_weights
+        from dyn.schedule.families import schedules_of
+
+        width = schedules_of(target).panel_width
+        with self.record.timed("panels"):
+            frozen = frozen_of(traced, traced.captured)
+            found = panel_weights(traced.function, frozen, lambda *sizes: width(target, *sizes))
+        return replace(traced, function=found.function), found.hidden
 
     def _own_record(self) -> CompilationRecord:
         """The record of what is made now: what is made only to be looked at took no part in the compilation."""
@@ -105,7 +125,7 @@ class Program:
         from dyn.pipeline import optimize
 
         with self._as_set(), keeping_recent():
-            return optimize(replace(self.traced, ones=self._ones), self._backend.target, record, stitched)
+            return optimize(replace(self._own, ones=self._ones), self._backend.target, record, stitched)
 
     def _run_passes(self, record: CompilationRecord) -> Stitched:
         if self._stitched is None:
@@ -114,7 +134,7 @@ class Program:
             from dyn.pipeline import run_passes
 
             with self._as_set(), keeping_recent():
-                self._stitched = run_passes(self.traced, record)
+                self._stitched = run_passes(self._own, record)
         return self._stitched
 
     def _as_set(self) -> AbstractContextManager[object]:
@@ -161,7 +181,7 @@ class Program:
 
     def _lower_for(self, numbers: Sequence[int]) -> None:
         """Lower it, if again, for a first call in which the dims of these numbers were 1."""
-        symbols = self.traced.function.symbols()
+        symbols = self._own.function.symbols()
         ones = frozenset([symbols[number] for number in numbers])
         if ones != self._ones:
             with self._lock:
@@ -169,7 +189,7 @@ class Program:
 
     def _one_numbers(self) -> tuple[int, ...]:
         """The dims that were 1 in the first call, by number."""
-        return tuple([n for n, symbol in enumerate(self.traced.function.symbols()) if symbol in self._ones])
+        return tuple([n for n, symbol in enumerate(self._own.function.symbols()) if symbol in self._ones])
 
     @property
     def code(self) -> Code:
@@ -194,7 +214,7 @@ class Program:
 
     def _share(self, code: Code) -> None:
         """Note that the code is that of an equal program in memory."""
-        events.cache("%s: the code of an equal program found in memory", self.traced.function.name)
+        events.cache("%s: the code of an equal program found in memory", self._own.function.name)
         self.record.kernels_compiled = code.count
         self.record.origins = (Origin.MEMORY,) * (code.count + 1 + (code.guards is not None))
 
@@ -210,7 +230,7 @@ class Program:
         if self._settings.variants == "all":
             code.deferred.make()
         with self.record.timed("load"):
-            interface = Interface(self.traced.function, _reuses(code), code.calls, self._host, code.constants)
+            interface = Interface(self._own.function, _reuses(code), code.calls, self._host, code.constants)
             callees = self._callees()
             if self.placement.on_device:
                 import_whole("dyn.backends.device_programs")
@@ -227,11 +247,11 @@ class Program:
 
     def _callees(self) -> tuple[ExternalTarget, ...]:
         """The functions outside that the code calls by number."""
-        traced = callees(self.traced.function.ops)
+        traced = callees(self._own.function.ops)
         if self._checks:
             return self.optimized.callees
         if self._optimized is not None and self._optimized.callees != traced:
-            raise IRError(f"{self.traced.function.name}: passes have added calls of functions outside.")
+            raise IRError(f"{self._own.function.name}: passes have added calls of functions outside.")
         return traced
 
     def _load(self) -> Code | None:
@@ -240,7 +260,7 @@ class Program:
         if known is None:
             return None
         found, built = known
-        own = buffers(self.traced.function.ops)
+        own = buffers(self._own.function.ops)
         constants = tuple([own[name].array for name in found.constants])
         deferred = self._deferred([one for one, _ in found.deferred], self._programs.find_deferred(found))
         return self._code_of(built, found.kernels, (), found.reuses, found.useless, constants, deferred, found.ones)
@@ -327,11 +347,11 @@ class Program:
         Nor is a constant that a pass has made.
         """
         optimized = self.optimized
-        own = buffers(self.traced.function.ops)
+        own = buffers(self._own.function.ops)
         names = tuple([dense.content.hex() for dense in optimized.host.constants])
         if self._key is None or rendered.calls or not all(name in own for name in names):
             return
-        _require_same_interface(self.traced.function, optimized.function)
+        _require_same_interface(self._own.function, optimized.function)
         parts = parts_of(self._backend, self.record.sources)
         keys = {source.symbols[0]: self._backend.key(source) for source in early}
         deferred = tuple([(one, keys.get(one.name)) for one in rendered.deferred])
@@ -440,7 +460,7 @@ class Program:
             return self._checked
         if self._found is not None and parts_of(self._backend, self.sources()) != self._found.parts:
             raise IRError(
-                f"{self.traced.function.name}: a call failed, and why is not known: the code found in the cache "
+                f"{self._own.function.name}: a call failed, and why is not known: the code found in the cache "
                 "is that of another program.",
                 remedy="this is a bug in dyn; please report it with the program, and clear the cache.",
             )

@@ -13,13 +13,15 @@ import numpy as np
 
 from dyn.array import captured_on, is_own
 from dyn.errors import BackendUnavailableError, NotYetError
+from dyn.ir.core import Dense
 from dyn.late_imports import import_whole
 from dyn.runtime.device_memory import DeviceArray
 from dyn.runtime.driver import context_of
 from dyn.runtime.loading import load_modules
 from dyn.source import user_loc
+from dyn.specialize.kept_panels import PANELS, frozen_of
 from dyn.trace.function import TracedFunction
-from dyn.trace.held import HeldBuffer
+from dyn.trace.held import Frozen, HeldBuffer
 from dyn.trace.pytree import unflatten
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from dyn.backends.host_programs import LoadedProgram
     from dyn.compilation_record import CompilationRecord
     from dyn.explain.versions import MadeFor
+    from dyn.passes.panel_weights import Panels
     from dyn.pipeline import Optimized
     from dyn.specialize.program import Program
 
@@ -175,9 +178,24 @@ def _loaded(program: Program, shapes: Sequence[tuple[int, ...]] | None = None) -
     if placement.on_device:
         where = context_of(placement.target.family, placement.ordinal)
     held = [HeldBuffer(one) if is_own(one) else one for one in program.traced.captured]
-    loaded = program.load([captured_on(where, one, program.traced.function.name) for one in held], shapes)
+    arrays = [captured_on(where, one, program.traced.function.name) for one in held]
+    frozen = frozen_of(program.traced, held)
+    loaded = program.load([_hidden(one, arrays, frozen) for one in program.hidden], shapes)
     loaded.buffers = tuple([one for one in held if isinstance(one, HeldBuffer)])
     return loaded
+
+
+def _hidden(
+    one: int | Panels, arrays: Sequence[Array | DeviceArray], frozen: Mapping[int, Frozen]
+) -> Array | DeviceArray:
+    """What a program's hidden parameter is: a captured array, or its panels."""
+    if isinstance(one, int):
+        return arrays[one]
+    if isinstance(one.source, Dense):
+        return PANELS.get(Frozen(one.source.array), one.source.array, one)
+    array = arrays[one.source]
+    assert not isinstance(array, DeviceArray)
+    return PANELS.get(frozen[one.source], array, one)
 
 
 def _warn_of_useless(program: Program) -> None:

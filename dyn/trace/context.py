@@ -35,6 +35,7 @@ from dyn.shapes import (
 )
 from dyn.source import Loc, is_own_frame, user_loc
 from dyn.trace.attributes import AttributeReads
+from dyn.trace.held import Frozen
 from dyn.trace.identifiers import identifier
 from dyn.trace.literals import is_literal
 
@@ -116,6 +117,8 @@ class Trace:
     numbers: dict[Value, object] = field(default_factory=dict[Value, object])
     #: The error of an array of its that JAX's code in C was given, which raises one of its own (``dyn.trace.foreign``).
     refused_look: TraceError | None = None
+    #: The captured arrays, by identity, of which a front end says that nothing changes them.
+    frozen: dict[int, Frozen] = field(default_factory=dict[int, Frozen])
     #: Sizes that functions which are called here say are likely, by symbol (``expect``).
     likely: dict[Symbol, tuple[int, ...]] = field(default_factory=dict[Symbol, tuple[int, ...]])
     #: Hidden parameters by the array, and by whether their axes are dims.

@@ -45,7 +45,7 @@ from dyn.trace.context import Trace, tracing
 from dyn.trace.custom import Orders
 from dyn.trace.dims import SymbolicDim
 from dyn.trace.foreign import refused_by_jax
-from dyn.trace.held import Held
+from dyn.trace.held import Frozen, Held
 from dyn.trace.identifiers import identifier
 from dyn.trace.joint_function import joint_of
 from dyn.trace.lift import is_liftable, lift, settled_dtype
@@ -108,6 +108,8 @@ class TracedFunction:
     joint: Region | None = None
     #: The attributes of plain objects that it read: conditions of the program beside its arguments.
     held: tuple[Held, ...] = ()
+    #: The captured arrays, by number, of which a front end says that nothing changes them.
+    frozen: tuple[tuple[int, Frozen], ...] = ()
     #: The constants that were made of floats which the function closes over.
     of_closed_floats: tuple[Value, ...] = ()
     _binding: Binding | None = field(default=None, init=False)
@@ -255,6 +257,7 @@ def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: DimScop
         result_dims=tuple([_size(leaf) for leaf in out_leaves]), orders=tuple(trace.derivatives),
         ones=stretched_ones(function.facts, scope.sizes), joint=joint, of_closed_floats=tuple(trace.of_closed_floats),
         held=() if reads is None else reads.held(),
+        frozen=tuple([(n, found) for n, (*_, a) in enumerate(trace.hidden) if (found := trace.frozen.get(id(a)))]),
     )  # fmt: skip
 
 

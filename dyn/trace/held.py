@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,6 +114,14 @@ class HeldBuffer:
     def changed(self) -> str:
         """The array, as having other elements, in words."""
         return "an array whose elements Python has read"
+
+
+@dataclass(frozen=True, eq=False)
+class Frozen:
+    """Object whose memory a captured array is, and that nothing changes: ``owner``, as it was at ``stamp``."""
+
+    owner: Any
+    stamp: Hashable = None
 
 
 Held = HeldDict | HeldList | HeldBuffer

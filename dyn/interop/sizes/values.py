@@ -21,6 +21,7 @@ from dyn.errors import UnsupportedOpError
 from dyn.interop.sizes.conditions import Comparison, Junction
 from dyn.shapes import SymExpr, free_symbols
 from dyn.trace.context import Trace
+from dyn.trace.held import Frozen
 from dyn.trace.tracer import Tracer
 
 Array = np.ndarray[Any, Any]
@@ -115,6 +116,7 @@ def data(trace: Trace, value: Any) -> Tracer:
     if isinstance(value, np.ndarray):
         dtype = dtypes.dtype(value.dtype)
         if value.size > MOST_LITERAL:
+            trace.program.frozen[id(value)] = Frozen(value)
             return Tracer(trace, trace.captured(value, dtype, value.shape, "constant"))
         return Tracer(trace, trace.constant(value.astype(dtype.np, copy=False)))
     raise UnsupportedOpError(f"a {type(value).__name__} in the place of numbers.")

@@ -21,6 +21,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -50,6 +51,9 @@ from torch._dynamo.precompile_context import BackendCacheArtifact, PrecompileCon
 #: The modes of ``torch.compile``: dyn has one way to compile, whichever is asked for.
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
+#: No tensors that are closed over.
+_NONE: Mapping[int, torch.Tensor] = MappingProxyType({})
+
 pass_by_own()
 
 
@@ -59,8 +63,9 @@ def backend(
     """Compile a graph of Dynamo's: what ``torch.compile(backend="dyn")`` calls.
 
     Every ``mode`` is the same. ``options={"strict": True}`` has an error where an operation or a graph would be left to
-    eager PyTorch, and ``options={"memory": "low"}`` has gradients compute more again, as these arguments of
-    ``dyn.interop.torch.jit`` do. Raises ArgumentError for other modes and options.
+    eager PyTorch, ``options={"memory": "low"}`` has gradients compute more again, and with ``options={"freeze": True}``
+    nothing changes parameters while no gradients are recorded, as these arguments of ``dyn.interop.torch.jit`` say.
+    Raises ArgumentError for other modes and options.
     """
     chosen = TorchOptions.of(dict(options or {}), "torch.compile(backend='dyn')")
     if mode is not None and mode not in MODES:
@@ -148,17 +153,25 @@ def _boxed(graph: Any, example_inputs: Sequence[Any], *, label: Label, options: 
 
 
 class GraphProgram:
-    """The compiled function of a graph, and of those that differ from it in sizes alone."""
+    """The compiled function of a graph, and of those that differ from it in sizes alone.
 
-    def __init__(self, graph: LoweredGraph, options: TorchOptions) -> None:
-        self.graph, self.options = graph, options
+    ``fixed`` are tensors that it closes over, in place of arguments, by their numbers among those that are ``kept``.
+    """
+
+    def __init__(self, graph: LoweredGraph, options: TorchOptions, fixed: Mapping[int, torch.Tensor] = _NONE) -> None:
+        self.graph, self.options, self.fixed = graph, options, fixed
 
         def function(*given: Any) -> Any:
+            left = iter(given)
+            own = [fixed[n] if n in fixed else next(left) for n in range(len(graph.kept))] if fixed else ()
             with _restoring_modes():
-                return graph(*given)
+                return graph(*own, *left)
 
         function.__name__ = function.__qualname__ = "graph"
-        rows = [_declared(shape) for shape, (_, kind) in zip(graph.shapes, graph.kept, strict=True) if _is_tensor(kind)]
+        arguments = [
+            pair for n, pair in enumerate(zip(graph.shapes, graph.kept, strict=True)) if n not in fixed
+        ]  # fmt: skip
+        rows = [_declared(shape) for shape, (_, kind) in arguments if _is_tensor(kind)]
         rows += [None] * len(graph.carried)
         self.jitted = TorchJitted.single()(function, DeclaredShapes(tuple(rows)), options)
         file = type(graph.graph).forward.__code__.co_filename
@@ -180,11 +193,14 @@ class CompiledGraph(SerializableCallable):
         self._route = _Route(graph, *PROGRAMS.find(graph, options))
         #: The program for calls that the first one is not for.
         self._other: _Route | None = None
+        #: With the option ``freeze``, the program of the parameters that it was called with first.
+        self._frozen: _FrozenRoute | None = None
 
     @property
     def jitted(self) -> list[TorchJitted]:
         """The compiled functions that make its calls."""
-        return [route.call for route in (self._route, self._other) if route is not None]
+        frozen = None if self._frozen is None else self._frozen.route
+        return [route.call for route in (frozen, self._route, self._other) if route is not None]
 
     def __call__(self, *arguments: Any) -> Any:
         try:
@@ -194,14 +210,18 @@ class CompiledGraph(SerializableCallable):
             raise
 
     def _called(self, arguments: Sequence[Any]) -> Any:
+        if self.options.freeze and not torch.is_grad_enabled():
+            frozen = self._frozen
+            if frozen is None:
+                frozen = self._frozen = _FrozenRoute(self.graph, arguments, self.options)
+            if frozen.is_for(arguments):
+                return frozen.route.run(arguments)
         route = self._route
         if route.equal and not all(arguments[a] == arguments[b] for a, b in route.equal):
             route = self._other
             if route is None:
                 route = self._other = _Route(self.graph, *PROGRAMS.find(self.graph, self.options, asks=False))
-        if route.chosen is not None:
-            return route.call(*route.chosen(arguments))
-        return route.call(*[carrier(kind, size if n is None else arguments[n]) for n, size, kind in route.given])
+        return route.run(arguments)
 
     @classmethod
     def serialize_compile_artifacts(cls, fn: CompiledGraph) -> bytes:
@@ -225,7 +245,9 @@ class _Route:
         self.program, self.call = program, program.jitted
         #: Pairs of arguments, by number, that have to be equal.
         self.equal = tuple([(graph.numbered[a], graph.numbered[b]) for a, b in found.equal])
-        given: list[tuple[int | None, Any, ArgumentKind]] = [(number, None, kind) for number, kind in graph.kept]
+        given: list[tuple[int | None, Any, ArgumentKind]] = [
+            (number, None, kind) for n, (number, kind) in enumerate(graph.kept) if n not in program.fixed
+        ]
         for symbol in program.graph.carried:
             size = found.sizes[symbol]
             given.append(
@@ -239,6 +261,35 @@ class _Route:
         self.chosen: Callable[[Any], Any] | None = None
         if all(kind is ArgumentKind.TENSOR for _, _, kind in given) and len(given) > 1:
             self.chosen = operator.itemgetter(*[number for number, _, _ in given])
+
+    def run(self, arguments: Sequence[Any]) -> Any:
+        """The program's result for the arguments of a graph."""
+        if self.chosen is not None:
+            return self.call(*self.chosen(arguments))
+        return self.call(*[carrier(kind, size if n is None else arguments[n]) for n, size, kind in self.given])
+
+
+class _FrozenRoute:
+    """A graph with the parameters and buffers of its modules as they were passed once: a program of these alone."""
+
+    def __init__(self, graph: LoweredGraph, arguments: Sequence[Any], options: TorchOptions) -> None:
+        fixed = {
+            n: (number, arguments[number])
+            for n, (number, kind) in enumerate(graph.kept)
+            if kind is ArgumentKind.TENSOR and _is_of_module(arguments[number])
+        }
+        self._tensors = tuple(fixed.values())
+        program = GraphProgram(graph, options, {n: tensor for n, (_, tensor) in fixed.items()})
+        self.route = _Route(graph, program, Match({symbol: symbol for symbol in graph.carried}))
+
+    def is_for(self, arguments: Sequence[Any]) -> bool:
+        """Whether the same tensors are passed again."""
+        return bool(self._tensors) and all(arguments[number] is tensor for number, tensor in self._tensors)
+
+
+def _is_of_module(tensor: Any) -> bool:
+    """Whether Dynamo passes a parameter, or a buffer."""
+    return isinstance(tensor, torch.nn.Parameter | torch.nn.Buffer) or hasattr(tensor, "_dynamo_static_input_type")
 
 
 def compiled(graph: torch.fx.GraphModule, label: Label | None = None, options: TorchOptions = DEFAULT) -> CompiledGraph:

@@ -48,7 +48,7 @@ CALLS_USERS = True
 
 def jit(
     function: Callable[..., Any] | None = None, /, *, dynamic_shapes: Any = None, strict: bool = False,
-    memory: Memory = "default", on_new_shape: OnNewShape = "compile",
+    memory: Memory = "default", on_new_shape: OnNewShape = "compile", freeze: bool = False,
 ) -> Any:  # fmt: skip
     """Compile a function or a module of PyTorch, once for every shape: ``model = dyn.interop.torch.jit(model)``.
 
@@ -80,6 +80,9 @@ def jit(
         memory: with ``"low"`` gradients take less memory and more time: the function is computed once more for them,
             segment by segment, from the values between layers, where that takes less than to keep the rest.
         on_new_shape: ``"error"`` raises instead of compiling a second program when a branch on a size goes another way.
+        freeze: say that nothing changes the parameters, and other tensors that it closes over, while it is used: where
+            no gradients are recorded, matrices that are multiplied are kept once more, in the order in which products
+            read them best, and what is written to them later is not seen. Others put in their place are.
 
     Returns:
         A function of the same arguments, which returns what ``function`` returns: tensors of the same dtypes and
@@ -89,7 +92,7 @@ def jit(
         ShapeError: for arguments that do not fit together, or not what is declared.
         ArgumentError: for arguments that have no hash, and ``dynamic_shapes`` that are not like the arguments.
     """
-    given = {"strict": strict, "memory": memory, "on_new_shape": on_new_shape}
+    given = {"strict": strict, "memory": memory, "on_new_shape": on_new_shape, "freeze": freeze}
     options = TorchOptions.of(given, "dyn.interop.torch.jit")
     if function is None:
         return functools.partial(jit, dynamic_shapes=dynamic_shapes, **given)

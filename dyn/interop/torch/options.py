@@ -16,11 +16,12 @@ from dyn.trace.partition import Memory
 @record()
 class TorchOptions:
     """``strict``: nothing is left to eager PyTorch. ``memory``: how much gradients compute again. ``on_new_shape``:
-    what is done where sizes need a second program."""
+    what is done where sizes need a second program. ``freeze``: nothing changes the tensors that are closed over."""
 
     strict: bool = False
     memory: Memory = "default"
     on_new_shape: OnNewShape = "compile"
+    freeze: bool = False
 
     @staticmethod
     def of(given: Mapping[str, Any], what: str) -> TorchOptions:
@@ -32,10 +33,10 @@ class TorchOptions:
                 f"{what} has no option {', '.join(unknown)}.", loc=user_loc(), remedy=f"it has {', '.join(names)}."
             )
         made = TorchOptions(**given)
-        if not isinstance(made.strict, bool):
-            raise ArgumentError(
-                f"the option strict of {what} is {made.strict!r}.", loc=user_loc(), remedy="pass a bool."
-            )
+        for name in ("strict", "freeze"):
+            value = getattr(made, name)
+            if not isinstance(value, bool):
+                raise ArgumentError(f"the option {name} of {what} is {value!r}.", loc=user_loc(), remedy="pass a bool.")
         for name, kind in (("memory", Memory), ("on_new_shape", OnNewShape)):
             value = getattr(made, name)
             if value not in get_args(kind):

@@ -412,6 +412,9 @@ class TensorProgram(LibraryProgram[TorchCall]):
         if tracing.env.refused:  # likewise
             raise by_sizes_lacking()
         tracing.recompute()
+        if options.freeze and outputs.plan.derivative is None:
+            with torch._C.DisableTorchFunction():
+                tracing.freeze([one.number for one in outputs.plan.writes if one.kind == "captured"])
         captured = tuple([Captured.of(tensor) for tensor, _ in tracing.captured.values()])
         tensors, pieces = tracing.maker.tensors, tuple(tracing.pieces)
         del tracing

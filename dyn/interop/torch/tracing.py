@@ -16,7 +16,7 @@ This file is longer than most: it is one class, which PyTorch calls and converte
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -80,6 +80,7 @@ from dyn.interop.torch.tensors import (
 from dyn.shapes import RelKind
 from dyn.source import anchored, user_loc
 from dyn.trace.context import Trace, outside_of_regions
+from dyn.trace.held import Frozen
 from dyn.trace.partition import Memory, recompute_from
 from dyn.trace.patched_names import all_active
 from dyn.trace.tracer import Tracer
@@ -135,6 +136,8 @@ class TorchTracing(TorchDispatchMode):
         self._views: dict[Any, TensorRecord] = {}
         #: The tensors that the function closes over, by identity, with the traced tensors that stand for them.
         self.captured: dict[int, tuple[torch.Tensor, Any]] = {}
+        #: Their memory, in the same order.
+        self.memories: list[Any] = []
         #: Those that are arguments of the program, likewise.
         self.stand_ins: dict[int, tuple[torch.Tensor, Any]] = {}
         #: Is told of each tensor that is captured, before it is used.
@@ -213,7 +216,16 @@ class TorchTracing(TorchDispatchMode):
                 value = Tracer(self.trace, self.trace.captured(array, dtype, tuple(tensor.shape), "parameter"))
                 made = self.maker.given(value, layout_of(plain), tensor.dtype, tensor.device, ("captured", number))
             found = self.captured[id(tensor)] = tensor, made
+            self.memories.append(array)
         return found[1]
+
+    def freeze(self, written: Collection[int]) -> None:
+        """Say that nothing changes the captured tensors, but those of these numbers, which the program writes: they
+        share memory with no others."""
+        for number, ((tensor, _), array) in enumerate(zip(self.captured.values(), self.memories, strict=True)):
+            if number not in written:
+                stamp = None if tensor.is_inference() else tensor._version
+                self.trace.program.frozen[id(array)] = Frozen(tensor, stamp)
 
     def _made_of_numbers(self, tensor: torch.Tensor) -> Any:
         """The traced tensor of one that the function has just made of Python's numbers, or that is a NumPy array.

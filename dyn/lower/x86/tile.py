@@ -102,19 +102,27 @@ class _Tile:
         if not self._lies(tile.rhs):
             self.rhs = None
         #: Whether the right operand is read where it lies along the reduced dimension.
-        self.turns = not stages and self._turns()
+        self.turns = not stages and not tile.tile.from_panels and self._turns()
         if self.rhs is not None and self.rhs.fast != 1 and not self.turns:
             self.rhs = None
+        #: Whether the right operand lies in panels, as if it had been packed.
+        self.in_panels = tile.tile.from_panels
+        if self.in_panels and (self.rhs is None or (self.rhs.slow, self.rhs.fast) != (self.width, 1)):
+            raise ValueError(f"{tile.rhs} does not lie in panels of {self.width} columns")
         if em.target.vector_bytes < 32 and stages:  # masked loads are branches
             self.rhs = None
         #: Whether one kernel takes a tile of any number of rows and columns: it streams, takes dot products, turns
         #: squares, or multiplies what it computes.
         whole = all(own_digits(tile.rhs, symbol, tile.digits) is None for symbol in (tile.red, tile.col))
-        self.once = not stages and (self.rhs is not None or whole)
+        self.once = not stages and not self.in_panels and (self.rhs is not None or whole)
         #: PACKED if the panel is packed before the micro-kernels run.
-        self.mode = Rhs.DIRECT if self.once else Rhs.PACKED if self.rhs is None else Rhs.PACKING
-        #: Height of the last tile, where it is a low one.
-        self.half = self.height if self.once else max(self.height // 2, 1)
+        packed = self.rhs is None or self.in_panels
+        self.mode = Rhs.DIRECT if self.once else Rhs.PACKED if packed else Rhs.PACKING
+        #: Heights of the last tile, where it is a low one, the lowest first: over panels that lie there, arithmetic may
+        #: be all that few rows take.
+        self.heights = () if self.once else (max(self.height // 2, 1),)
+        if self.in_panels:
+            self.heights = tuple(height for height in (2, 4) if height < self.height)
         #: Elements from the accumulators of a row to the next one's: kernels that stream have one distance, whatever
         #: the columns, so that contractions share them.
         streams = self.once and not self.turns
@@ -123,7 +131,7 @@ class _Tile:
         self.blocking = IN_PLACE if self.once else blocking(em.target)
 
         #: Panels that lie packed side by side, and take turns at each tile of rows.
-        self.group = self.blocking.panels
+        self.group = 1 if self.in_panels else self.blocking.panels
         most = PANEL_BYTES[em.target.vector_bytes] // (self.width * itemsize * self.group) // 64
         depth = self.blocking.left_depth if self.lhs is None else 0
         depth = depth if depth else self.blocking.depth
@@ -156,7 +164,9 @@ class _Tile:
         self._leaves()
         # What ``nest`` finds first. ``slot`` is the number of elements from the accumulators of one tile to those of
         # the next: with one block of the reduced dimension all share a place.
-        self.rows = self.row_tiles = self.first_low = self.slot = "0"
+        self.rows = self.row_tiles = self.slot = "0"
+        #: For each of the heights, the first tile that is so low.
+        self.firsts: list[str] = []
 
     def _lies(self, operand: Expr) -> bool:
         return reads_as_it_lies(self.em.target, operand.dtype, self.tile.acc.dtype)
@@ -173,7 +183,7 @@ class _Tile:
         self.acc = em.alloc_scratch(slots * self._slot() * itemsize)
         packed = (self._depth() * self.width * self.group + self.w) * itemsize
         packed = self.w * self.w * itemsize if self.turns else packed
-        self.panel = em.alloc_scratch(packed) if self.turns or self.mode is not Rhs.DIRECT else "null"
+        self.panel = em.alloc_scratch(packed) if self.turns or not (self.once or self.in_panels) else "null"
         lhs, rhs = tile.factors()
         #: The right operand in registers, where it is computed for a few rows.
         self.computed: ComputedColumns | None = None
@@ -214,7 +224,8 @@ class _Tile:
     def _leaves(self) -> None:
         """The micro-kernels that may be needed, by height and whether the panel is narrow."""
         tile = self.tile
-        self.main = self.main_narrow = self.low = self.packing = ""
+        self.main = self.main_narrow = self.packing = ""
+        self.lows: list[str] = []
         if self.computed is not None:
             return
         narrow = self.has_narrow
@@ -224,7 +235,7 @@ class _Tile:
         self.main = self._leaf(self.height, vectors, rhs)
         self.main_narrow = self._leaf(self.height, self.narrow, rhs) if narrow else self.main
         whole = known_factor(tile.row_extent) % self.height == 0
-        self.low = self.main if whole else self._leaf(self.half, vectors, rhs)
+        self.lows = [self.main if whole else self._leaf(height, vectors, rhs) for height in self.heights]
         self.packing = self.main
         if self.lead:
             self.packing = self._leaf(self.lead, self.group * vectors, Rhs.PACKING)
@@ -235,7 +246,7 @@ class _Tile:
         """The dtypes that both operands are read in."""
         acc = self.tile.acc.dtype
         left = acc if self.lhs is None else self.tile.lhs.dtype
-        return Operands(left, acc if rhs is Rhs.PACKED else self.tile.rhs.dtype, acc)
+        return Operands(left, acc if rhs is Rhs.PACKED and not self.in_panels else self.tile.rhs.dtype, acc)
 
     def _leaf(self, rows: int, vectors: int, rhs: Rhs) -> str:
         own, red, target, operands = self.blocking, self.tile.red_extent, self.em.target, self._operands(rhs)
@@ -301,7 +312,7 @@ class _Tile:
                 down.close()
 
     def _plan_rows(self, rows: str) -> None:
-        """Cut a block of rows into tiles: from ``first_low`` on they have half the height."""
+        """Cut a block of rows into tiles, of which the last may be low."""
         ints = self.ints
         self.rows = rows
         tiles = rows
@@ -309,7 +320,9 @@ class _Tile:
         self.row_tiles = ints.ceil_div(rows, self.height)
         if self.shift:
             self.row_tiles = ints.least(self.row_tiles, tiles)  # none where there are no rows
-        self.first_low = ints.div(ints.add(rows, str(self.height - self.half - 1)), str(self.height))
+        self.firsts = [
+            ints.div(ints.add(rows, str(self.height - height - 1)), str(self.height)) for height in self.heights
+        ]
 
     def _block(self, j0: str, width: str, part: TilePart) -> None:
         """One block of rows × columns × reduced dimension."""
@@ -406,7 +419,9 @@ class _Tile:
         """A tile of rows of a panel, which is packed in ``place``, or to be packed there by the first tile."""
         ints = self.ints
         main = ints.choose(panel.is_wide, self.main, self.main_narrow)
-        kernel = ints.choose(ints.test("slt", number, self.first_low), main, self.low)
+        kernel = main
+        for first, low in zip(reversed(self.firsts), reversed(self.lows), strict=True):
+            kernel = ints.choose(ints.test("slt", number, first), kernel, low)
         at = ints.sub(ints.mul(number, str(self.height)), str(self.shift))
         end = ints.least(self.rows, ints.add(at, str(self.height)))
         stride = str(self.stride)

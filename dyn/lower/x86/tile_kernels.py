@@ -96,11 +96,11 @@ class FewRows:
 class Micro:
     """``acc[rows, vectors*W] (+)= a[rows, depth] · b[depth, vectors*W]``, all of ``acc`` in registers.
 
-    Elements are read in the dtypes of ``operands``, and converted as they are; packed panels are of the accumulators'
-    dtype. ``a`` is read by broadcasts where it lies: rows ``lda`` elements apart, the reduced dimension contiguous.
-    Where only some of the rows exist (the parameter ``rows``, at least 1), the others compute the last one again. Rows
-    of ``b`` are ``ldb`` elements apart. ``acc`` is a block of ``stride`` elements a row; with ``resumes`` it is added
-    to unless ``first``.
+    Elements are read in the dtypes of ``operands``, and converted as they are; panels that a kernel packs are of the
+    accumulators' dtype. ``a`` is read by broadcasts where it lies: rows ``lda`` elements apart, the reduced dimension
+    contiguous. Where only some of the rows exist (the parameter ``rows``, at least 1), the others compute the last one
+    again. Rows of ``b`` are ``ldb`` elements apart. ``acc`` is a block of ``stride`` elements a row; with ``resumes``
+    it is added to unless ``first``.
 
     Every row takes its multiply-adds in the order of the reduced dimension, whatever the height of the kernel: that is
     what makes a row's result independent of its neighbours, of chunks and of threads.
@@ -201,7 +201,8 @@ class Micro:
     ) -> tuple[list[str], list[str]]:
         """Steps ``start`` to ``stop`` of the reduced dimension, in order, ``unroll`` of them an iteration."""
         vec, size, own, m = self.vec, self.vec.bits // 8, self.operands, Machine(self.target, fn)
-        packed_elem, lies_elem, left_elem = vec.elem, register(own.rhs).elem, register(own.lhs).elem
+        lies_elem, left_elem = register(own.rhs).elem, register(own.lhs).elem
+        packed_elem = lies_elem if self.rhs is Rhs.PACKED else vec.elem
         carried = [(vec, acc) for acc in accs] + [(PTR, pointer) for pointer in pointers]
         loop = fn.loop(start, stop, unroll, carried, hint="red")
         accs, pointers = loop.carried[: len(accs)], loop.carried[len(accs) :]
@@ -216,7 +217,7 @@ class Micro:
                     p = fn.gep(packed_elem, b, offset)
                     if self.ahead:
                         fn.prefetch(fn.gep(packed_elem, b, str(self.ahead * self.stride + v * vec.lanes)))
-                    columns.append(fn.load(vec, p, size))
+                    columns.append(own.load(m, own.rhs, p, vec.lanes))
                     continue
                 p = fn.gep(lies_elem, b, offset)
                 if v * vec.lanes * own.rhs.itemsize % 64 < own.rhs.itemsize * vec.lanes:  # each line once

@@ -78,6 +78,7 @@ CODECS: dict[str, Codec] = {
     "convolution": contract.convolution,
     "csr_matmul": elementwise.custom("csr_matmul"),
     "dot_general": contract.dot_general,
+    "from_panels": elementwise.custom("from_panels"),
     "cholesky": linalg.cholesky,
     "fft": linalg.fft,
     "triangular_solve": linalg.triangular_solve,

@@ -1,0 +1,209 @@
+"""Right operands of products that never change, in panels: what is kept of a program's arrays beside its calls.
+
+A program of frozen arrays becomes one whose hidden parameters are, in the place of some of these, their matrices in
+panels (``dyn.ops.panels``), which whoever binds the program to its arrays computes once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from dyn.dtypes import DType
+from dyn.frozen import record
+from dyn.ir.builder import Builder, buffer_of
+from dyn.ir.core import Dense, Function, Op, ParamInfo, Region, Value, with_operands
+from dyn.ir.opdef import Control
+from dyn.ir.region_passes import body_of, carries, is_loop, unchanged
+from dyn.ir.types import TensorType
+from dyn.ops.contract import dot_general, free_axes
+from dyn.ops.panels import from_panels
+from dyn.ops.shape import transpose
+from dyn.passes.redundancy import eliminate_dead_code
+from dyn.shapes import floordiv
+
+#: ``width(dtype, acc, columns)``: the columns of a panel in which a matrix of a dtype is kept for products that are
+#: summed in ``acc``; None where it is read as it lies.
+PanelWidth = Callable[[DType, DType, int], int | None]
+
+
+@record()
+class Panels:
+    """A captured array, by its number, or a constant as matrices in panels of ``width`` columns: ``axes`` are those of
+    its batches, then that of its rows, then that of its columns."""
+
+    source: int | Dense
+    axes: tuple[int, ...]
+    width: int
+
+
+@record(eq=False)
+class PanelledFunction:
+    """A function, and what each of its hidden parameters is: a captured array by its number, or one in panels."""
+
+    function: Function
+    hidden: tuple[int | Panels, ...]
+
+
+def panel_weights(function: Function, frozen: Collection[int], width: PanelWidth) -> PanelledFunction:
+    """The function whose products read those of its captured arrays in panels that are ``frozen``, by number, and large
+    constants.
+
+    Needs nothing. Leaves functions as they are that have no such product.
+    """
+    arguments = sum(not info.hidden for info in function.infos)
+    own = list(zip(function.params, function.infos, strict=True))
+    numbers = {param: n for n, (param, _) in enumerate(own[arguments:]) if n in frozen}
+    scope = _Scope()
+    ops = _Rewriting(function, numbers, width).block(function.ops, scope)
+    if not scope.panels:
+        return PanelledFunction(function, tuple(range(len(own) - arguments)))
+    changed = eliminate_dead_code(function.with_ops(ops))
+    read = {value for op in changed.ops for value in op.reads()} | {*changed.results}
+    hidden: list[int | Panels] = []
+    kept = own[:arguments]
+    for number, (param, info) in enumerate(own[arguments:]):
+        if param in read or number not in frozen:
+            hidden.append(number)
+            kept.append((param, info))
+    for panels, param in scope.panels.items():
+        name = param.name if isinstance(panels.source, Dense) else own[arguments + panels.source][1].name
+        hidden.append(panels)
+        kept.append((param, ParamInfo(name, hidden=True)))
+    params, infos = zip(*kept, strict=True)
+    return PanelledFunction(replace(changed, params=params, infos=infos), tuple(hidden))
+
+
+def bytes_in_panels(function: Function) -> tuple[int, ...]:
+    """The bytes of each parameter that is a matrix, or several, in panels."""
+    read, passed = set[Value](), dict[Value, Value]()
+    blocks = [function.ops]
+    while blocks:
+        for op in blocks.pop():
+            passed.update(_passed(op))
+            blocks += [region.ops for region in op.regions]
+            read.update(op.operands if op.opdef is from_panels else ())
+    while inner := {value for value in read if value in passed}:
+        read = read - inner | {passed[value] for value in inner}
+    sizes = [(param.type.size, param.dtype.itemsize) for param in function.params if param in read]
+    return tuple([size * itemsize for size, itemsize in sizes if isinstance(size, int)])
+
+
+def _passed(op: Op) -> dict[Value, Value]:
+    """What regions of a loop or a choice are passed, and leave as it is, by what that is outside of them."""
+    if not isinstance(op.opdef.loops, Control):
+        return {}
+    given, same = op.operands, unchanged(op)
+    if not is_loop(op):
+        given = op.operands[1:]
+        same = (True,) * len(given)
+    return {region.params[n]: given[n] for region in op.regions for n, stays in enumerate(same) if stays}
+
+
+class _Scope:
+    """The ops of the function, or of a region of a loop or choice, which reads nothing from outside but what it is
+    passed: the panels that it needs, each as a value there."""
+
+    def __init__(self) -> None:
+        self.panels: dict[Panels, Value] = {}
+
+    def value(self, panels: Panels, matrix: Value) -> Value:
+        """The value of the panels of a matrix."""
+        found = self.panels.get(panels)
+        if found is None:
+            *sizes, rows, columns = [matrix.shape[axis] for axis in panels.axes]
+            shape = (*sizes, floordiv(columns + panels.width - 1, panels.width), rows, panels.width)
+            found = self.panels[panels] = Value(TensorType(matrix.dtype, shape), f"{matrix.name or 'weight'}_panels")
+        return found
+
+
+class _Rewriting:
+    """The ops of a function with panels in the place of weights."""
+
+    def __init__(self, function: Function, numbers: dict[Value, int], width: PanelWidth) -> None:
+        self._facts, self._numbers, self._width = function.facts, numbers, width
+        self._producers: dict[Value, Op] = {}
+        #: What a region is passed, and does not change, by what that is outside of it.
+        self._passed: dict[Value, Value] = {}
+
+    def block(self, ops: tuple[Op, ...], scope: _Scope) -> tuple[Op, ...]:
+        """The ops of a scope, which is told of the panels that they read."""
+        found: list[Op] = []
+        for op in ops:
+            self._producers.update(dict.fromkeys(op.results, op))
+            if isinstance(op.opdef.loops, Control):
+                found.append(self._control(op, scope))
+            else:
+                found += self._product(op, scope) if op.opdef is dot_general else [op]
+        same = len(found) == len(ops) and all(a is b for a, b in zip(found, ops, strict=True))
+        return ops if same else tuple(found)
+
+    def _control(self, op: Op, scope: _Scope) -> Op:
+        """A loop or a choice, which is passed the panels that its regions read."""
+        given = op.operands if is_loop(op) else op.operands[1:]
+        self._passed.update(_passed(op))
+        scopes = [_Scope() for _ in op.regions]
+        blocks = [self.block(region.ops, own) for region, own in zip(op.regions, scopes, strict=True)]
+        wanted = dict.fromkeys(panels for own in scopes for panels in own.panels)
+        if not wanted:
+            return op
+        matrices = {panels: own.panels[panels] for own in scopes for panels in own.panels}
+        more = [_like(matrices[panels]) for panels in wanted]
+        outside = [scope.panels.setdefault(panels, one) for panels, one in zip(wanted, more, strict=True)]
+        at = carries(op) if is_loop(op) else len(given)
+        regions: list[Region] = []
+        for region, own, ops in zip(op.regions, scopes, blocks, strict=True):
+            inside = [own.panels.get(panels) or _like(matrices[panels]) for panels in wanted]
+            results = region.results
+            if is_loop(op) and region is body_of(op):
+                results = (*results[:at], *inside, *results[at:])
+            regions.append(Region((*region.params[:at], *inside, *region.params[at:]), ops, results, region.demands))
+        at_operand = at + len(op.operands) - len(given)
+        operands = (*op.operands[:at_operand], *outside, *op.operands[at_operand:])
+        results, attrs = op.results, op.attrs
+        if is_loop(op):
+            results = (*results[:at], *[_like(one) for one in more], *results[at:])
+            attrs = {**attrs, "carries": at + len(more)} if "carries" in attrs else attrs
+        return replace(op, operands=operands, regions=tuple(regions), results=results, attrs=attrs)
+
+    def _product(self, op: Op, scope: _Scope) -> list[Op]:
+        """A product, and in front of it the matrices that it reads from panels, where it does."""
+        left, right = op.operands
+        weight = self._weight(right)
+        batch, contracted = op.attrs["rhs_batch"], op.attrs["rhs_contracting"]
+        free = free_axes(len(right.shape), batch, contracted)
+        if left is right or weight is None or len(contracted) != 1 or len(free) != 1:
+            return [op]
+        matrix, source, places = weight
+        axes = tuple([places[axis] for axis in (*batch, *contracted, *free)])
+        *_, rows, columns = [matrix.shape[axis] for axis in axes]
+        if not isinstance(rows, int) or not isinstance(columns, int) or rows == 0:
+            return [op]
+        width = self._width(matrix.dtype, op.result.dtype.wide, columns)
+        if width is None:
+            return [op]
+        b = Builder(self._facts, op.loc)
+        (read,) = b.emit(from_panels, (scope.value(Panels(source, axes, width), matrix),), columns=columns)
+        attrs = {**op.attrs, "rhs_batch": tuple(range(len(batch))), "rhs_contracting": (len(batch),)}
+        return [*b.ops, replace(with_operands(op, {right: read}), attrs=attrs)]
+
+    def _weight(self, value: Value) -> tuple[Value, int | Dense, tuple[int, ...]] | None:
+        """The frozen parameter or the constant that a value is, through transposes and regions, and which of its axes
+        each of the value's is."""
+        places = tuple(range(len(value.shape)))
+        while True:
+            op = self._producers.get(value)
+            if op is None and value in self._passed:
+                value = self._passed[value]
+            elif op is not None and op.opdef is transpose:
+                permutation = op.attrs["permutation"]
+                places = tuple([permutation[place] for place in places])
+                (value,) = op.operands
+            else:
+                source = self._numbers.get(value) if op is None else buffer_of(op)
+                return None if source is None else (value, source, places)
+
+
+def _like(value: Value) -> Value:
+    """Another value of the same type and name."""
+    return Value(value.type, value.name)

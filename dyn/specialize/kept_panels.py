@@ -1,0 +1,98 @@
+"""Captured arrays in panels, which programs read in their place: computed once, shared by the programs that read them,
+and gone with these or with the array."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dyn.array import is_own
+from dyn.fork_safety import lock
+from dyn.hosts import JAX, host_of
+from dyn.trace.function import TracedFunction
+from dyn.trace.held import Frozen, HeldBuffer
+
+if TYPE_CHECKING:
+    from dyn.passes.panel_weights import Panels
+
+Array = np.ndarray[Any, Any]
+
+
+def frozen_of(traced: TracedFunction, captured: Sequence[Any]) -> dict[int, Frozen]:
+    """The captured arrays of a program, by number, that nothing changes, by what they are the memory of.
+
+    A ``dyn.Array`` that is assigned to stands for other memory from then on, and JAX's arrays are immutable. A NumPy
+    array may change between calls, whatever its flags say; PyTorch's and others are frozen where users say so.
+    ``captured`` are the program's arrays, or :class:`HeldBuffer` of its own.
+    """
+    found = dict(traced.frozen)
+    for number, one in enumerate(captured):
+        if isinstance(one, HeldBuffer) or is_own(one):
+            found[number] = Frozen(one.data if isinstance(one, HeldBuffer) else one._data)
+        elif host_of(one) is JAX:
+            found[number] = Frozen(one)
+    return found
+
+
+class KeptPanels:
+    """The panels of this process, by the object whose memory they were computed from.
+
+    They are held by the programs that read them alone: this table forgets what no program has.
+    """
+
+    def __init__(self) -> None:
+        self._lock = lock()
+        self._known: weakref.WeakValueDictionary[tuple[Any, ...], Array] = weakref.WeakValueDictionary()
+        #: The object of each number that ``id`` gave, as long as it is that object.
+        self._owners: dict[int, weakref.ref[Any]] = {}
+
+    def __len__(self) -> int:
+        """How many arrays are kept."""
+        return len(self._known)
+
+    def get(self, frozen: Frozen, array: Array, panels: Panels) -> Array:
+        """The panels of an array, which is the memory of something frozen."""
+        owner, place = frozen.owner, array.__array_interface__["data"][0]
+        key = (id(owner), frozen.stamp, place, array.strides, panels.axes, panels.width)
+        with self._lock:
+            known = self._owners.get(id(owner))
+            found = self._known.get(key) if known is not None and known() is owner else None
+        if found is not None:
+            return found
+        made = in_panels(array, panels)
+        with self._lock:
+            known = self._owners.get(id(owner))
+            if known is None or known() is not owner:  # the number is another object's by now
+                for old in [one for one in self._known if one[0] == id(owner)]:
+                    del self._known[old]
+                self._owners[id(owner)] = weakref.ref(owner, self._forget(id(owner)))
+            return self._known.setdefault(key, made)
+
+    def _forget(self, number: int) -> Any:
+        def forget(gone: weakref.ref[Any]) -> None:
+            # Whoever collects garbage may hold the lock: one step of a dict needs none.
+            if self._owners.get(number) is gone:
+                self._owners.pop(number, None)
+
+        return forget
+
+
+def in_panels(array: Array, panels: Panels) -> Array:
+    """The matrices of an array in panels, as ``dyn.ops.panels`` says."""
+    matrices = array.transpose(panels.axes)
+    *batch, rows, columns = matrices.shape
+    width = panels.width
+    whole, rest = divmod(columns, width)
+    made = np.empty((*batch, -(-columns // width), rows, width), array.dtype)
+    cut = matrices[..., : whole * width].reshape(*batch, rows, whole, width)
+    made[..., :whole, :, :] = np.moveaxis(cut, -2, -3)
+    if rest:
+        made[..., whole, :, :rest] = matrices[..., whole * width :]
+        made[..., whole, :, rest:] = 0
+    return made
+
+
+PANELS = KeptPanels()

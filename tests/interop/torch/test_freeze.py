@@ -1,0 +1,171 @@
+"""``freeze=True``: what it keeps, and what is seen of parameters that are written to all the same."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dyn.backends.families import host_target
+from dyn.errors import ArgumentError
+from dyn.interop.torch import jit
+
+pytestmark = pytest.mark.skipif(host_target().vector_bytes < 32, reason="this processor reads matrices as they lie")
+
+
+def model() -> torch.nn.Sequential:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(20, 48), torch.nn.GELU(), torch.nn.Linear(48, 33)).eval()
+
+
+def by_dynamo(module: Any, **options: Any) -> Any:
+    return torch.compile(module, backend="dyn", options=options)
+
+
+def from_panels(compiled: Any) -> int:
+    """How many products the programs of a jitted function read from panels."""
+    return str(compiled.explain()).count("from panels: always")
+
+
+WAYS: dict[str, Callable[[], Any]] = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("compile", [jit, by_dynamo])
+def test_a_frozen_module_computes_what_it_is(way: str, compile: Callable[..., Any]) -> None:
+    m = model()
+    f = compile(m, freeze=True)
+    with WAYS[way]():
+        for rows in (0, 1, 2, 5, 17):
+            x = torch.randn(rows, 20)
+            torch.testing.assert_close(f(x), m(x), rtol=1e-4, atol=1e-5)
+
+
+def test_products_are_read_from_panels_and_without_freezing_are_not() -> None:
+    m, x = model(), torch.randn(3, 20)
+    frozen, plain = jit(m, freeze=True), jit(m)
+    with torch.no_grad():
+        frozen(x), plain(x)
+    assert from_panels(frozen) == 2
+    assert from_panels(plain) == 0
+
+
+def test_dynamo_s_graph_reads_panels() -> None:
+    from dyn.interop.torch import explain
+
+    m, x = model(), torch.randn(3, 20)
+    f = by_dynamo(m, freeze=True)
+    with torch.no_grad():
+        f(x)
+    assert str(explain(f)).count("from panels: always") == 2
+
+
+def test_nothing_is_frozen_where_gradients_are_recorded() -> None:
+    m, x = model(), torch.randn(3, 20)
+    f = jit(m, freeze=True)
+    optimizer = torch.optim.SGD(m.parameters(), 0.1)
+    for _ in range(2):
+        f(x).sum().backward()
+        reference = copy.deepcopy(m)
+        for own, other in zip(m.parameters(), reference.parameters(), strict=True):
+            assert own.grad is not None
+            other.grad = None
+        reference(x).sum().backward()
+        for own, other in zip(m.parameters(), reference.parameters(), strict=True):
+            torch.testing.assert_close(own.grad, other.grad, rtol=1e-4, atol=1e-5)
+            own.grad = None
+        optimizer.step()
+    assert from_panels(f) == 0
+
+
+WRITES: dict[str, Callable[[Any], None]] = {
+    "data": lambda m: m[0].weight.data.mul_(2),
+    "an alias by from_numpy": lambda m: np.multiply(m.alias, 2, out=m.alias),
+    "copy_": lambda m: m[0].weight.copy_(torch.ones(48, 20)),
+    "load_state_dict": lambda m: m.load_state_dict({k: v + 1 for k, v in m.state_dict().items()}),
+    "load_state_dict(assign=True)": lambda m: m.load_state_dict(
+        {k: v + 1 for k, v in m.state_dict().items()}, assign=True
+    ),
+    "another parameter": lambda m: setattr(m[0], "weight", torch.nn.Parameter(torch.ones(48, 20))),
+    "data set": lambda m: setattr(m[0].weight, "data", torch.ones(48, 20)),
+}
+#: What puts other memory in the place of a parameter's is seen by frozen modules too.
+SEEN = ("load_state_dict(assign=True)", "another parameter", "data set")
+
+
+@pytest.mark.parametrize("compile", [jit, by_dynamo])
+@pytest.mark.parametrize("write", WRITES)
+def test_without_freezing_each_write_is_seen(write: str, compile: Callable[..., Any]) -> None:
+    m, x = aliased(), torch.randn(3, 20)
+    f = compile(m)
+    with torch.no_grad():
+        f(x)
+        WRITES[write](m)
+        torch.testing.assert_close(f(x), m(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("compile", [jit, by_dynamo])
+@pytest.mark.parametrize("write", SEEN)
+def test_other_memory_is_seen_by_frozen_modules(write: str, compile: Callable[..., Any]) -> None:
+    m, x = aliased(), torch.randn(3, 20)
+    f = compile(m, freeze=True)
+    with torch.no_grad():
+        f(x)
+        WRITES[write](m)
+        torch.testing.assert_close(f(x), m(x), rtol=1e-4, atol=1e-4)
+
+
+def aliased() -> Any:
+    """A module whose first weight is the memory of a NumPy array."""
+    m: Any = model()
+    m.alias = np.random.default_rng(0).standard_normal((48, 20)).astype("f4")
+    m[0].weight = torch.nn.Parameter(torch.from_numpy(m.alias))
+    return m
+
+
+def test_a_function_that_is_frozen_anew_has_the_weights_of_now() -> None:
+    m, x = model(), torch.randn(3, 20)
+    with torch.no_grad():
+        jit(m, freeze=True)(x)
+        m[0].weight.mul_(3)
+        torch.testing.assert_close(jit(m, freeze=True)(x), m(x), rtol=1e-4, atol=1e-4)
+
+
+def test_what_the_program_writes_is_not_frozen() -> None:
+    class Remembers(torch.nn.Module):
+        state: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("state", torch.randn(20, 20))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x @ self.state
+            self.state.mul_(0.5)
+            return y
+
+    m, x = Remembers(), torch.randn(3, 20)
+    f, other = jit(m, freeze=True), copy.deepcopy(m)
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(f(x), other(x), rtol=1e-4, atol=1e-4)
+
+
+def test_shared_and_double_weights_and_narrow_floats() -> None:
+    shared = torch.nn.Linear(24, 24, bias=False)
+    m = torch.nn.Sequential(shared, torch.nn.Tanh(), shared).eval()
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        own, x = copy.deepcopy(m).to(dtype), torch.randn(5, 24, dtype=dtype)
+        f = jit(own, freeze=True)
+        with torch.no_grad():
+            torch.testing.assert_close(f(x), own(x), rtol=2e-2, atol=2e-2)
+        assert from_panels(f) >= 1
+
+
+def test_the_option_is_a_bool() -> None:
+    with pytest.raises(ArgumentError, match="option freeze"):
+        jit(model(), freeze="yes")  # pyright: ignore[reportArgumentType]

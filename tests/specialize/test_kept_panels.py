@@ -1,0 +1,227 @@
+"""Matrices that programs keep in panels: which, whose they are, how long they live, and what is seen of changes."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dyn
+import dyn.numpy as dnp
+from dyn import config
+from dyn.backends.families import host_target
+from dyn.dtypes import dtype
+from dyn.schedule.families import schedules_of
+from dyn.specialize.kept_panels import PANELS
+
+Array = np.ndarray
+#: Rows around the heights of tiles.
+ROWS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 64)
+#: What has no vectors that are wide enough keeps none.
+pytestmark = pytest.mark.skipif(host_target().vector_bytes < 32, reason="this processor reads matrices as they lie")
+
+
+def kept(function: Any, *arguments: Array) -> int:
+    """The bytes in panels of a jitted function's program."""
+    return function.lower(*arguments).compile().memory_analysis().kept
+
+
+def random(*shape: int, dtype: str = "float32") -> Array:
+    rng = np.random.default_rng(sum(shape))
+    return (rng.standard_normal(shape) / 4).astype(dyn.dtypes.dtype(dtype).np)
+
+
+def product(w: Any, n: int = 0) -> Any:
+    """A jitted product with a matrix."""
+    return dyn.jit(lambda x: x @ w + n)
+
+
+@pytest.fixture(autouse=True)
+def packing() -> Iterator[None]:
+    """Weights are packed, whatever the environment says."""
+    with config.override(pack_weights=True):
+        yield
+
+
+@pytest.mark.parametrize("columns", [16, 17, 31, 63, 64, 65, 96, 100, 128, 200])
+@pytest.mark.parametrize("turned", [False, True], ids=["k,n", "n,k"])
+def test_every_number_of_rows_and_columns_is_right(columns: int, *, turned: bool) -> None:
+    reduced = 37
+    matrix = random(columns, reduced) if turned else random(reduced, columns)
+    w, b = dyn.asarray(matrix), dyn.asarray(random(columns))
+    f = dyn.jit(lambda x: dnp.maximum(x @ (w.T if turned else w) + b, 0))
+    for rows in ROWS:
+        x = random(rows, reduced)
+        want = np.maximum(x.astype("f8") @ (matrix.T if turned else matrix) + np.asarray(b), 0)
+        np.testing.assert_allclose(f(x), want, rtol=1e-4, atol=1e-5)
+    assert f.cache_info().compiles == 1
+    assert kept(f, random(2, reduced)) > 0
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "bfloat16", "float16"])
+@pytest.mark.parametrize("cpu", ["", "x86-64-v3", "cascadelake", "x86-64"])
+def test_dtypes_on_levels_of_processors(name: str, cpu: str) -> None:
+    with config.override(target_cpu=cpu):
+        matrix, exact = random(1100, 80, dtype=name), 2e-2 if dtype(name).itemsize == 2 else 1e-4
+        w = dyn.asarray(matrix)
+        f = dyn.jit(lambda x: x @ w)
+        for rows in (1, 5, 20):
+            x = random(rows, 1100, dtype=name)
+            want = x.astype("f8") @ matrix.astype("f8")
+            np.testing.assert_allclose(np.asarray(f(x)).astype("f8"), want, rtol=exact, atol=exact * 10)
+        target = host_target()
+        width = schedules_of(target).panel_width(target, dtype(name), dtype(name).wide, 80)
+        assert (kept(f, random(2, 1100, dtype=name)) > 0) is (width is not None)
+
+
+def test_float32_rows_have_the_same_bits_alone_and_in_any_batch() -> None:
+    w = dyn.asarray(random(20_000, 40))
+    f, x = dyn.jit(lambda x: x @ w), random(70, 20_000)
+    whole = np.asarray(f(x))
+    for rows in (1, 2, 3, 4, 5, 6, 7, 33):
+        assert np.array_equal(np.asarray(f(x[:rows])), whole[:rows])
+    assert np.array_equal(np.asarray(f(x[69:])), whole[69:])
+
+
+def test_columns_first_have_the_bits_of_what_is_packed_at_each_call() -> None:
+    w, x = dyn.asarray(random(300, 130)), random(50, 300)
+    f = dyn.jit(lambda x: dnp.tanh(x @ w))
+    with config.override(pack_weights=False):
+        g = dyn.jit(lambda x: dnp.tanh(x @ w))
+        without = [np.asarray(g(x[:rows])) for rows in ROWS[1:]]
+        assert kept(g, x) == 0
+    for rows, want in zip(ROWS[1:], without, strict=True):
+        assert np.array_equal(np.asarray(f(x[:rows])), want[: len(x)])
+
+
+def test_an_array_that_is_assigned_to_is_read_anew() -> None:
+    w, x = dyn.asarray(random(20, 32)), random(3, 20)
+    f = dyn.jit(lambda x: x @ w)
+    before = np.asarray(f(x))
+    w[0] = 7
+    np.testing.assert_allclose(f(x), x @ np.asarray(w), rtol=1e-4, atol=1e-5)
+    assert not np.allclose(before, f(x))
+    assert f.cache_info().compiles == 1
+
+
+def test_a_numpy_array_may_change_between_calls_and_is_read_where_it_lies() -> None:
+    w, x = random(20, 32), random(3, 20)
+    f = dyn.jit(lambda x: x @ w)
+    f(x)
+    w[:] = random(20, 32) + 1
+    np.testing.assert_allclose(f(x), x @ w, rtol=1e-4, atol=1e-5)
+    assert kept(f, x) == 0
+    view = w.view()
+    view.setflags(write=False)
+    g = dyn.jit(lambda x: x @ view)
+    g(x)
+    w[:] = 1
+    np.testing.assert_allclose(g(x), x @ w, rtol=1e-4, atol=1e-5)
+
+
+def _panels_of(function: Any) -> list[Array]:
+    ((_, program),) = function._programs.pairs()
+    return [one for one in program.loaded.captured if one.ndim == 3]
+
+
+def test_programs_share_panels_and_they_go_with_the_last() -> None:
+    w = dyn.asarray(random(40, 64))
+    f, g, h = dyn.jit(lambda x: x @ w), dyn.jit(lambda x, y: x @ w + y), dyn.jit(lambda x: x @ w.T)
+    f(random(2, 40)), g(random(2, 40), random(64)), h(random(2, 64))
+    (one,), (same,), (turned,) = [_panels_of(function) for function in (f, g, h)]
+    assert np.shares_memory(one, same)
+    assert not np.shares_memory(one, turned)
+    base: Any = one if one.base is None else one.base
+    alive = weakref.ref(base)
+    before = len(PANELS)
+    del one, same, base, f, g
+    gc.collect()
+    assert alive() is None
+    assert len(PANELS) < before
+
+
+def test_first_calls_in_threads_that_free_other_weights() -> None:
+    errors: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            for n in range(20):
+                matrix = np.random.default_rng(seed * 100 + n).random((30, 48), "f4")
+                w = dyn.asarray(matrix)
+                f = product(w)
+                x = random(5, 30)
+                np.testing.assert_allclose(f(x), x @ matrix, rtol=1e-4, atol=1e-5)
+                del w, f
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors
+
+
+def test_a_matrix_that_two_threads_need_first_is_one() -> None:
+    w, x = dyn.asarray(random(256, 512)), random(2, 256)
+    functions = [product(w, n) for n in range(4)]
+    barrier = threading.Barrier(4)
+
+    def call(f: Callable[[Array], object]) -> None:
+        barrier.wait()
+        f(x)
+
+    threads = [threading.Thread(target=call, args=(f,)) for f in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first, *others = [_panels_of(f)[0] for f in functions]
+    assert all(np.shares_memory(first, other) for other in others)
+
+
+def test_explain_says_what_is_kept() -> None:
+    w, x = dyn.asarray(random(20, 32)), random(3, 20)
+    f = dyn.jit(lambda x: x @ w @ w.T)
+    f(x)
+    text = str(f.explain())
+    assert "from panels: always" in text
+    assert "2 arrays that never change, kept once more in panels, as products read them: " in text
+    assert "2 arrays that never change" in f.explain()._repr_html_()
+
+
+LOOPS: dict[str, Callable[[Any, Any], Any]] = {
+    "scan": lambda x, w: dyn.lax.scan(lambda c, row: (dnp.tanh(c @ w + row), c), x[0], x)[1],
+    "scan in scan": lambda x, w: dyn.lax.fori_loop(
+        0, 2, lambda i, c: dyn.lax.fori_loop(0, 3, lambda j, d: dnp.tanh(d @ w), c) @ w.T, x
+    ),
+    "while": lambda x, w: dyn.lax.while_loop(lambda c: dnp.sum(dnp.abs(c @ w)) > 0.1, lambda c: (c @ w) * 0.1, x),
+    "cond": lambda x, w: dyn.lax.cond(x[0, 0] > 0, lambda x: x @ w, lambda x: x @ w.T, x),
+    "switch": lambda x, w: dyn.lax.switch(1, [lambda x: x, lambda x: x @ w, lambda x: x @ (w + 1)], x),
+    "map": lambda x, w: dyn.lax.map(lambda row: row @ w, x),
+    "vmap": lambda x, w: dyn.vmap(lambda row: row @ w)(x),
+    "checkpoint": lambda x, w: dyn.checkpoint(lambda x: dnp.tanh(x @ w))(x),
+    "gradient": lambda x, w: dyn.grad(lambda x: dnp.sum(dnp.tanh(x @ w)))(x),
+    "changed in the loop": lambda x, w: dyn.lax.fori_loop(0, 2, lambda i, c: (c[0] @ c[1], c[1] * 2), (x, w))[0],
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_products_in_regions(name: str) -> None:
+    matrix = random(32, 32)
+    w, function = dyn.asarray(matrix), LOOPS[name]
+    f = dyn.jit(lambda x: function(x, w))
+    with config.override(pack_weights=False):
+        g = dyn.jit(lambda x: function(x, w))
+        wanted = [np.asarray(g(random(rows, 32))) for rows in (1, 3, 9)]
+    with config.override(verify_ir=True):
+        for rows, want in zip((1, 3, 9), wanted, strict=True):
+            np.testing.assert_allclose(f(random(rows, 32)), want, rtol=2e-4, atol=2e-5)
+        # What a loop changes is another matrix in each step.
+        assert (kept(f, random(3, 32)) > 0) is (name not in ("changed in the loop",))
