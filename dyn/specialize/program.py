@@ -9,6 +9,7 @@ This file is longer than most: it is one class, whose stages share the record of
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -109,10 +110,13 @@ class Program:
         from dyn.passes.panel_weights import panel_weights
         from dyn.schedule.families import schedules_of
 
-        width = schedules_of(target).panel_width
-        with self.record.timed("panels"):
-            frozen = frozen_of(traced, traced.captured)
-            found = panel_weights(traced.function, frozen, lambda *sizes: width(target, *sizes))
+        width, start = schedules_of(target).panel_width, time.perf_counter()
+        frozen = frozen_of(traced, traced.captured)
+        found = panel_weights(traced.function, frozen, lambda *sizes: width(target, *sizes))
+        if found.function is traced.function:
+            return traced, found.hidden
+        end = time.perf_counter()
+        self.record.add("panels", end - start, end)
         return replace(traced, function=found.function), found.hidden
 
     def _own_record(self) -> CompilationRecord:
