@@ -24,6 +24,7 @@ from dyn.runtime.loading import load_modules
 from dyn.schedule.target import Target
 
 if TYPE_CHECKING:
+    from dyn.dtypes import DType
     from dyn.schedule.families import Schedules
     from dyn.schedule.kernel import Kernel
     from dyn.shapes import Dim
@@ -49,6 +50,9 @@ class TargetFamily:
     on_device: bool = False
     #: Whether texts begin with the kernel's note, which equal kernels of other groups have another one of.
     has_notes: bool = False
+    #: The columns of a panel in which a right operand that never changes is kept, by its dtype, that of the sums, and
+    #: how many columns it has; None where it is read as it lies.
+    panel_width: Callable[[Target, DType, DType, int], int | None] = lambda target, dtype, acc, columns: None
     #: Regular expression of its members' names. Which of them there are is for its compiler to say.
     members: str = r".+"
 
@@ -71,6 +75,13 @@ def _scratch_gpu(kernel: Kernel, target: Target) -> Dim:
 
 def _scratch_x86(kernel: Kernel, target: Target) -> Dim:
     return _x86_emitter()[1](kernel, target)
+
+
+def _panel_width_x86(target: Target, dtype: DType, acc: DType, columns: int) -> int | None:
+    load_modules("dyn.schedule.x86.panels")  # programs without weights do without
+    from dyn.schedule.x86.panels import panel_width
+
+    return panel_width(target, dtype, acc, columns)
 
 
 def _schedules_of(name: str) -> Callable[[], Schedules]:
@@ -112,7 +123,12 @@ def _gpu_family(name: str, compiler: Callable[[Target], Compiler], members: str)
 #: By ``Target.family``.
 FAMILIES: Mapping[str, TargetFamily] = {
     "x86": TargetFamily(
-        _schedules_of("x86"), _render_x86, _scratch_x86, X86Backend, lambda target, _: X86Backend(target)
+        _schedules_of("x86"),
+        _render_x86,
+        _scratch_x86,
+        X86Backend,
+        lambda target, _: X86Backend(target),
+        panel_width=_panel_width_x86,
     ),
     "cuda": _gpu_family("cuda", CudaBackend, r"sm_\d+[af]?"),
     "rocm": _gpu_family("rocm", RocmBackend, r"gfx[0-9a-f]+(:\w+[+-])*"),

@@ -21,7 +21,6 @@ from dyn.schedule.specialized_kernels import Schedule
 from dyn.schedule.target import Target
 from dyn.schedule.x86 import tables as x86
 from dyn.schedule.x86.contractions import contract_schedules as x86_contract_schedules
-from dyn.schedule.x86.contractions import panel_width as x86_panel_width
 from dyn.shapes import Dim
 from dyn.stitch.groups import Group, Plan
 
@@ -48,9 +47,6 @@ class Schedules:
     #: Sizes that contractions are cut by, and their tiles.
     sizes: Callable[[], LoopSchedule]
     contractions: Callable[..., tuple[ContractVariant, ...]]
-    #: The columns of a panel in which a right operand that never changes is kept, by its dtype, that of the sums, and
-    #: how many columns it has; None where it is read as it lies.
-    panel_width: Callable[[Target, DType, DType, int], int | None] = lambda target, dtype, acc, columns: None
     #: Rows in order; None where a library sorts.
     sort: Callable[[Plan, Group, Target, Ordering], tuple[Launch, ...]] | None = None
     #: Up to so many launches of one kernel over different arrays are one launch.
@@ -86,7 +82,6 @@ SCHEDULES: Mapping[str, Schedules] = {
         scatter=x86.lower_scatter,
         sizes=lambda: x86.SIZES,
         contractions=x86_contract_schedules,
-        panel_width=x86_panel_width,
     ),
     "cuda": _GPU,
     "rocm": _GPU,

@@ -26,6 +26,7 @@ from dyn.backends.programs import Deferred, Found, Programs, parts_of
 from dyn.compilation_record import CompilationRecord
 from dyn.errors import ArgumentError, IRError
 from dyn.fork_safety import lock
+from dyn.ir.builder import buffer_of
 from dyn.ir.core import Function, buffers
 from dyn.ir.external import ExternalTarget, callees
 from dyn.ir.identity import Identity, function_identity
@@ -106,12 +107,13 @@ class Program:
         traced, target = self.traced, self.placement.target
         if not self._settings.pack_weights or self.placement.on_device:
             return traced, tuple(range(len(traced.captured)))
-        import_whole("dyn.passes.panel_weights", "dyn.schedule.families")
-        from dyn.passes.panel_weights import panel_weights
-        from dyn.schedule.families import schedules_of
-
-        width, start = schedules_of(target).panel_width, time.perf_counter()
         frozen = frozen_of(traced, traced.captured)
+        if not frozen and all(buffer_of(op) is None for op in traced.function.ops):
+            return traced, tuple(range(len(traced.captured)))
+        import_whole("dyn.passes.panel_weights")
+        from dyn.passes.panel_weights import panel_weights
+
+        width, start = family_of(target).panel_width, time.perf_counter()
         found = panel_weights(traced.function, frozen, lambda *sizes: width(target, *sizes))
         if found.function is traced.function:
             return traced, found.hidden

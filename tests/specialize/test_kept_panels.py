@@ -14,9 +14,8 @@ import pytest
 import dyn
 import dyn.numpy as dnp
 from dyn import config
-from dyn.backends.families import host_target
+from dyn.backends.families import family_of, host_target
 from dyn.dtypes import dtype
-from dyn.schedule.families import schedules_of
 from dyn.specialize.kept_panels import PANELS
 
 Array = np.ndarray
@@ -75,7 +74,7 @@ def test_dtypes_on_levels_of_processors(name: str, cpu: str) -> None:
             want = x.astype("f8") @ matrix.astype("f8")
             np.testing.assert_allclose(np.asarray(f(x)).astype("f8"), want, rtol=exact, atol=exact * 10)
         target = host_target()
-        width = schedules_of(target).panel_width(target, dtype(name), dtype(name).wide, 80)
+        width = family_of(target).panel_width(target, dtype(name), dtype(name).wide, 80)
         assert (kept(f, random(2, 1100, dtype=name)) > 0) is (width is not None)
 
 

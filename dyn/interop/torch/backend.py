@@ -54,6 +54,9 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 #: No tensors that are closed over.
 _NONE: Mapping[int, torch.Tensor] = MappingProxyType({})
 
+#: A graph has programs of so many sets of parameters at most: layers that are alike, compiled one by one.
+_MOST_FROZEN = 256
+
 pass_by_own()
 
 
@@ -193,14 +196,15 @@ class CompiledGraph(SerializableCallable):
         self._route = _Route(graph, *PROGRAMS.find(graph, options))
         #: The program for calls that the first one is not for.
         self._other: _Route | None = None
-        #: With the option ``freeze``, the program of the parameters that it was called with first.
-        self._frozen: _FrozenRoute | None = None
+        #: With the option ``freeze``, the programs of the parameters that it is called with: Dynamo has one graph for
+        #: modules that are alike.
+        self._frozen = _FrozenRoutes(graph, options) if options.freeze else None
 
     @property
     def jitted(self) -> list[TorchJitted]:
         """The compiled functions that make its calls."""
-        frozen = None if self._frozen is None else self._frozen.route
-        return [route.call for route in (frozen, self._route, self._other) if route is not None]
+        frozen = () if self._frozen is None else self._frozen.routes()
+        return [route.call for route in (*frozen, self._route, self._other) if route is not None]
 
     def __call__(self, *arguments: Any) -> Any:
         try:
@@ -210,12 +214,10 @@ class CompiledGraph(SerializableCallable):
             raise
 
     def _called(self, arguments: Sequence[Any]) -> Any:
-        if self.options.freeze and not torch.is_grad_enabled():
-            frozen = self._frozen
-            if frozen is None:
-                frozen = self._frozen = _FrozenRoute(self.graph, arguments, self.options)
-            if frozen.is_for(arguments):
-                return frozen.route.run(arguments)
+        if self._frozen is not None and not torch.is_grad_enabled():
+            frozen = self._frozen.get(arguments)
+            if frozen is not None:
+                return frozen.run(arguments)
         route = self._route
         if route.equal and not all(arguments[a] == arguments[b] for a, b in route.equal):
             route = self._other
@@ -269,22 +271,46 @@ class _Route:
         return self.call(*[carrier(kind, size if n is None else arguments[n]) for n, size, kind in self.given])
 
 
-class _FrozenRoute:
-    """A graph with the parameters and buffers of its modules as they were passed once: a program of these alone."""
+class _FrozenRoutes:
+    """A graph as functions that close over the parameters and buffers which it is passed: one for each set of them."""
 
-    def __init__(self, graph: LoweredGraph, arguments: Sequence[Any], options: TorchOptions) -> None:
-        fixed = {
-            n: (number, arguments[number])
-            for n, (number, kind) in enumerate(graph.kept)
-            if kind is ArgumentKind.TENSOR and _is_of_module(arguments[number])
-        }
-        self._tensors = tuple(fixed.values())
-        program = GraphProgram(graph, options, {n: tensor for n, (_, tensor) in fixed.items()})
-        self.route = _Route(graph, program, Match({symbol: symbol for symbol in graph.carried}))
+    def __init__(self, graph: LoweredGraph, options: TorchOptions) -> None:
+        self._graph, self._options, self._lock = graph, options, threading.Lock()
+        #: The arguments that are those of modules, by number, once there was a call, and how they are taken.
+        self._places: dict[int, int] = {}
+        self._taken: Callable[[Any], Any] | None = None
+        self._known: dict[tuple[int, ...], tuple[_Route, tuple[torch.Tensor, ...]]] = {}
 
-    def is_for(self, arguments: Sequence[Any]) -> bool:
-        """Whether the same tensors are passed again."""
-        return bool(self._tensors) and all(arguments[number] is tensor for number, tensor in self._tensors)
+    def routes(self) -> list[_Route]:
+        """Those that there are."""
+        return [route for route, _ in self._known.values()]
+
+    def get(self, arguments: Sequence[Any]) -> _Route | None:
+        """The one for these arguments; None where none is a module's."""
+        if self._taken is None:
+            with self._lock:
+                kept = enumerate(self._graph.kept)
+                tensors = [(n, number) for n, (number, kind) in kept if kind is ArgumentKind.TENSOR]
+                self._places = {n: number for n, number in tensors if _is_of_module(arguments[number])}
+                numbers = tuple(self._places.values())
+                self._taken = lambda given: tuple([given[number] for number in numbers])
+        if not self._places:
+            return None
+        given = self._taken(arguments)
+        key = tuple(map(id, given))
+        known = self._known.get(key)
+        return self._make(key, given) if known is None else known[0]
+
+    def _make(self, key: tuple[int, ...], given: tuple[torch.Tensor, ...]) -> _Route:
+        with self._lock:
+            known = self._known.get(key)
+            if known is None:
+                program = GraphProgram(self._graph, self._options, dict(zip(self._places, given, strict=True)))
+                route = _Route(self._graph, program, Match({symbol: symbol for symbol in self._graph.carried}))
+                if len(self._known) >= _MOST_FROZEN:
+                    del self._known[next(iter(self._known))]
+                known = self._known[key] = route, given
+            return known[0]
 
 
 def _is_of_module(tensor: Any) -> bool:

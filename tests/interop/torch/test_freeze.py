@@ -54,14 +54,20 @@ def test_products_are_read_from_panels_and_without_freezing_are_not() -> None:
     assert from_panels(plain) == 0
 
 
-def test_dynamo_s_graph_reads_panels() -> None:
+def test_dynamo_s_graphs_read_panels_of_each_module_that_is_alike() -> None:
     from dyn.interop.torch import explain
 
-    m, x = model(), torch.randn(3, 20)
-    f = by_dynamo(m, freeze=True)
+    torch._dynamo.reset()
+    first, second, x = model(), model(), torch.randn(3, 20)
     with torch.no_grad():
-        f(x)
-    assert str(explain(f)).count("from panels: always") == 2
+        second[0].weight.mul_(2)
+        f, g = by_dynamo(first, freeze=True), by_dynamo(second, freeze=True)
+        for _ in range(3):
+            torch.testing.assert_close(f(x), first(x), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(g(x), second(x), rtol=1e-4, atol=1e-5)
+    told = str(explain(f)) + str(explain(g))
+    assert told.count("from panels: always") == 4
+    assert "packed" not in told
 
 
 def test_nothing_is_frozen_where_gradients_are_recorded() -> None:
