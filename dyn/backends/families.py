@@ -50,9 +50,9 @@ class TargetFamily:
     on_device: bool = False
     #: Whether texts begin with the kernel's note, which equal kernels of other groups have another one of.
     has_notes: bool = False
-    #: The columns of a panel in which a right operand that never changes is kept, by its dtype, that of the sums, and
-    #: how many columns it has; None where it is read as it lies.
-    panel_width: Callable[[Target, DType, DType, int], int | None] = lambda target, dtype, acc, columns: None
+    #: The columns of a panel in which a right operand that never changes is kept, and the rows of a step, by the dtypes
+    #: of both operands and of the sums, and how many columns it has; None where it is read as it lies.
+    panel_layout: Callable[[Target, DType, DType, DType, int], tuple[int, int] | None] = lambda *operands: None
     #: Regular expression of its members' names. Which of them there are is for its compiler to say.
     members: str = r".+"
 
@@ -77,11 +77,13 @@ def _scratch_x86(kernel: Kernel, target: Target) -> Dim:
     return _x86_emitter()[1](kernel, target)
 
 
-def _panel_width_x86(target: Target, dtype: DType, acc: DType, columns: int) -> int | None:
+def _panel_layout_x86(
+    target: Target, lhs: DType, rhs: DType, acc: DType, columns: int
+) -> tuple[int, int] | None:  # fmt: skip
     load_modules("dyn.schedule.x86.panels")  # programs without weights do without
-    from dyn.schedule.x86.panels import panel_width
+    from dyn.schedule.x86.panels import panel_layout
 
-    return panel_width(target, dtype, acc, columns)
+    return panel_layout(target, lhs, rhs, acc, columns)
 
 
 def _schedules_of(name: str) -> Callable[[], Schedules]:
@@ -128,7 +130,7 @@ FAMILIES: Mapping[str, TargetFamily] = {
         _scratch_x86,
         X86Backend,
         lambda target, _: X86Backend(target),
-        panel_width=_panel_width_x86,
+        panel_layout=_panel_layout_x86,
     ),
     "cuda": _gpu_family("cuda", CudaBackend, r"sm_\d+[af]?"),
     "rocm": _gpu_family("rocm", RocmBackend, r"gfx[0-9a-f]+(:\w+[+-])*"),

@@ -1,7 +1,7 @@
 """Matrices that lie in panels: a few columns of all rows, one panel behind the other, as products read them best.
 
-Panel ``p`` of width ``w`` has the columns from ``p * w`` on, rows one behind the other, each ``w`` elements long.
-Columns of the last panel that the matrix has not are 0.
+Panel ``p`` of width ``w`` has the columns from ``p * w`` on, rows one behind the other. In a step there are ``group``
+rows, an element of each for every column: what units multiply as words. Rows and columns that the matrix has not are 0.
 """
 
 from __future__ import annotations
@@ -18,51 +18,60 @@ from dyn.ops.transform_rules import linear, pointwise_batch
 from dyn.shapes import Dim, RelKind, floordiv, mod
 
 
-def to_panels(b: Builder, x: Value, width: int) -> Value:
-    """The matrices ``x[..., rows, columns]`` in panels ``[..., ⌈columns / width⌉, rows, width]``."""
+def to_panels(b: Builder, x: Value, width: int, group: int) -> Value:
+    """The matrices ``x[..., rows, columns]`` in panels ``[..., ⌈columns / width⌉, ⌈rows / group⌉, width, group]``."""
     *batch, rows, columns = x.shape
-    panels = floordiv(columns + width - 1, width)
-    none = (0,) * (len(batch) + 2)
-    after = (*none[:-1], panels * width - columns)
+    panels, steps = floordiv(columns + width - 1, width), floordiv(rows + group - 1, group)
+    none = (0,) * len(batch)
+    after = (*none, steps * group - rows, panels * width - columns)
     zero = zeros(b, TensorType(x.dtype, ()))
-    padded = b.op("pad", x, zero, edge_padding_low=none, edge_padding_high=after, interior_padding=none)
-    cut = b.op("reshape", padded, shape=(*batch, rows, panels, width))
+    padded = b.op(
+        "pad", x, zero, edge_padding_low=(*none, 0, 0), edge_padding_high=after, interior_padding=(*none, 0, 0)
+    )
+    cut = b.op("reshape", padded, shape=(*batch, steps, group, panels, width))
     n = len(batch)
-    return b.op("transpose", cut, permutation=(*range(n), n + 1, n, n + 2))
+    return b.op("transpose", cut, permutation=(*range(n), n + 2, n, n + 3, n + 1))
 
 
 def _types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
-    (x,), columns = operands, attrs["columns"]
-    if x.rank < 3:
-        raise ctx.fail(f"{x} are no panels: they have an axis of panels, one of rows and one of columns")
-    *batch, panels, rows, width = x.shape
-    ctx.require(RelKind.GE, columns, 0, "a matrix has no negative number of columns")
-    ctx.require(RelKind.GE, panels * width, columns, f"{panels} panels of {width} columns hold {columns} of them")
+    (x,), rows, columns = operands, attrs["rows"], attrs["columns"]
+    if x.rank < 4:
+        raise ctx.fail(f"{x} are no panels: they have axes of panels, steps, columns and rows of a step")
+    *batch, panels, steps, width, group = x.shape
+    for what, size, most in (("rows", rows, steps * group), ("columns", columns, panels * width)):
+        ctx.require(RelKind.GE, size, 0, f"a matrix has no negative number of {what}")
+        ctx.require(RelKind.GE, most, size, f"panels of {most} {what} hold {size} of them")
     return (TensorType(x.dtype, (*batch, rows, columns), x.weak),)
 
 
 def _place(op: Op, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
     *batch, row, column = index
-    width = op.operands[0].shape[-1]
-    if width == 0:
-        return (*batch, 0, row, 0)  # there are no elements
-    return (*batch, floordiv(column, width), row, mod(column, width))
+    *_, width, group = op.operands[0].shape
+    if width == 0 or group == 0:
+        return (*batch, 0, 0, 0, 0)  # there are no elements
+    return (*batch, floordiv(column, width), floordiv(row, group), mod(column, width), mod(row, group))
 
 
-def _reference(x: np.ndarray, columns: int) -> np.ndarray:
-    *batch, panels, rows, width = x.shape
-    return np.moveaxis(x, -3, -2).reshape(*batch, rows, panels * width)[..., :columns]
+def _reference(x: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    *batch, panels, steps, width, group = x.shape
+    n = len(batch)
+    lines = x.transpose(*range(n), n + 1, n + 3, n, n + 2).reshape(*batch, steps * group, panels * width)
+    return lines[..., :rows, :columns]
 
 
 def _vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value]:
-    return (to_panels(b, cts[0], int(op.operands[0].shape[-1])),)
+    *_, width, group = op.operands[0].shape
+    return (to_panels(b, cts[0], int(width), int(group)),)
 
 
 def _samples() -> list[Sample]:
-    shapes = [((1, 3, 4), 4), ((2, 3, 4), 5), ((2, 3, 4), 8), ((2, 0, 4), 7), ((0, 3, 4), 0), ((2, 3, 5, 2), 5)]
+    shapes = [
+        ((1, 3, 4, 1), 3, 4), ((2, 3, 4, 1), 3, 5), ((2, 3, 4, 1), 3, 8), ((2, 0, 4, 1), 0, 7), ((0, 3, 4, 1), 3, 0),
+        ((2, 3, 5, 2, 1), 5, 5), ((2, 3, 4, 2), 6, 7), ((2, 3, 4, 4), 9, 5), ((2, 1, 3, 2, 2), 5, 2),
+    ]  # fmt: skip
     return [
-        Sample((np.arange(np.prod(shape), dtype=np.float32).reshape(shape),), {"columns": columns})
-        for shape, columns in shapes
+        Sample((np.arange(np.prod(shape), dtype=np.float32).reshape(shape),), {"rows": rows, "columns": columns})
+        for shape, rows, columns in shapes
     ]
 
 

@@ -17,24 +17,26 @@ from dyn.ir.opdef import Control
 from dyn.ir.region_passes import body_of, carries, is_loop, unchanged
 from dyn.ir.types import TensorType
 from dyn.ops.contract import dot_general, free_axes
+from dyn.ops.elementwise import convert
 from dyn.ops.panels import from_panels
 from dyn.ops.shape import transpose
 from dyn.passes.redundancy import eliminate_dead_code
 from dyn.shapes import floordiv
 
-#: ``width(dtype, acc, columns)``: the columns of a panel in which a matrix of a dtype is kept for products that are
-#: summed in ``acc``; None where it is read as it lies.
-PanelWidth = Callable[[DType, DType, int], int | None]
+#: ``layout(lhs, rhs, acc, columns)``: the columns of a panel in which a matrix of dtype ``rhs`` is kept for products
+#: with ``lhs`` that are summed in ``acc``, and the rows of a step; None where it is read as it lies.
+PanelLayout = Callable[[DType, DType, DType, int], tuple[int, int] | None]
 
 
 @record()
 class Panels:
-    """A captured array, by its number, or a constant as matrices in panels of ``width`` columns: ``axes`` are those of
-    its batches, then that of its rows, then that of its columns."""
+    """A captured array, by its number, or a constant as matrices in panels of ``width`` columns and steps of ``group``
+    rows: ``axes`` are those of its batches, then that of its rows, then that of its columns."""
 
     source: int | Dense
     axes: tuple[int, ...]
     width: int
+    group: int = 1
 
 
 @record(eq=False)
@@ -45,7 +47,7 @@ class PanelledFunction:
     hidden: tuple[int | Panels, ...]
 
 
-def panel_weights(function: Function, frozen: Collection[int], width: PanelWidth) -> PanelledFunction:
+def panel_weights(function: Function, frozen: Collection[int], layout: PanelLayout) -> PanelledFunction:
     """The function whose products read those of its captured arrays in panels that are ``frozen``, by number, and large
     constants.
 
@@ -55,7 +57,7 @@ def panel_weights(function: Function, frozen: Collection[int], width: PanelWidth
     own = list(zip(function.params, function.infos, strict=True))
     numbers = {param: n for n, (param, _) in enumerate(own[arguments:]) if n in frozen}
     scope = _Scope()
-    ops = _Rewriting(function, numbers, width).block(function.ops, scope)
+    ops = _Rewriting(function, numbers, layout).block(function.ops, scope)
     if not scope.panels:
         return PanelledFunction(function, tuple(range(len(own) - arguments)))
     changed = eliminate_dead_code(function.with_ops(ops))
@@ -112,7 +114,10 @@ class _Scope:
         found = self.panels.get(panels)
         if found is None:
             *sizes, rows, columns = [matrix.shape[axis] for axis in panels.axes]
-            shape = (*sizes, floordiv(columns + panels.width - 1, panels.width), rows, panels.width)
+            count, steps = [
+                floordiv(size + step - 1, step) for size, step in ((columns, panels.width), (rows, panels.group))
+            ]
+            shape = (*sizes, count, steps, panels.width, panels.group)
             found = self.panels[panels] = Value(TensorType(matrix.dtype, shape), f"{matrix.name or 'weight'}_panels")
         return found
 
@@ -120,8 +125,8 @@ class _Scope:
 class _Rewriting:
     """The ops of a function with panels in the place of weights."""
 
-    def __init__(self, function: Function, numbers: dict[Value, int], width: PanelWidth) -> None:
-        self._facts, self._numbers, self._width = function.facts, numbers, width
+    def __init__(self, function: Function, numbers: dict[Value, int], layout: PanelLayout) -> None:
+        self._facts, self._numbers, self._layout = function.facts, numbers, layout
         self._producers: dict[Value, Op] = {}
         #: What a region is passed, and does not change, by what that is outside of it.
         self._passed: dict[Value, Value] = {}
@@ -179,17 +184,26 @@ class _Rewriting:
         *_, rows, columns = [matrix.shape[axis] for axis in axes]
         if not isinstance(rows, int) or not isinstance(columns, int) or rows == 0:
             return [op]
-        width = self._width(matrix.dtype, op.result.dtype.wide, columns)
-        if width is None:
+        layout = self._layout(self._as_it_lies(left).dtype, matrix.dtype, op.result.dtype.wide, columns)
+        if layout is None:
             return [op]
         b = Builder(self._facts, op.loc)
-        (read,) = b.emit(from_panels, (scope.value(Panels(source, axes, width), matrix),), columns=columns)
+        panels = scope.value(Panels(source, axes, *layout), matrix)
+        (read,) = b.emit(from_panels, (panels,), rows=rows, columns=columns)
+        if read.dtype is not right.dtype:
+            (read,) = b.emit(convert, (read,), dtype=right.dtype)
         attrs = {**op.attrs, "rhs_batch": tuple(range(len(batch))), "rhs_contracting": (len(batch),)}
         return [*b.ops, replace(with_operands(op, {right: read}), attrs=attrs)]
 
+    def _as_it_lies(self, value: Value) -> Value:
+        """What a value is before conversions that change no number."""
+        while (op := self._producers.get(value)) is not None and _is_widening(op):
+            (value,) = op.operands
+        return value
+
     def _weight(self, value: Value) -> tuple[Value, int | Dense, tuple[int, ...]] | None:
-        """The frozen parameter or the constant that a value is, through transposes and regions, and which of its axes
-        each of the value's is."""
+        """The frozen parameter or the constant that a value is, through transposes, regions and conversions that change
+        no number, and which of its axes each of the value's is."""
         places = tuple(range(len(value.shape)))
         while True:
             op = self._producers.get(value)
@@ -199,9 +213,16 @@ class _Rewriting:
                 permutation = op.attrs["permutation"]
                 places = tuple([permutation[place] for place in places])
                 (value,) = op.operands
+            elif op is not None and _is_widening(op):
+                (value,) = op.operands
             else:
                 source = self._numbers.get(value) if op is None else buffer_of(op)
                 return None if source is None else (value, source, places)
+
+
+def _is_widening(op: Op) -> bool:
+    """Whether an op converts numbers to a dtype that holds them all."""
+    return op.opdef is convert and op.result.dtype.holds(op.operands[0].dtype)
 
 
 def _like(value: Value) -> Value:

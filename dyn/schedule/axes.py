@@ -232,7 +232,7 @@ def confined(dim: Dim, var: Symbol, size: int) -> Dim:
         return dim
     whole = as_dim(var)
     known: dict[Atom, Dim] = {}
-    for quotient, value in ((floordiv(whole, size), 0), (mod(whole, size), whole)):
+    for quotient, value in ((floordiv(whole, size), 0), (mod(whole, size), whole)):  # of 1 they are no atoms
         atom = quotient.is_atom if isinstance(quotient, SymExpr) else None
         if isinstance(atom, Opaque):
             known[atom] = value

@@ -92,8 +92,11 @@ class Reach:
     #: The dtype that the right operand is computed from, in loads along the columns; None where it is a load, or loads
     #: go another way.
     rhs_computed: DType | None = None
-    #: The columns of a panel, where the right operand lies in panels (``dyn.ops.panels``); else 0.
-    rhs_panel: int = 0
+    #: The columns of a panel, where the right operand lies in panels (``dyn.ops.panels``), and the rows of a step; else
+    #: None.
+    rhs_panels: tuple[int, int] | None = None
+    #: A number that divides the reduced dimension whatever its size.
+    reduced_factor: int = 1
     #: Whether the contracted axis is one in both operands, rather than digits.
     whole: bool = True
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dyn.dtypes import DType
 from dyn.ops.shape import is_stretch_factor
-from dyn.schedule.axes import Axis, axis, confined, quotient_by
+from dyn.schedule.axes import Axis, axis
 from dyn.schedule.families import contract_schedules
 from dyn.schedule.kernel import Expr, Load
 from dyn.schedule.kernel_walks import walk_exprs
 from dyn.schedule.launch import Condition
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Contraction, Nest
+from dyn.schedule.panels import panels_in
 from dyn.schedule.products import Product
 from dyn.schedule.sizes import ContractVariant, Reach
 from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel
 from dyn.schedule.target import Target
 from dyn.shapes import dim_min, free_symbols, linear_in, product
+from dyn.shapes.expr import content
 
 
 def contraction_of(nest: Nest) -> Contraction:
@@ -87,7 +89,8 @@ def tile_forms(sides: Sides, target: Target) -> list[SpecializedKernel]:
         lhs_reduced=_contiguous(operands, operands.lhs, sides.reduced, sides.row),
         rhs_columns=direct and _contiguous(operands, operands.rhs, sides.column, sides.reduced),
         rhs_computed=_computed_along(operands, sides.column) if direct else None,
-        rhs_panel=_panel(operands, sides) if direct else 0,
+        rhs_panels=panels_in(operands.rhs, sides.column.var, sides.reduced.var) if direct else None,
+        reduced_factor=content(sides.reduced.extent),
         whole=direct,
         rhs_reduced=direct and _contiguous(operands, operands.rhs, sides.reduced, sides.column),
     )
@@ -138,22 +141,6 @@ def _contiguous(operands: Product, operand: Expr, along: Axis, other: Axis) -> b
         return False
     linear = linear_in(operand.index, along.var)
     return linear is not None and linear[0] == 1 and linear_in(linear[1], other.var) is not None
-
-
-def _panel(operands: Product, sides: Sides) -> int:
-    """The columns of a panel of a right operand that lies in panels, rows one behind the other; else 0."""
-    if not isinstance(operands.rhs, Load) or operands.rhs.bound or operands.rhs.mask is not None:
-        return 0
-    index, column = operands.rhs.index, sides.column.var
-    atoms = () if isinstance(index, int) else index.atoms
-    for width in {size for atom in atoms if (size := quotient_by(atom, column)) is not None}:
-        inside = confined(index, column, width)
-        linear = linear_in(inside, column)
-        if linear is not None and linear[0] == 1:
-            reduced = linear_in(linear[1], sides.reduced.var)
-            if reduced is not None and reduced[0] == width:
-                return width
-    return 0
 
 
 def _computed_along(operands: Product, column: Axis) -> DType | None:

@@ -56,7 +56,7 @@ class KeptPanels:
     def get(self, frozen: Frozen, array: Array, panels: Panels) -> Array:
         """The panels of an array, which is the memory of something frozen."""
         owner, place = frozen.owner, array.__array_interface__["data"][0]
-        key = (id(owner), frozen.stamp, place, array.strides, panels.axes, panels.width)
+        key = (id(owner), frozen.stamp, place, array.strides, panels.axes, panels.width, panels.group)
         with self._lock:
             known = self._owners.get(id(owner))
             found = self._known.get(key) if known is not None and known() is owner else None
@@ -84,14 +84,19 @@ def in_panels(array: Array, panels: Panels) -> Array:
     """The matrices of an array in panels, as ``dyn.ops.panels`` says."""
     matrices = array.transpose(panels.axes)
     *batch, rows, columns = matrices.shape
-    width = panels.width
-    whole, rest = divmod(columns, width)
-    made = np.empty((*batch, -(-columns // width), rows, width), array.dtype)
-    cut = matrices[..., : whole * width].reshape(*batch, rows, whole, width)
-    made[..., :whole, :, :] = np.moveaxis(cut, -2, -3)
-    if rest:
-        made[..., whole, :, :rest] = matrices[..., whole * width :]
-        made[..., whole, :, rest:] = 0
+    width, group, n = panels.width, panels.group, len(batch)
+    count, steps = -(-columns // width), -(-rows // group)
+    made = np.empty((*batch, count, steps, width, group), array.dtype)
+    # What is no multiple goes a second way, so that nothing is copied twice but a part of the last panel and step.
+    for part, size in ((0, columns // width * width), (columns // width * width, columns)):
+        if part == size:
+            continue
+        own = matrices[..., part:size]
+        if (rest := (part - size) % width) or rows % group:
+            padding = [(0, 0)] * n + [(0, -rows % group), (0, rest)]
+            own = np.pad(own, padding)
+        cut = own.reshape(*batch, steps, group, -1, width)
+        made[..., part // width : -(-size // width), :, :, :] = cut.transpose(*range(n), n + 2, n, n + 3, n + 1)
     return made
 
 

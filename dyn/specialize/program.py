@@ -113,8 +113,8 @@ class Program:
         import_whole("dyn.passes.panel_weights")
         from dyn.passes.panel_weights import panel_weights
 
-        width, start = family_of(target).panel_width, time.perf_counter()
-        found = panel_weights(traced.function, frozen, lambda *sizes: width(target, *sizes))
+        layout, start = family_of(target).panel_layout, time.perf_counter()
+        found = panel_weights(traced.function, frozen, lambda *operands: layout(target, *operands))
         if found.function is traced.function:
             return traced, found.hidden
         end = time.perf_counter()

@@ -422,6 +422,37 @@ def test_products_in_words(left: DType, right: DType, feature: str, target: Targ
             np.testing.assert_array_equal(got, want)
 
 
+def by_pairs(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """What ``vdpbf16ps`` is defined to compute, but for subnormal numbers: of two neighbours the second product is
+    added first, and each is rounded as it is added."""
+    rows, reduced = a.shape
+    if reduced % 2:
+        a, b = np.pad(a, ((0, 0), (0, 1))), np.pad(b, ((0, 1), (0, 0)))
+    wide, right = a.astype("f8"), b.astype("f8")
+    acc = np.zeros((rows, b.shape[1]), "f4")
+    for k in range(a.shape[1]):
+        # Products of bfloat16 are exact in float64; sums with float32 are but for what a second rounding can see.
+        acc = (acc + wide[:, k ^ 1, None] * right[k ^ 1]).astype("f4")
+    return acc
+
+
+@pytest.mark.parametrize("tile", [Tile(8, 48, (Operand.LHS, Operand.RHS), unit="vdpbf16ps"), Tile(8, 48, ())], ids=str)
+def test_pairs_of_bfloat16(tile: Tile) -> None:
+    """By the unit, and of few rows by multiply-adds in the unit's order: the same bits."""
+    if not host_target().has("avx512bf16"):
+        pytest.skip("this machine has no avx512bf16")  # it is never chosen here
+    layouts = LAYOUTS if tile.unit else [("mk", "kn")]
+    made = [contraction("g", x, y, tile, operands=(BF16, BF16)) for x, y in layouts]
+    rng = np.random.default_rng(3)
+    for (x, y), kernel in zip(layouts, compile_kernels(made), strict=True):
+        assert ".vdpbf16ps" in kernel.text.text if tile.unit else ".pairs" in kernel.text.text
+        for m, n, k in [*sample(12), (9, 50, 1101), (5, 130, 5), (8, 49, 66)]:
+            if not tile.unit and m > 8:
+                continue
+            a, b = [rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((m, k), (k, n))]
+            np.testing.assert_array_equal(run(kernel, a, b, lhs=x, rhs=y), by_pairs(a, b))
+
+
 def test_words_of_what_is_computed() -> None:
     """A mask on one operand, the negative of the other one: words are put together of computed elements."""
     if not host_target().has("avx512vnni"):

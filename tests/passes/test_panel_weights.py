@@ -20,9 +20,9 @@ from dyn.trace.tracer import Tracer
 Array = np.ndarray
 
 
-def every_16(*sizes: object) -> int | None:
+def every_16(*operands: object) -> tuple[int, int] | None:
     """Panels of 16 columns of any matrix."""
-    return 16
+    return 16, 1
 
 
 def traced(function: object, *arguments: Array) -> TracedFunction:
@@ -64,7 +64,7 @@ def test_a_right_operand_is_read_from_panels_and_the_matrix_is_gone() -> None:
     given = traced(lambda x: x @ w, x)
     found = panelled(given)
     assert found.hidden == (Panels(0, (0, 1), 16),)
-    assert found.function.params[1].shape == (3, 5, 16)
+    assert found.function.params[1].shape == (3, 5, 16, 1)
     assert [info.name for info in found.function.infos] == ["x", "w"]
     assert bytes_in_panels(found.function) == (3 * 5 * 16 * 4,)
     same_results(given, found, [x])
@@ -92,7 +92,7 @@ def test_batches_of_matrices_have_panels_each() -> None:
     w, x = dyn.asarray(np.random.rand(2, 6, 17).astype("f4")), np.random.rand(2, 3, 6).astype("f4")
     given = traced(lambda x: dnp.matmul(x, w), x)
     found = panelled(given)
-    assert found.function.params[1].shape == (2, 2, 6, 16)
+    assert found.function.params[1].shape == (2, 2, 6, 16, 1)
     same_results(given, found, [x])
 
 

@@ -74,8 +74,59 @@ def test_dtypes_on_levels_of_processors(name: str, cpu: str) -> None:
             want = x.astype("f8") @ matrix.astype("f8")
             np.testing.assert_allclose(np.asarray(f(x)).astype("f8"), want, rtol=exact, atol=exact * 10)
         target = host_target()
-        width = family_of(target).panel_width(target, dtype(name), dtype(name).wide, 80)
-        assert (kept(f, random(2, 1100, dtype=name)) > 0) is (width is not None)
+        own = dtype(name)
+        layout = family_of(target).panel_layout(target, own, own, own.wide, 80)
+        assert (kept(f, random(2, 1100, dtype=name)) > 0) is (layout is not None)
+
+
+def sums(x: Any, w: Any) -> Any:
+    """Products of integers, or of narrow floats, added in 32 bits."""
+    wide = "float32" if dtype(x.dtype).is_float else "int32"
+    return dyn.lax.dot_general(x, w, (((1,), (0,)), ((), ())), preferred_element_type=wide)
+
+
+@pytest.mark.parametrize("reduced", [1, 3, 4, 66, 1101])
+@pytest.mark.parametrize(
+    ("left", "right"), [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("int16", "int16")]
+)
+def test_integers_at_the_limits_of_their_dtypes(left: str, right: str, reduced: int) -> None:
+    rng = np.random.default_rng(reduced)
+
+    def extremes(name: str, *shape: int) -> Array:
+        limits = np.iinfo(name)
+        return rng.choice([limits.min, limits.max, 1, 0, 77], shape).astype(name)
+
+    for turned in (False, True):
+        matrix = extremes(right, 100, reduced) if turned else extremes(right, reduced, 100)
+        w = dyn.asarray(matrix)
+        f = dyn.jit(lambda x, w=w, turned=turned: sums(x, w.T if turned else w))
+        for rows in ROWS:
+            x = extremes(left, rows, reduced)
+            want = (x.astype("i8") @ (matrix.T if turned else matrix).astype("i8")).astype("i4")
+            np.testing.assert_array_equal(np.asarray(f(x)), want)
+        if host_target().has("avx512vnni") and (left, right) in (("int8", "int8"), ("uint8", "int8")):
+            assert kept(f, extremes(left, 2, reduced)) > 0
+            assert "vpdpbusd: always" in str(f.explain())
+
+
+@pytest.mark.parametrize("reduced", [1, 2, 7, 64, 1001])
+def test_bfloat16_has_the_bits_of_its_unit_for_every_number_of_rows(reduced: int) -> None:
+    matrix, x = random(reduced, 100, dtype="bfloat16"), random(40, reduced, dtype="bfloat16")
+    w = dyn.asarray(matrix)
+    f, g = dyn.jit(lambda x: sums(x, w)), dyn.jit(sums)
+    whole = np.asarray(f(x))
+    np.testing.assert_allclose(whole, x.astype("f8") @ matrix.astype("f8"), rtol=1e-4, atol=1e-4)
+    for rows in (1, 2, 3, 5, 8, 9, 40):
+        np.testing.assert_array_equal(np.asarray(f(x[:rows])), whole[:rows])
+        np.testing.assert_array_equal(np.asarray(g(x[:rows], matrix)), whole[:rows])
+
+
+def test_a_narrow_weight_is_kept_as_narrow_as_it_is() -> None:
+    matrix = random(50, 64, dtype="bfloat16")
+    w, x = dyn.asarray(matrix), random(3, 50)
+    f = dyn.jit(lambda x: x @ w.astype("float32"))
+    np.testing.assert_allclose(f(x), x @ matrix.astype("f4"), rtol=1e-4, atol=1e-4)
+    assert kept(f, x) in (0, 50 * 64 * 2)  # nothing without AVX-512, which has no masks to read it under
 
 
 def test_float32_rows_have_the_same_bits_alone_and_in_any_batch() -> None:
@@ -125,7 +176,7 @@ def test_a_numpy_array_may_change_between_calls_and_is_read_where_it_lies() -> N
 
 def _panels_of(function: Any) -> list[Array]:
     ((_, program),) = function._programs.pairs()
-    return [one for one in program.loaded.captured if one.ndim == 3]
+    return [one for one in program.loaded.captured if one.ndim == 4]
 
 
 def test_programs_share_panels_and_they_go_with_the_last() -> None:

@@ -19,8 +19,8 @@ from dyn.frozen import record
 
 Chunk: TypeAlias = "list[str | Chunk]"
 
-_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "float": 32, "double": 64}
-_MANGLED = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}
+_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "bfloat": 16, "float": 32, "double": 64}
+_MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}
 
 
 @record()

@@ -34,12 +34,13 @@ from dyn.lower.x86.tile_computed import ComputedColumns
 from dyn.lower.x86.tile_dot import Dot
 from dyn.lower.x86.tile_ints import Ints, known_factor
 from dyn.lower.x86.tile_kernels import Micro, Operands, Rhs, can_transpose
-from dyn.lower.x86.tile_pack import PackedBlock, Packer, define, own_digits, strided
+from dyn.lower.x86.tile_pack import PackedBlock, Packer, Strided, define, own_digits, strided
 from dyn.lower.x86.tile_parts import Cut, Epilogue, Panel, Rows, TilePart
 from dyn.lower.x86.tile_stream import Stream
 from dyn.lower.x86.tile_turned import Turned
-from dyn.lower.x86.tile_words import WordPacker, in_words
-from dyn.schedule.kernel import Expr, Operand, TileContract
+from dyn.lower.x86.tile_words import WORD, WordPacker, in_words
+from dyn.schedule.kernel import Expr, Load, Operand, TileContract
+from dyn.schedule.panels import panels_in
 from dyn.schedule.x86.blocking import IN_PLACE, STREAMED_BYTES, blocking
 from dyn.schedule.x86.units import Unit, reads_as_it_lies, unit_of
 
@@ -84,6 +85,8 @@ class _Tile:
         itemsize = tile.acc.dtype.itemsize
         self.vec = em.register(tile.acc.dtype, em.target.lanes(itemsize))
         w = self.w = self.vec.lanes
+        #: Vectors of words: accumulators of floats have words of integers too.
+        self.words = self.vec if self.unit is None else em.register(WORD, w)
         self.height, self.vectors = tile.tile.rows, -(-tile.tile.columns // w)
         if isinstance(tile.row_extent, int):
             while self.height > 1 and tile.row_extent <= self.height // 2:
@@ -98,6 +101,13 @@ class _Tile:
             self.lhs = None
         if stages and tile.lhs.dtype is not acc:  # each is read for many panels: it is converted once
             self.lhs = None
+        #: Whether the left operand is read where it lies, in words.
+        self.left_words = self.unit is not None and Operand.LHS not in tile.tile.staged
+        if self.left_words:
+            own = self.elements
+            self.lhs = strided(own.lhs, own.row, own.red, own.digits)
+            if self.lhs is None or self.lhs.fast != 1:
+                raise ValueError(f"{own.lhs} does not lie in words")
         self.rhs = strided(tile.rhs, tile.red, tile.col, tile.digits)
         if not self._lies(tile.rhs):
             self.rhs = None
@@ -107,8 +117,8 @@ class _Tile:
             self.rhs = None
         #: Whether the right operand lies in panels, as if it had been packed.
         self.in_panels = tile.tile.from_panels
-        if self.in_panels and (self.rhs is None or (self.rhs.slow, self.rhs.fast) != (self.width, 1)):
-            raise ValueError(f"{tile.rhs} does not lie in panels of {self.width} columns")
+        if self.in_panels:
+            self.rhs = self._panels()
         if em.target.vector_bytes < 32 and stages:  # masked loads are branches
             self.rhs = None
         #: Whether one kernel takes a tile of any number of rows and columns: it streams, takes dot products, turns
@@ -168,6 +178,14 @@ class _Tile:
         #: For each of the heights, the first tile that is so low.
         self.firsts: list[str] = []
 
+    def _panels(self) -> Strided:
+        """The right operand's panels, whose columns are those of the tile, in words where a unit takes them."""
+        found = panels_in(self.elements.rhs, self.elements.col, self.elements.red, self.width)
+        group = 1 if self.unit is None else self.unit.group
+        if found != (self.width, group) or not isinstance(self.elements.rhs, Load):
+            raise ValueError(f"{self.elements.rhs} does not lie in panels of {self.width} columns by {group}")
+        return Strided(self.elements.rhs.buffer, self.elements.rhs.index, self.width, 1)
+
     def _lies(self, operand: Expr) -> bool:
         return reads_as_it_lies(self.em.target, operand.dtype, self.tile.acc.dtype)
 
@@ -190,11 +208,11 @@ class _Tile:
         if self.once and self.rhs is None:
             self.computed = ComputedColumns(em, tile, self.vec, self._operands(Rhs.PACKED))
         elif self.rhs is None and self.unit is not None:
-            self.rhs_packer = WordPacker(em, self.elements, self.unit, 1, tile.rhs, self.vec, self.width)
+            self.rhs_packer = WordPacker(em, self.elements, self.unit, 1, tile.rhs, self.words, self.width)
         elif self.rhs is None:
             self.rhs_packer = Packer(em, rhs, tile.red, tile.col, self.vec, self.width, tile.digits)
         if self.lhs is None and self.unit is not None:
-            self.lhs_packer = WordPacker(em, self.elements, self.unit, 0, tile.lhs, self.vec, 0)
+            self.lhs_packer = WordPacker(em, self.elements, self.unit, 0, tile.lhs, self.words, 0)
         elif self.lhs is None:
             self.lhs_packer = Packer(em, lhs, tile.row, tile.red, self.vec, 0, tile.digits)
         if self.lhs is None:
@@ -245,8 +263,14 @@ class _Tile:
     def _operands(self, rhs: Rhs) -> Operands:
         """The dtypes that both operands are read in."""
         acc = self.tile.acc.dtype
-        left = acc if self.lhs is None else self.tile.lhs.dtype
-        return Operands(left, acc if rhs is Rhs.PACKED and not self.in_panels else self.tile.rhs.dtype, acc)
+        left = acc if self.lhs is None else self.elements.lhs.dtype
+        packed = rhs is Rhs.PACKED and (self.unit is not None or not self.in_panels)
+        return Operands(left, acc if packed else self.tile.rhs.dtype, acc)
+
+    def _adds_by_pairs(self, operands: Operands) -> bool:
+        """Whether more rows of such operands are added by pairs of floats."""
+        unit = unit_of(self.em.target, operands.lhs, operands.rhs, operands.acc)
+        return unit is not None and operands.acc.is_float and not self.em.target.batch_invariant
 
     def _leaf(self, rows: int, vectors: int, rhs: Rhs) -> str:
         own, red, target, operands = self.blocking, self.tile.red_extent, self.em.target, self._operands(rhs)
@@ -254,7 +278,7 @@ class _Tile:
             kind = Turned if self.tile.tile.in_order else Dot
             leaf = kind(self.vec, rows, self.width, operands, target).leaf()
         elif self.once:
-            leaf = Stream(self.vec, rows, self.stride, operands, target).leaf()
+            leaf = Stream(self.vec, rows, self.stride, operands, target, self._adds_by_pairs(operands)).leaf()
         else:
             unroll = own.unroll if rows == self.height else 1
             micro = Micro(self.vec, rows, vectors, self.width, rhs, self.resumes, unroll, operands, target)
@@ -410,7 +434,7 @@ class _Tile:
                 self._pack(panel, part, place)
             return place, str(self.width)
         with em.scope():
-            em.bind(tile.red, part.k0)
+            em.bind(tile.red, self._element(part.k0, self.in_panels))
             em.bind(tile.col, panel.j)
             source = em.address(self.rhs.buffer, self.rhs.index)
         return source, em.dim(self.rhs.fast if self.turns else self.rhs.slow)
@@ -443,8 +467,12 @@ class _Tile:
             return self.fn.gep(self.vec.elem, self.lhs_block, ints.mul(row, step)), step
         with em.scope():
             em.bind(tile.row, ints.add(part.i0, row))
-            em.bind(tile.red, part.k0)
+            em.bind(tile.red, self._element(part.k0, self.left_words))
             return em.address(self.lhs.buffer, self.lhs.index), em.dim(self.lhs.slow)
+
+    def _element(self, step: str, in_words: bool) -> str:
+        """The first element of a step of the reduced dimension, of an operand that is read where it lies."""
+        return self.ints.mul(step, str(self.unit.group)) if self.unit is not None and in_words else step
 
     def _acc(self, panel: Panel, number: str) -> str:
         """Pointer to the accumulators of a tile of rows."""

@@ -19,7 +19,7 @@ from dyn.lower.x86.llvm_text import FunctionText, VType, constant, iota, vtype
 from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.registers import register
 from dyn.lower.x86.squares import transposed
-from dyn.lower.x86.units import add_offset, add_products
+from dyn.lower.x86.units import FLIPPED, add_offset, add_products
 from dyn.schedule.target import Target
 from dyn.schedule.x86.units import Unit
 
@@ -131,6 +131,7 @@ class Micro:
         name = f"dyn.tile.{kind}.{self.vec.mangled}.{self.rows}x{self.vectors}.s{self.stride}.u{self.unroll}"
         name += (f".p{self.ahead}" if self.ahead else "") + (f".{self.panel}at{self.apart}" if self.panel else "")
         name += self.operands.name if self.unit is None else f".{self.unit.text}"
+        name += ".left" if self._left_words else ""
         return name if self.ragged else name + ".even"
 
     @lru_cache(maxsize=256)  # noqa: B019  (of frozen records, bounded)
@@ -160,6 +161,20 @@ class Micro:
             fn.store(vec, acc, self._acc(fn, *divmod(i, self.vectors)), size)
         fn.emit("ret void")
         return finish_leaf(self.name, MICRO_PARAMS, fn)
+
+    @property
+    def _left_words(self) -> bool:
+        """Whether the left operand is read in words where it lies, in its own dtype."""
+        return self.unit is not None and self.operands.lhs is not self.operands.acc
+
+    def _left_word(self, fn: FunctionText, place: str) -> str:
+        """A word of the left operand in every lane, as the unit takes it."""
+        vec, word = self.vec, vtype("i32", self.vec.lanes)
+        found = fn.splat(vec, fn.load(vtype(vec.elem), place, self.operands.lhs.itemsize))
+        if not self._offsets:
+            return found
+        flipped = fn.op("xor", word, fn.cast("bitcast", vec, found, word), constant(FLIPPED, word))
+        return fn.cast("bitcast", word, flipped, vec)
 
     @property
     def _offsets(self) -> bool:
@@ -201,7 +216,7 @@ class Micro:
     ) -> tuple[list[str], list[str]]:
         """Steps ``start`` to ``stop`` of the reduced dimension, in order, ``unroll`` of them an iteration."""
         vec, size, own, m = self.vec, self.vec.bits // 8, self.operands, Machine(self.target, fn)
-        lies_elem, left_elem = register(own.rhs).elem, register(own.lhs).elem
+        lies_elem, left_elem = register(own.rhs).elem, vec.elem if self._left_words else register(own.lhs).elem
         packed_elem = lies_elem if self.rhs is Rhs.PACKED else vec.elem
         carried = [(vec, acc) for acc in accs] + [(PTR, pointer) for pointer in pointers]
         loop = fn.loop(start, stop, unroll, carried, hint="red")
@@ -227,7 +242,11 @@ class Micro:
                     fn.store(vec, columns[-1], fn.gep(packed_elem, pointers[1], str(self._packed(v))), size)
             k = loop.index if u == 0 else fn.value(f"add nuw nsw i64 {loop.index}, {u}")
             for r in range(self.rows):
-                lhs = own.spread(m, own.lhs, fn.gep(left_elem, a_rows[r], k), vec.lanes)
+                place = fn.gep(left_elem, a_rows[r], k)
+                if self._left_words:
+                    lhs = self._left_word(fn, place)
+                else:
+                    lhs = own.spread(m, own.lhs, place, vec.lanes)
                 for v in range(self.vectors):
                     i = r * self.vectors + v
                     if self.unit is None:

@@ -31,12 +31,15 @@ def steps_together(rows: int, registers: int) -> int:
 class Stream(FewRows):
     """``acc[rows, cols] (+)= a[rows, depth] · b[depth, cols]`` for up to ``rows`` rows and any number of columns.
 
-    Parameters are a micro-kernel's. Products are added one by one, in the order of the reduced dimension.
+    Parameters are a micro-kernel's. Products are added one by one, in the order of the reduced dimension; ``by_pairs``
+    the second of two before the first, as the unit does it that adds bfloat16 for more rows.
     """
+
+    by_pairs: bool = False
 
     @property
     def name(self) -> str:
-        return self._name("stream")
+        return self._name("stream.pairs" if self.by_pairs else "stream")
 
     @lru_cache(maxsize=64)  # noqa: B019  (of frozen records, bounded)
     def leaf(self) -> LeafFunction:
@@ -67,10 +70,11 @@ class Stream(FewRows):
         fn.start(add)
         together = steps_together(height, self.target.registers)
         pointers = row_pointers(fn, register(self.operands.lhs).elem, height)
-        stop = fn.value(f"and i64 %depth, {-together}")
-        self._steps(fn, pointers, together, "0", stop, whole, mask)
-        if together > 1:
-            self._steps(fn, pointers, 1, stop, "%depth", whole, mask)
+        start = "0"
+        for count in dict.fromkeys((together, *([2] if self.by_pairs else []), 1)):
+            stop = fn.value(f"and i64 %depth, {-count}") if count > 1 else "%depth"
+            self._steps(fn, pointers, count, start, stop, whole, mask)
+            start = stop
         fn.emit("ret void")
 
     def _places(self, fn: FunctionText, height: int, column: str) -> list[str]:
@@ -112,7 +116,11 @@ class Stream(FewRows):
         right = register(own.rhs).elem
         places = self._places(fn, len(factors), column)
         accs = [fn.load(vec, place, size) for place in places]
-        for u, line in enumerate(lines):
+        order = list(range(len(lines)))
+        if self.by_pairs:
+            order = [u ^ 1 if u ^ 1 in order else u for u in order]
+        for u in order:
+            line = lines[u]
             b = own.load(m, own.rhs, fn.gep(right, line, column), vec.lanes, mask)
             accs = [multiply_add(m, vec, row[u], b, acc) for row, acc in zip(factors, accs, strict=True)]
         for acc, place in zip(accs, places, strict=True):

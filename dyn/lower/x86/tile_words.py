@@ -53,7 +53,10 @@ def _words(tile: TileContract, operand: Expr, unit: Unit, number: int) -> Expr:
     bits = 32 // unit.group
     parts: list[Expr] = []
     for part in range(unit.group):
-        value = Apply(Scalar.CAST, (_at(tile, operand, unit.group, part),), WORD)
+        value = _at(tile, operand, unit.group, part)
+        if operand.dtype.is_float:
+            value = Apply(Scalar.BITCAST, (value,), dtypes.uint16)
+        value = Apply(Scalar.CAST, (value,), WORD)
         value = Apply(Scalar.AND, (value, Const(WORD, (1 << bits) - 1)), WORD)
         parts.append(Apply(Scalar.SHL, (value, Const(WORD, bits * part)), WORD) if part else value)
     total = reduce(lambda a, b: Apply(Scalar.OR, (a, b), WORD), parts)

@@ -9,15 +9,20 @@ from dyn.schedule.x86.units import Unit
 
 #: Added to signed bytes where unsigned ones are multiplied: the same as flipping the upper bit of each.
 FLIPPED = 0x80808080
-_INTRINSICS = {"vpdpbusd": "llvm.x86.avx512.vpdpbusd.512", "vpmaddwd": "llvm.x86.avx512.pmaddw.d.512"}
+_INTRINSICS = {
+    "vpdpbusd": "llvm.x86.avx512.vpdpbusd.512",
+    "vpmaddwd": "llvm.x86.avx512.pmaddw.d.512",
+    "vdpbf16ps": "llvm.x86.avx512bf16.dpbf16ps.512",
+}
 
 
 def add_products(m: Machine, unit: Unit, vec: VType, lhs: str, rhs: str, acc: str) -> str:
     """``acc`` and the products of a word of the left operand, in every lane, with words of the right one."""
-    part = vtype(register(unit.words[0]).elem, vec.lanes * unit.group)
+    elem = "bfloat" if vec.is_float else register(unit.words[0]).elem
+    part = vtype(elem, vec.lanes * unit.group)
     first, second = (rhs, lhs) if unit.swapped else (lhs, rhs)
     words = [(part, m.fn.cast("bitcast", vec, value, part)) for value in (first, second)]
-    if unit.name == "vpdpbusd":
+    if unit.name != "vpmaddwd":
         return m.fn.call(_INTRINSICS[unit.name], vec, [(vec, acc), *words])
     return m.fn.op("add", vec, acc, m.fn.call(_INTRINSICS[unit.name], vec, words))
 

@@ -21,7 +21,7 @@ from dyn.schedule.kernel import Operand, Tile
 from dyn.schedule.sizes import ContractVariant, Reach
 from dyn.schedule.target import Target
 from dyn.schedule.x86.blocking import LEFT_ROWS_OF_FEW, STREAMED_BYTES, CacheBlocking, blocking
-from dyn.schedule.x86.units import reads_as_it_lies, unit_of
+from dyn.schedule.x86.units import reads_as_it_lies, reads_words, unit_of
 from dyn.shapes import Dim, SymExpr
 
 #: Up to how many rows dot products beat transposing the right operand.
@@ -51,10 +51,12 @@ def contract_schedules(
     """
     lanes = target.lanes(dtype.itemsize)
     lhs_lies, rhs_lies = [reads_as_it_lies(target, own, dtype) for own in (reach.lhs, reach.rhs)]
-    if reach.rhs_panel:
-        return (_from_panels(target, dtype, reach),)
+    if reach.rhs_panels is not None:
+        return (_from_panels(target, dtype, reach, *reach.rhs_panels),)
     col_contiguous, red_contiguous = reach.rhs_columns and rhs_lies, reach.rhs_reduced and rhs_lies
     unit = unit_of(target, reach.lhs, reach.rhs, dtype) if reach.whole else None
+    if unit is not None and dtype.is_float and target.batch_invariant:
+        unit = None  # it rounds as few rows, which are read as they lie, do not
     rows, vectors = _tile(target, dtype, cols, wide=col_contiguous) if unit is None else _word_tile(cols, lanes)
     own = blocking(target)
     panels = own.panels  # those that take turns, or several times as many
@@ -89,18 +91,23 @@ def contract_schedules(
     low = Tile(rows, columns, (), in_order=in_order and streamed is None)
     note = f"{way} {rows}x{columns}, at most {few} rows"
     return (
-        ContractVariant(low, few, columns, 0, few, note, adds_alike=in_order),
+        ContractVariant(low, few, columns, 0, few, note, adds_alike=in_order and (unit is None or not dtype.is_float)),
         *[replace(variant, min_rows=few + 1) for variant in last],
     )
 
 
-def _from_panels(target: Target, dtype: DType, reach: Reach) -> ContractVariant:
+def _from_panels(target: Target, dtype: DType, reach: Reach, width: int, group: int) -> ContractVariant:
     """The variant, for any number of rows, of a right operand that lies in panels: nothing is packed but a left operand
     that does not lie along the reduced dimension."""
-    width, lanes, own = reach.rhs_panel, target.lanes(dtype.itemsize), blocking(target)
+    lanes, own = target.lanes(dtype.itemsize), blocking(target)
+    unit = unit_of(target, reach.lhs, reach.rhs, dtype) if group > 1 else None
     rows = min(target.registers * 3 // 4 * lanes // width, _MOST_PANEL_ROWS)
-    most = own.rows if reach.lhs_reduced and reads_as_it_lies(target, reach.lhs, dtype) else own.left_rows
-    tile, note = Tile(rows, width, (), from_panels=True), f"{rows}x{width} from panels"
+    lies = reach.lhs_reduced and reads_as_it_lies(target, reach.lhs, dtype)
+    if unit is not None:
+        lies = reach.lhs_reduced and reads_words(unit, reach.lhs, reach.reduced_factor)
+    most = own.rows if lies else own.left_rows
+    tile = Tile(rows, width, () if lies else (Operand.LHS,), unit="" if unit is None else unit.name, from_panels=True)
+    note = f"{rows}x{width} from panels" + (f", {unit.name}" if unit is not None else "")
     return ContractVariant(tile, max(most // rows, 1) * rows, width, 0, None, note)
 
 

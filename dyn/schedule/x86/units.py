@@ -26,15 +26,16 @@ def reads_as_it_lies(target: Target, dtype: DType, acc: DType) -> bool:
 class Unit:
     """An instruction that adds the products of ``group`` neighbours along the contracted axis to each accumulator.
 
-    It takes them as words of 32 bits, of elements of a dtype for each operand: ``words``. With ``signs_left`` the left
-    operand's are signed where the instruction takes unsigned ones: they are packed 128 greater, and what that adds to
-    each column is taken off at the end. ``swapped``, it takes the right operand first.
+    It takes them as words of 32 bits, of elements of a dtype for each operand: ``words``; and adds in one of ``sums``.
+    With ``signs_left`` the left operand's are signed where the instruction takes unsigned ones: they are made 128
+    greater, and what that adds to each column is taken off at the end. ``swapped``, it takes the right operand first.
     """
 
     name: str
     feature: str
     words: tuple[DType, DType]
     group: int
+    sums: tuple[DType, ...] = (dtypes.int32, dtypes.uint32)
     signs_left: bool = False
     swapped: bool = False
 
@@ -44,22 +45,30 @@ class Unit:
         return self.name + (".signed" if self.signs_left else ".swapped" if self.swapped else "")
 
 
-_I8, _U8, _I16 = dtypes.int8, dtypes.uint8, dtypes.int16
-#: Bytes by fours, of which the first operand is unsigned; exact, as its sums wrap.
-_BYTES = {
+_I8, _U8, _I16, _BF16 = dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.bfloat16
+#: By the operands' dtypes. Bytes go by fours, of which the first operand is unsigned; exact, as its sums wrap. Of
+#: bfloat16 each product is rounded as it is added, and subnormal numbers count as 0.
+_UNITS = {
     (_U8, _I8): Unit("vpdpbusd", "avx512vnni", (_U8, _I8), 4),
     (_I8, _U8): Unit("vpdpbusd", "avx512vnni", (_I8, _U8), 4, swapped=True),
     (_I8, _I8): Unit("vpdpbusd", "avx512vnni", (_U8, _I8), 4, signs_left=True),
+    (_BF16, _BF16): Unit("vdpbf16ps", "avx512bf16", (_BF16, _BF16), 2, (dtypes.float32,)),
 }
 #: 16-bit integers by pairs. Two products of the least ones are 2**31, which wraps as the sum does.
 _PAIRS = Unit("vpmaddwd", "avx512bw", (_I16, _I16), 2)
 
 
+def reads_words(unit: Unit, lhs: DType, factor: int) -> bool:
+    """Whether a left operand whose rows lie along the reduced dimension, of a multiple of ``factor`` elements, is read
+    in the words that it lies in."""
+    return lhs.itemsize == unit.words[0].itemsize and factor % unit.group == 0
+
+
 def unit_of(target: Target, lhs: DType, rhs: DType, acc: DType) -> Unit | None:
     """The unit that multiplies operands of some dtypes; None where the accumulators' own arithmetic does."""
-    if not target.avx512 or acc not in (dtypes.int32, dtypes.uint32):
+    if not target.avx512:
         return None
-    bytes_ = _BYTES.get((lhs, rhs))
-    if bytes_ is not None and target.has(bytes_.feature):
-        return bytes_
-    return _PAIRS if all(_I16.holds(dtype) for dtype in (lhs, rhs)) else None
+    own = _UNITS.get((lhs, rhs))
+    if own is not None and acc in own.sums and target.has(own.feature):
+        return own
+    return _PAIRS if acc in _PAIRS.sums and all(_I16.holds(dtype) for dtype in (lhs, rhs)) else None
