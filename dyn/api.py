@@ -286,10 +286,11 @@ class Jitted(CompiledFunction[BoundCall, Version]):
         )  # fmt: skip
         self._traces += is_new
         related = [v for one in self.relatives() for v in one._programs.of(call.key) if v.code_of is None]
-        version = build_beside(
-            [*related[-_MOST_RELATED:], *known], traced.ended().with_hidden_numbers(), call.arrays,
-            time.perf_counter() - start, call.placement, because,
-        )  # fmt: skip
+        with self._options.compiling():
+            version = build_beside(
+                [*related[-_MOST_RELATED:], *known], traced.ended().with_hidden_numbers(), call.arrays,
+                time.perf_counter() - start, call.placement, because,
+            )  # fmt: skip
         if version.code_of is not None:
             because += "; but " if because else "another trace; but "
             because += "an earlier program computes the same there, and its code runs"
@@ -424,6 +425,7 @@ def jit(
     donate_argnames: str | Sequence[str] = (),
     device: str | None = None,
     on_new_shape: OnNewShape = "compile",
+    batch_invariant: bool = False,
 ) -> Any:
     """Compile a function once for every shape.
 
@@ -467,6 +469,8 @@ def jit(
             each call, and results are :class:`dyn.Array` there. None: it runs where its arguments are.
         on_new_shape: ``"compile"``, or ``"error"``: raise instead of compiling a second program when a Python branch on
             a dim goes another way.
+        batch_invariant: have each row of a product of matrices have the same bits however many rows there are, at some
+            cost, as the setting of this name does for all functions.
 
     Returns:
         A :class:`Jitted`, called as the function is.
@@ -486,7 +490,7 @@ def jit(
         return functools.partial(
             jit, shapes=shapes, constraints=constraints, dims=dims, static_argnums=static_argnums,
             static_argnames=static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
-            device=device, on_new_shape=on_new_shape,
+            device=device, on_new_shape=on_new_shape, batch_invariant=batch_invariant,
         )  # fmt: skip
     if not callable(function):
         raise ArgumentError(
@@ -497,15 +501,16 @@ def jit(
         parse_device(device)
     check_on_new_shape(on_new_shape)
     texts = (constraints,) if isinstance(constraints, str) else tuple(constraints)
-    options = JitOptions(Declarations(tuple(dims), texts), on_new_shape, device)
+    options = JitOptions(Declarations(tuple(dims), texts), on_new_shape, device, batch_invariant)
     signature = Signature(function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames)
     return Jitted.single()(function, signature, options)
 
 
 def jit_of_arrays(
     function: Callable[..., Any], called: Sequence[str], *, shapes: Shapes = None, dims: Iterable[NamedDim] = (),
-    device: str | None = None, on_new_shape: OnNewShape = "compile",
+    device: str | None = None, on_new_shape: OnNewShape = "compile", batch_invariant: bool = False,
 ) -> Jitted:  # fmt: skip
     """A front end's function of trees of arrays, whose first leaves are ``called`` as its users call them."""
     signature = Signature(function, shapes, (), (), called=called)
-    return Jitted.single()(function, signature, JitOptions(Declarations(tuple(dims), ()), on_new_shape, device))
+    options = JitOptions(Declarations(tuple(dims), ()), on_new_shape, device, batch_invariant)
+    return Jitted.single()(function, signature, options)

@@ -142,7 +142,9 @@ class Traced:
         Returns:
             A :class:`Lowered`.
         """
-        program = make_program(self.traced, self.seconds, declared_placement(self.arguments.options.device))
+        options = self.arguments.options
+        with options.compiling():
+            program = make_program(self.traced, self.seconds, declared_placement(options.device))
         program.lower()
         return Lowered(self, program)
 

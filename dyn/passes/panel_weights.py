@@ -6,14 +6,14 @@ panels (``dyn.ops.panels``), which whoever binds the program to its arrays compu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.ir.builder import Builder, buffer_of
 from dyn.ir.core import Dense, Function, Op, ParamInfo, Region, Value, with_operands
-from dyn.ir.opdef import Control
+from dyn.ir.opdef import Control, OpKind
 from dyn.ir.region_passes import body_of, carries, is_loop, unchanged
 from dyn.ir.types import TensorType
 from dyn.ops.contract import dot_general, free_axes
@@ -23,6 +23,8 @@ from dyn.ops.shape import transpose
 from dyn.passes.redundancy import eliminate_dead_code
 from dyn.shapes import floordiv
 
+#: So many ops at most stand between weights that are narrow and the product that reads what comes of them.
+_MOST_COMPUTED = 12
 #: ``layout(lhs, rhs, acc, columns)``: the columns of a panel in which a matrix of dtype ``rhs`` is kept for products
 #: with ``lhs`` that are summed in ``acc``, and the rows of a step; None where it is read as it lies.
 PanelLayout = Callable[[DType, DType, DType, int], tuple[int, int] | None]
@@ -122,6 +124,16 @@ class _Scope:
         return found
 
 
+@record(eq=False)
+class _Right:
+    """The right operand of a product with a left one that lies in dtype ``lhs``, summed in ``acc``, as it is built."""
+
+    builder: Builder
+    scope: _Scope
+    lhs: DType
+    acc: DType
+
+
 class _Rewriting:
     """The ops of a function with panels in the place of weights."""
 
@@ -172,28 +184,75 @@ class _Rewriting:
         return replace(op, operands=operands, regions=tuple(regions), results=results, attrs=attrs)
 
     def _product(self, op: Op, scope: _Scope) -> list[Op]:
-        """A product, and in front of it the matrices that it reads from panels, where it does."""
+        """A product, and in front of it what it reads from panels, where it does."""
         left, right = op.operands
-        weight = self._weight(right)
         batch, contracted = op.attrs["rhs_batch"], op.attrs["rhs_contracting"]
         free = free_axes(len(right.shape), batch, contracted)
-        if left is right or weight is None or len(contracted) != 1 or len(free) != 1:
+        if left is right or len(contracted) != 1 or len(free) != 1:
             return [op]
-        matrix, source, places = weight
-        axes = tuple([places[axis] for axis in (*batch, *contracted, *free)])
-        *_, rows, columns = [matrix.shape[axis] for axis in axes]
-        if not isinstance(rows, int) or not isinstance(columns, int) or rows == 0:
+        own = _Right(Builder(self._facts, op.loc), scope, self._as_it_lies(left).dtype, op.result.dtype.wide)
+        axes = (*batch, *contracted, *free)
+        weight = self._weight(right)
+        read = self._computed(own, right, axes) if weight is None else self._matrix(own, *weight, axes)
+        if read is None:
             return [op]
-        layout = self._layout(self._as_it_lies(left).dtype, matrix.dtype, op.result.dtype.wide, columns)
-        if layout is None:
-            return [op]
-        b = Builder(self._facts, op.loc)
-        panels = scope.value(Panels(source, axes, *layout), matrix)
-        (read,) = b.emit(from_panels, (panels,), rows=rows, columns=columns)
+        if weight is None:
+            return [*own.builder.ops, with_operands(op, {right: read})]
         if read.dtype is not right.dtype:
-            (read,) = b.emit(convert, (read,), dtype=right.dtype)
+            (read,) = own.builder.emit(convert, (read,), dtype=right.dtype)
         attrs = {**op.attrs, "rhs_batch": tuple(range(len(batch))), "rhs_contracting": (len(batch),)}
-        return [*b.ops, replace(with_operands(op, {right: read}), attrs=attrs)]
+        return [*own.builder.ops, replace(with_operands(op, {right: read}), attrs=attrs)]
+
+    def _matrix(
+        self, own: _Right, weight: Value, source: int | Dense, places: Sequence[int], axes: Sequence[int],
+        computed: DType | None = None,
+    ) -> Value | None:  # fmt: skip
+        """The matrices of a weight from panels: ``axes`` are those of batches, rows and columns, in numbers whose axes
+        of the weight are ``places``. Of dtype ``computed`` is what comes of its elements before they are multiplied."""
+        order = tuple([places[axis] for axis in axes])
+        *_, rows, columns = [weight.shape[axis] for axis in order]
+        if not isinstance(rows, int) or not isinstance(columns, int) or rows == 0:
+            return None
+        layout = self._layout(own.lhs, weight.dtype if computed is None else computed, own.acc, columns)
+        if layout is None or (computed is not None and layout[1] != 1):
+            return None
+        panels = own.scope.value(Panels(source, order, *layout), weight)
+        (read,) = own.builder.emit(from_panels, (panels,), rows=rows, columns=columns)
+        return read
+
+    def _computed(self, own: _Right, value: Value, axes: Sequence[int]) -> Value | None:
+        """A right operand that is computed, element by element, of weights that are narrower than it, which are read
+        from panels; None where it is nothing of the kind. ``axes`` are its own of batches, rows and columns."""
+        made: dict[Value, Value | None] = {}
+        result, left = value.dtype, _MOST_COMPUTED
+
+        def again(value: Value, axes: Sequence[int]) -> Value | None:
+            nonlocal left
+            if value in made:
+                return made[value]
+            found, op = None, self._producers.get(value)
+            weight = self._weight(value) if value.shape and len(value.shape) == len(axes) else None
+            if weight is not None and weight[0].dtype.itemsize < result.itemsize:
+                found = self._matrix(own, *weight, axes, computed=result)
+                if found is not None:
+                    back = tuple([list(axes).index(axis) for axis in range(len(axes))])
+                    (found,) = own.builder.emit(transpose, (found,), permutation=back)
+                    if found.dtype is not value.dtype:
+                        (found,) = own.builder.emit(convert, (found,), dtype=value.dtype)
+            elif op is not None and left > 0 and len(op.results) == 1 and not op.regions:
+                left -= 1
+                inner = axes
+                if op.opdef is transpose:
+                    inner = [op.attrs["permutation"][axis] for axis in axes]
+                if op.opdef is transpose or op.opdef.kind is OpKind.POINTWISE:
+                    operands = [again(operand, inner) for operand in op.operands]
+                    if any(one is not None for one in operands):
+                        given = [new or old for new, old in zip(operands, op.operands, strict=True)]
+                        (found,) = own.builder.emit(op.opdef, given, **op.attrs)
+            made[value] = found
+            return found
+
+        return again(value, axes)
 
     def _as_it_lies(self, value: Value) -> Value:
         """What a value is before conversions that change no number."""

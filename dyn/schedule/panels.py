@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 
+from dyn.dtypes import DType
 from dyn.schedule.axes import confined, quotient_by
 from dyn.schedule.kernel import Expr, Load
+from dyn.schedule.kernel_walks import walk_exprs
 from dyn.shapes import Dim, Symbol, as_dim, linear_in, substitute, symbol
 
 
@@ -29,3 +31,23 @@ def panels_in(operand: Expr, column: Symbol, red: Symbol, width: int | None = No
         if rest is not None:
             return columns, group
     return None
+
+
+def computed_in_panels(operand: Expr, column: Symbol, red: Symbol) -> tuple[int, DType] | None:
+    """The columns of the panels that what a right operand is computed from lies in, beside loads of neighbours along
+    the columns, or of the same element for all; and the narrowest dtype there. None where it is no such operand."""
+    if isinstance(operand, Load):
+        return None
+    width, found = 0, list[DType]()
+    for load in [e for e in walk_exprs((operand,)) if isinstance(e, Load)]:
+        panels = panels_in(load, column, red)
+        if panels is None:
+            linear = linear_in(load.index, column)
+            if load.bound or linear is None or linear[0] not in (0, 1):
+                return None
+        elif panels[1] != 1 or width not in (0, panels[0]):
+            return None
+        else:
+            width = panels[0]
+            found.append(load.dtype)
+    return (width, min(found, key=lambda dtype: dtype.itemsize)) if width else None

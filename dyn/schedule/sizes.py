@@ -95,6 +95,8 @@ class Reach:
     #: The columns of a panel, where the right operand lies in panels (``dyn.ops.panels``), and the rows of a step; else
     #: None.
     rhs_panels: tuple[int, int] | None = None
+    #: The columns of the panels that what the right operand is computed from lies in, where it is computed; else 0.
+    computed_panels: int = 0
     #: A number that divides the reduced dimension whatever its size.
     reduced_factor: int = 1
     #: Whether the contracted axis is one in both operands, rather than digits.
@@ -107,7 +109,8 @@ class ContractVariant:
 
     One GRID iteration should take ``row_chunk`` rows and ``col_panel`` columns: whole tiles. One that ``adds_alike``
     adds up in the order of the last variant, which is right for any number of rows. One for at most ``max_cols``
-    columns, or ``max_results`` of all batches together, stands in front of another one for the same rows.
+    columns, or ``max_results`` of all batches together, stands in front of another one for the same rows. The columns
+    of one that is ``in_panel`` are those of one panel.
     """
 
     tile: Tile
@@ -119,6 +122,7 @@ class ContractVariant:
     adds_alike: bool = False
     max_cols: int | None = None
     max_results: int | None = None
+    in_panel: bool = False
 
 
 @record()

@@ -11,7 +11,7 @@ from dyn.schedule.kernel_walks import walk_exprs
 from dyn.schedule.launch import Condition
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Contraction, Nest
-from dyn.schedule.panels import panels_in
+from dyn.schedule.panels import computed_in_panels, panels_in
 from dyn.schedule.products import Product
 from dyn.schedule.sizes import ContractVariant, Reach
 from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel
@@ -83,12 +83,14 @@ def tile_forms(sides: Sides, target: Target) -> list[SpecializedKernel]:
     loops, operands = sides.loops, sides.loops.operands(sides.row, sides.column)
     # What is packed by digits is packed once for many rows: a form for a few of them would not pay.
     direct = not operands.digits
+    panels = computed_in_panels(operands.rhs, sides.column.var, sides.reduced.var) if direct else None
     reach = Reach(
         operands.lhs.dtype,
         operands.rhs.dtype,
         lhs_reduced=_contiguous(operands, operands.lhs, sides.reduced, sides.row),
         rhs_columns=direct and _contiguous(operands, operands.rhs, sides.column, sides.reduced),
-        rhs_computed=_computed_along(operands, sides.column) if direct else None,
+        rhs_computed=(_computed_along(operands, sides.column) if panels is None else panels[1]) if direct else None,
+        computed_panels=0 if panels is None else panels[0],
         rhs_panels=panels_in(operands.rhs, sides.column.var, sides.reduced.var) if direct else None,
         reduced_factor=content(sides.reduced.extent),
         whole=direct,
@@ -124,8 +126,8 @@ def in_tiles(variant: ContractVariant, row: Axis, column: Axis) -> Schedule:
         chunk, rows = loops.split(row, variant.row_chunk)
         panel, columns = loops.split(column, variant.col_panel)
         loops.reorder([*loops.shared[:-4], chunk, panel, rows, columns])
-        if variant.tile.from_panels:
-            loops.confine(columns, variant.tile.columns)
+        if variant.in_panel:
+            loops.confine(columns, variant.col_panel)
         loops.tensorise(rows, columns, variant.tile)
 
     return schedule

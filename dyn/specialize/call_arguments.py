@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -37,11 +38,17 @@ def check_on_new_shape(value: str) -> None:
 
 @dataclass
 class JitOptions:
-    """What ``dyn.jit`` is told beside the function: declarations, what another shape does, and the device."""
+    """What ``dyn.jit`` is told beside the function: declarations, what another shape does, the device, and whether rows
+    have the same bits in every batch."""
 
     declarations: Declarations
     on_new_shape: OnNewShape
     device: str | None
+    batch_invariant: bool = False
+
+    def compiling(self) -> AbstractContextManager[object]:
+        """The settings in force, as the options change them for programs that are made."""
+        return config.override(batch_invariant=True) if self.batch_invariant else nullcontext()
 
 
 @record(eq=False)

@@ -152,7 +152,8 @@ class Program:
 
     def on(self, placement: Placement, record: CompilationRecord) -> Program:
         """The program for another placement. No pass runs again for it, unless other settings are in force by now."""
-        made = Program(self.traced, placement, record)
+        with config.override(batch_invariant=self._settings.batch_invariant):
+            made = Program(self.traced, placement, record)
         # A dump shows the passes of each program.
         if made._settings == self._settings and not self._settings.dump:
             made._stitched = self._stitched

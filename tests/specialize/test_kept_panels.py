@@ -129,6 +129,52 @@ def test_a_narrow_weight_is_kept_as_narrow_as_it_is() -> None:
     assert kept(f, x) in (0, 50 * 64 * 2)  # nothing without AVX-512, which has no masks to read it under
 
 
+@pytest.mark.parametrize("turned", [False, True], ids=["k,n", "n,k"])
+@pytest.mark.parametrize("columns", [16, 70, 96, 200])
+def test_dequantised_weights_are_computed_from_panels(columns: int, *, turned: bool) -> None:
+    rng = np.random.default_rng(columns)
+    matrix = rng.integers(-128, 128, (columns, 65) if turned else (65, columns)).astype("i1")
+    q, s, zero = (
+        dyn.asarray(matrix),
+        dyn.asarray(random(columns)),
+        dyn.asarray(rng.integers(-3, 4, columns).astype("i1")),
+    )
+
+    def function(x: Any) -> Any:
+        if turned:
+            return x @ ((q - zero[:, None]).astype("float32") * s[:, None]).T
+        return x @ ((q.astype("float32") - zero) * s)
+
+    f = dyn.jit(function)
+    with config.override(pack_weights=False):
+        g = dyn.jit(function)
+        wanted = [np.asarray(g(random(rows, 65))) for rows in ROWS]
+    for rows, want in zip(ROWS, wanted, strict=True):
+        np.testing.assert_allclose(f(random(rows, 65)), want, rtol=1e-4, atol=1e-4)
+    if host_target().avx512:
+        assert "from panels, at most 8 rows" in str(f.explain())
+        assert "prologue, computed as operands are read" in str(f.explain())
+    assert 0 < kept(f, random(2, 65)) < 2 * 65 * 300
+    x = random(40, 65)
+    whole = np.asarray(f(x))
+    for rows in (1, 5, 8, 9):
+        assert np.array_equal(np.asarray(f(x[:rows])), whole[:rows])
+
+
+def test_a_weight_that_is_computed_and_read_elsewhere_too() -> None:
+    matrix, x = np.random.default_rng(0).integers(-9, 9, (40, 40)).astype("i1"), random(5, 40)
+    q = dyn.asarray(matrix)
+
+    def function(x: Any) -> Any:
+        w = q.astype("float32") * 0.5
+        return x @ w + dnp.sum(w, axis=0), x @ (w + w.T), q[0]
+
+    f = dyn.jit(function)
+    w = matrix.astype("f4") * 0.5
+    for got, want in zip(f(x), (x @ w + w.sum(0), x @ (w + w.T), matrix[0]), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
 def test_float32_rows_have_the_same_bits_alone_and_in_any_batch() -> None:
     w = dyn.asarray(random(20_000, 40))
     f, x = dyn.jit(lambda x: x @ w), random(70, 20_000)

@@ -67,8 +67,8 @@ def backend(
 
     Every ``mode`` is the same. ``options={"strict": True}`` has an error where an operation or a graph would be left to
     eager PyTorch, ``options={"memory": "low"}`` has gradients compute more again, and with ``options={"freeze": True}``
-    nothing changes parameters while no gradients are recorded, as these arguments of ``dyn.interop.torch.jit`` say.
-    Raises ArgumentError for other modes and options.
+    nothing changes parameters while no gradients are recorded, as these arguments of ``dyn.interop.torch.jit`` say;
+    so does ``"batch_invariant"``. Raises ArgumentError for other modes and options.
     """
     chosen = TorchOptions.of(dict(options or {}), "torch.compile(backend='dyn')")
     if mode is not None and mode not in MODES:

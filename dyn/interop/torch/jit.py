@@ -49,6 +49,7 @@ CALLS_USERS = True
 def jit(
     function: Callable[..., Any] | None = None, /, *, dynamic_shapes: Any = None, strict: bool = False,
     memory: Memory = "default", on_new_shape: OnNewShape = "compile", freeze: bool = False,
+    batch_invariant: bool = False,
 ) -> Any:  # fmt: skip
     """Compile a function or a module of PyTorch, once for every shape: ``model = dyn.interop.torch.jit(model)``.
 
@@ -83,6 +84,7 @@ def jit(
         freeze: say that nothing changes the parameters, and other tensors that it closes over, while it is used: where
             no gradients are recorded, matrices that are multiplied are kept once more, in the order in which products
             read them best, and what is written to them later is not seen. Others put in their place are.
+        batch_invariant: have each row of a product of matrices have the same bits however many rows there are.
 
     Returns:
         A function of the same arguments, which returns what ``function`` returns: tensors of the same dtypes and
@@ -92,7 +94,10 @@ def jit(
         ShapeError: for arguments that do not fit together, or not what is declared.
         ArgumentError: for arguments that have no hash, and ``dynamic_shapes`` that are not like the arguments.
     """
-    given = {"strict": strict, "memory": memory, "on_new_shape": on_new_shape, "freeze": freeze}
+    given = {
+        "strict": strict, "memory": memory, "on_new_shape": on_new_shape, "freeze": freeze,
+        "batch_invariant": batch_invariant,
+    }  # fmt: skip
     options = TorchOptions.of(given, "dyn.interop.torch.jit")
     if function is None:
         return functools.partial(jit, dynamic_shapes=dynamic_shapes, **given)

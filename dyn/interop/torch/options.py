@@ -16,12 +16,14 @@ from dyn.trace.partition import Memory
 @record()
 class TorchOptions:
     """``strict``: nothing is left to eager PyTorch. ``memory``: how much gradients compute again. ``on_new_shape``:
-    what is done where sizes need a second program. ``freeze``: nothing changes the tensors that are closed over."""
+    what is done where sizes need a second program. ``freeze``: nothing changes the tensors that are closed over.
+    ``batch_invariant``: rows of products have the same bits in every batch."""
 
     strict: bool = False
     memory: Memory = "default"
     on_new_shape: OnNewShape = "compile"
     freeze: bool = False
+    batch_invariant: bool = False
 
     @staticmethod
     def of(given: Mapping[str, Any], what: str) -> TorchOptions:
@@ -33,7 +35,7 @@ class TorchOptions:
                 f"{what} has no option {', '.join(unknown)}.", loc=user_loc(), remedy=f"it has {', '.join(names)}."
             )
         made = TorchOptions(**given)
-        for name in ("strict", "freeze"):
+        for name in ("strict", "freeze", "batch_invariant"):
             value = getattr(made, name)
             if not isinstance(value, bool):
                 raise ArgumentError(f"the option {name} of {what} is {value!r}.", loc=user_loc(), remedy="pass a bool.")

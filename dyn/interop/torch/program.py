@@ -174,6 +174,7 @@ class TensorProgram(LibraryProgram[TorchCall]):
         function = api.jit_of_arrays(
             traced, self.names, shapes=shapes or None, dims=() if self.declared is None else self.declared.dims,
             device=device_name(self.device), on_new_shape=self.owner._options.on_new_shape,
+            batch_invariant=self.owner._options.batch_invariant,
         )  # fmt: skip
         # A call may set what it has read, as transformers' models do: what is traced next may compute the same.
         function.reason = self.because

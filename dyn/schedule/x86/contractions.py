@@ -53,6 +53,8 @@ def contract_schedules(
     lhs_lies, rhs_lies = [reads_as_it_lies(target, own, dtype) for own in (reach.lhs, reach.rhs)]
     if reach.rhs_panels is not None:
         return (_from_panels(target, dtype, reach, *reach.rhs_panels),)
+    if reach.computed_panels:
+        return _computed_from_panels(target, dtype, reach, reach.computed_panels)
     col_contiguous, red_contiguous = reach.rhs_columns and rhs_lies, reach.rhs_reduced and rhs_lies
     unit = unit_of(target, reach.lhs, reach.rhs, dtype) if reach.whole else None
     if unit is not None and dtype.is_float and target.batch_invariant:
@@ -108,7 +110,24 @@ def _from_panels(target: Target, dtype: DType, reach: Reach, width: int, group: 
     most = own.rows if lies else own.left_rows
     tile = Tile(rows, width, () if lies else (Operand.LHS,), unit="" if unit is None else unit.name, from_panels=True)
     note = f"{rows}x{width} from panels" + (f", {unit.name}" if unit is not None else "")
-    return ContractVariant(tile, max(most // rows, 1) * rows, width, 0, None, note)
+    return ContractVariant(tile, max(most // rows, 1) * rows, width, 0, None, note, in_panel=True)
+
+
+def _computed_from_panels(target: Target, dtype: DType, reach: Reach, width: int) -> tuple[ContractVariant, ...]:
+    """The variants of a right operand that is computed from panels: in registers for a few rows, packed for more."""
+    lanes, own, few = target.lanes(dtype.itemsize), blocking(target), _FEW_ROWS[target.registers >= 32]
+    rows = min(target.registers * 3 // 4 * lanes // width, _MOST_PANEL_ROWS)
+    lies = reach.lhs_reduced and reads_as_it_lies(target, reach.lhs, dtype)
+    most = own.rows if lies and reach.lhs is dtype else own.left_rows
+    low = ContractVariant(
+        Tile(few, width, ()), few, width, 0, few, f"computed {few}x{width} from panels, at most {few} rows",
+        adds_alike=True, in_panel=True,
+    )  # fmt: skip
+    main = ContractVariant(
+        Tile(rows, width, (Operand.RHS,)), max(most // rows, 1) * rows, width, few + 1, None,
+        f"packed {rows}x{width} from panels", in_panel=True,
+    )  # fmt: skip
+    return (low, main)
 
 
 def _word_tile(cols: Dim | None, lanes: int) -> tuple[int, int]:
