@@ -19,9 +19,9 @@ from dyn.ir.types import TensorType
 from dyn.ops.contract import dot_general, free_axes
 from dyn.ops.elementwise import convert
 from dyn.ops.panels import from_panels
-from dyn.ops.shape import transpose
+from dyn.ops.shape import reshape, transpose
 from dyn.passes.redundancy import eliminate_dead_code
-from dyn.shapes import floordiv
+from dyn.shapes import Dim, floordiv
 
 #: So many ops at most stand between weights that are narrow and the product that reads what comes of them.
 _MOST_COMPUTED = 12
@@ -33,12 +33,14 @@ PanelLayout = Callable[[DType, DType, DType, int], tuple[int, int] | None]
 @record()
 class Panels:
     """A captured array, by its number, or a constant as matrices in panels of ``width`` columns and steps of ``group``
-    rows: ``axes`` are those of its batches, then that of its rows, then that of its columns."""
+    rows: ``axes`` are those of its batches, then that of its rows, then that of its columns. It is seen through
+    ``views`` first, reshapes and transposes by name."""
 
     source: int | Dense
     axes: tuple[int, ...]
     width: int
     group: int = 1
+    views: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 @record(eq=False)
@@ -104,6 +106,18 @@ def _passed(op: Op) -> dict[Value, Value]:
     return {region.params[n]: given[n] for region in op.regions for n, stays in enumerate(same) if stays}
 
 
+@record(eq=False)
+class _Weight:
+    """A frozen value and its source, of a shape once it is seen through views, of whose axes those of the number that
+    is asked for are ``places``."""
+
+    value: Value
+    source: int | Dense
+    views: tuple[tuple[str, tuple[int, ...]], ...]
+    shape: tuple[Dim, ...]
+    places: tuple[int, ...]
+
+
 class _Scope:
     """The ops of the function, or of a region of a loop or choice, which reads nothing from outside but what it is
     passed: the panels that it needs, each as a value there."""
@@ -111,11 +125,12 @@ class _Scope:
     def __init__(self) -> None:
         self.panels: dict[Panels, Value] = {}
 
-    def value(self, panels: Panels, matrix: Value) -> Value:
-        """The value of the panels of a matrix."""
+    def value(self, panels: Panels, weight: _Weight) -> Value:
+        """The value of the panels of a weight."""
         found = self.panels.get(panels)
         if found is None:
-            *sizes, rows, columns = [matrix.shape[axis] for axis in panels.axes]
+            matrix = weight.value
+            *sizes, rows, columns = [weight.shape[axis] for axis in panels.axes]
             count, steps = [
                 floordiv(size + step - 1, step) for size, step in ((columns, panels.width), (rows, panels.group))
             ]
@@ -193,7 +208,7 @@ class _Rewriting:
         own = _Right(Builder(self._facts, op.loc), scope, self._as_it_lies(left).dtype, op.result.dtype.wide)
         axes = (*batch, *contracted, *free)
         weight = self._weight(right)
-        read = self._computed(own, right, axes) if weight is None else self._matrix(own, *weight, axes)
+        read = self._computed(own, right, axes) if weight is None else self._matrix(own, weight, axes)
         if read is None:
             return [op]
         if weight is None:
@@ -204,20 +219,20 @@ class _Rewriting:
         return [*own.builder.ops, replace(with_operands(op, {right: read}), attrs=attrs)]
 
     def _matrix(
-        self, own: _Right, weight: Value, source: int | Dense, places: Sequence[int], axes: Sequence[int],
-        computed: DType | None = None,
+        self, own: _Right, weight: _Weight, axes: Sequence[int], computed: DType | None = None
     ) -> Value | None:  # fmt: skip
-        """The matrices of a weight from panels: ``axes`` are those of batches, rows and columns, in numbers whose axes
-        of the weight are ``places``. Of dtype ``computed`` is what comes of its elements before they are multiplied."""
-        order = tuple([places[axis] for axis in axes])
+        """The matrices of a weight from panels, by the ``axes`` of batches, rows and columns. Of dtype ``computed`` is
+        what comes of its elements before they are multiplied."""
+        order = tuple([weight.places[axis] for axis in axes])
         *_, rows, columns = [weight.shape[axis] for axis in order]
         if not isinstance(rows, int) or not isinstance(columns, int) or rows == 0:
             return None
-        layout = self._layout(own.lhs, weight.dtype if computed is None else computed, own.acc, columns)
+        dtype = weight.value.dtype
+        layout = self._layout(own.lhs, dtype if computed is None else computed, own.acc, columns)
         if layout is None or (computed is not None and layout[1] != 1):
             return None
-        panels = own.scope.value(Panels(source, order, *layout), weight)
-        (read,) = own.builder.emit(from_panels, (panels,), rows=rows, columns=columns)
+        panels = Panels(weight.source, order, *layout, weight.views)
+        (read,) = own.builder.emit(from_panels, (own.scope.value(panels, weight),), rows=rows, columns=columns)
         return read
 
     def _computed(self, own: _Right, value: Value, axes: Sequence[int]) -> Value | None:
@@ -232,8 +247,8 @@ class _Rewriting:
                 return made[value]
             found, op = None, self._producers.get(value)
             weight = self._weight(value) if value.shape and len(value.shape) == len(axes) else None
-            if weight is not None and weight[0].dtype.itemsize < result.itemsize:
-                found = self._matrix(own, *weight, axes, computed=result)
+            if weight is not None and weight.value.dtype.itemsize < result.itemsize:
+                found = self._matrix(own, weight, axes, computed=result)
                 if found is not None:
                     back = tuple([list(axes).index(axis) for axis in range(len(axes))])
                     (found,) = own.builder.emit(transpose, (found,), permutation=back)
@@ -260,23 +275,31 @@ class _Rewriting:
             (value,) = op.operands
         return value
 
-    def _weight(self, value: Value) -> tuple[Value, int | Dense, tuple[int, ...]] | None:
-        """The frozen parameter or the constant that a value is, through transposes, regions and conversions that change
-        no number, and which of its axes each of the value's is."""
-        places = tuple(range(len(value.shape)))
+    def _weight(self, value: Value) -> _Weight | None:
+        """The frozen parameter or the constant that a value is, through transposes, reshapes, regions and conversions
+        that change no number."""
+        places, shown, views = tuple(range(len(value.shape))), None, list[tuple[str, tuple[int, ...]]]()
         while True:
             op = self._producers.get(value)
             if op is None and value in self._passed:
                 value = self._passed[value]
             elif op is not None and op.opdef is transpose:
                 permutation = op.attrs["permutation"]
-                places = tuple([permutation[place] for place in places])
+                if shown is None:
+                    places = tuple([permutation[place] for place in places])
+                else:
+                    views.append(("transpose", permutation))
+                (value,) = op.operands
+            elif op is not None and op.opdef is reshape and all(isinstance(size, int) for size in op.result.shape):
+                shown = op.result if shown is None else shown
+                views.append(("reshape", op.attrs["shape"]))
                 (value,) = op.operands
             elif op is not None and _is_widening(op):
                 (value,) = op.operands
             else:
                 source = self._numbers.get(value) if op is None else buffer_of(op)
-                return None if source is None else (value, source, places)
+                shape = value.shape if shown is None else shown.shape
+                return None if source is None else _Weight(value, source, tuple(reversed(views)), shape, places)
 
 
 def _is_widening(op: Op) -> bool:

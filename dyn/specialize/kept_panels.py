@@ -56,7 +56,7 @@ class KeptPanels:
     def get(self, frozen: Frozen, array: Array, panels: Panels) -> Array:
         """The panels of an array, which is the memory of something frozen."""
         owner, place = frozen.owner, array.__array_interface__["data"][0]
-        key = (id(owner), frozen.stamp, place, array.strides, panels.axes, panels.width, panels.group)
+        key = (id(owner), frozen.stamp, place, array.strides, panels.views, panels.axes, panels.width, panels.group)
         with self._lock:
             known = self._owners.get(id(owner))
             found = self._known.get(key) if known is not None and known() is owner else None
@@ -82,6 +82,8 @@ class KeptPanels:
 
 def in_panels(array: Array, panels: Panels) -> Array:
     """The matrices of an array in panels, as ``dyn.ops.panels`` says."""
+    for name, argument in panels.views:
+        array = array.reshape(argument) if name == "reshape" else array.transpose(argument)
     matrices = array.transpose(panels.axes)
     *batch, rows, columns = matrices.shape
     width, group, n = panels.width, panels.group, len(batch)

@@ -79,6 +79,29 @@ def test_transposes_are_read_through_and_other_readers_keep_the_matrix() -> None
     same_results(given, found, [x])
 
 
+def test_reshapes_are_read_through() -> None:
+    w, x = dyn.asarray(np.random.rand(4, 5, 40).astype("f4")), np.random.rand(3, 20).astype("f4")
+    given = traced(
+        lambda x: (x @ w.reshape(20, 40), x @ w.reshape(40, 20).T, x @ w.transpose(0, 2, 1).reshape(20, 40)), x
+    )
+    found = panelled(given)
+    views = [one.views for one in found.hidden if isinstance(one, Panels)]
+    assert views == [
+        (("reshape", (20, 40)),), (("reshape", (40, 20)),), (("transpose", (0, 2, 1)), ("reshape", (20, 40)))
+    ]  # fmt: skip
+    same_results(given, found, [x])
+
+
+def test_narrow_weights_that_are_computed_with_are_read_from_panels() -> None:
+    q, x = dyn.asarray(np.arange(600).reshape(20, 30).astype("i1")), np.random.rand(3, 20).astype("f4")
+    s = dyn.asarray(np.random.rand(30).astype("f4"))
+    given = traced(lambda x: (x @ (q.astype("float32") * s), x @ dnp.tanh(s * q).astype("float32"), q + 1), x)
+    found = panelled(given)
+    assert sum(isinstance(one, Panels) for one in found.hidden) == 1
+    assert len(named(found.function, "from_panels")) == 2
+    same_results(given, found, [x])
+
+
 def test_one_matrix_both_ways_is_kept_both_ways_and_twice_the_same_once() -> None:
     w, x = dyn.asarray(np.random.rand(20, 33).astype("f4")), np.random.rand(3, 20).astype("f4")
     given = traced(lambda x: (dnp.tanh(x @ w) @ w.T) @ w, x)
