@@ -6,6 +6,7 @@ panels (``dyn.ops.panels``), which whoever binds the program to its arrays compu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ from dyn.ops.elementwise import convert
 from dyn.ops.panels import from_panels
 from dyn.ops.shape import reshape, transpose
 from dyn.passes.redundancy import eliminate_dead_code
-from dyn.shapes import Dim, floordiv
+from dyn.shapes import Dim
 
 #: So many ops at most stand between weights that are narrow and the product that reads what comes of them.
 _MOST_COMPUTED = 12
@@ -125,17 +126,13 @@ class _Scope:
     def __init__(self) -> None:
         self.panels: dict[Panels, Value] = {}
 
-    def value(self, panels: Panels, weight: _Weight) -> Value:
-        """The value of the panels of a weight."""
+    def value(self, panels: Panels, weight: Value, sizes: Sequence[int]) -> Value:
+        """The value of the panels of a weight: matrices of these ``sizes``, of batches, of rows and of columns."""
         found = self.panels.get(panels)
         if found is None:
-            matrix = weight.value
-            *sizes, rows, columns = [weight.shape[axis] for axis in panels.axes]
-            count, steps = [
-                floordiv(size + step - 1, step) for size, step in ((columns, panels.width), (rows, panels.group))
-            ]
-            shape = (*sizes, count, steps, panels.width, panels.group)
-            found = self.panels[panels] = Value(TensorType(matrix.dtype, shape), f"{matrix.name or 'weight'}_panels")
+            *batch, rows, columns = sizes
+            shape = (*batch, -(-columns // panels.width), -(-rows // panels.group), panels.width, panels.group)
+            found = self.panels[panels] = Value(TensorType(weight.dtype, shape), f"{weight.name or 'weight'}_panels")
         return found
 
 
@@ -147,6 +144,8 @@ class _Right:
     scope: _Scope
     lhs: DType
     acc: DType
+    #: Its axes of batches, of rows and of columns.
+    axes: tuple[Sequence[int], Sequence[int], Sequence[int]]
 
 
 class _Rewriting:
@@ -203,41 +202,53 @@ class _Rewriting:
         left, right = op.operands
         batch, contracted = op.attrs["rhs_batch"], op.attrs["rhs_contracting"]
         free = free_axes(len(right.shape), batch, contracted)
-        if left is right or len(contracted) != 1 or len(free) != 1:
+        if left is right or not contracted or not free:
             return [op]
-        own = _Right(Builder(self._facts, op.loc), scope, self._as_it_lies(left).dtype, op.result.dtype.wide)
-        axes = (*batch, *contracted, *free)
+        axes = (batch, contracted, free)
+        own = _Right(Builder(self._facts, op.loc), scope, self._as_it_lies(left).dtype, op.result.dtype.wide, axes)
         weight = self._weight(right)
-        read = self._computed(own, right, axes) if weight is None else self._matrix(own, weight, axes)
+        order = (*batch, *contracted, *free)
+        read = self._computed(own, right, order) if weight is None else self._matrix(own, weight, order)
         if read is None:
             return [op]
         if weight is None:
             return [*own.builder.ops, with_operands(op, {right: read})]
         if read.dtype is not right.dtype:
             (read,) = own.builder.emit(convert, (read,), dtype=right.dtype)
-        attrs = {**op.attrs, "rhs_batch": tuple(range(len(batch))), "rhs_contracting": (len(batch),)}
+        n, k = len(batch), len(contracted)
+        attrs = {**op.attrs, "rhs_batch": tuple(range(n)), "rhs_contracting": tuple(range(n, n + k))}
         return [*own.builder.ops, replace(with_operands(op, {right: read}), attrs=attrs)]
 
     def _matrix(
         self, own: _Right, weight: _Weight, axes: Sequence[int], computed: DType | None = None
     ) -> Value | None:  # fmt: skip
-        """The matrices of a weight from panels, by the ``axes`` of batches, rows and columns. Of dtype ``computed`` is
+        """A weight from panels, in the order of ``axes``: those of batches, rows and columns. Of dtype ``computed`` is
         what comes of its elements before they are multiplied."""
         order = tuple([weight.places[axis] for axis in axes])
-        *_, rows, columns = [weight.shape[axis] for axis in order]
-        if not isinstance(rows, int) or not isinstance(columns, int) or rows == 0:
+        shape = [size for axis in order if isinstance(size := weight.shape[axis], int)]
+        if len(shape) < len(order) or 0 in shape:
             return None
+        n, k = len(own.axes[0]), len(own.axes[1])
+        batch, rows, columns = tuple(shape[:n]), tuple(shape[n : n + k]), tuple(shape[n + k :])
+        sizes = (*batch, math.prod(rows), math.prod(columns))
         dtype = weight.value.dtype
-        layout = self._layout(own.lhs, dtype if computed is None else computed, own.acc, columns)
+        layout = self._layout(own.lhs, dtype if computed is None else computed, own.acc, sizes[-1])
         if layout is None or (computed is not None and layout[1] != 1):
             return None
-        panels = Panels(weight.source, order, *layout, weight.views)
-        (read,) = own.builder.emit(from_panels, (own.scope.value(panels, weight),), rows=rows, columns=columns)
+        if len(columns) > 1 and columns[-1] % layout[0]:  # a panel would have some of one head and of the next
+            return None
+        views = weight.views
+        if len(sizes) < len(order):  # several axes are rows, or columns
+            views = (*views, ("transpose", order), ("reshape", sizes))
+            order = tuple(range(len(sizes)))
+        panels = own.scope.value(Panels(weight.source, order, *layout, views), weight.value, sizes)
+        (read,) = own.builder.emit(from_panels, (panels,), rows=rows, columns=columns)
         return read
 
     def _computed(self, own: _Right, value: Value, axes: Sequence[int]) -> Value | None:
         """A right operand that is computed, element by element, of weights that are narrower than it, which are read
-        from panels; None where it is nothing of the kind. ``axes`` are its own of batches, rows and columns."""
+        from panels; None where it is nothing of the kind. ``axes`` are its own of batches, rows and columns, in order.
+        """
         made: dict[Value, Value | None] = {}
         result, left = value.dtype, _MOST_COMPUTED
 

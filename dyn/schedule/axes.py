@@ -119,8 +119,9 @@ def _one_stride(dim: Dim, outer: Axis, inner: Axis) -> bool:
     if outer.var not in symbols and inner.var not in symbols:
         return True
     first, second = linear_in(dim, outer.var), linear_in(dim, inner.var)
-    if first is None or second is None:
-        return False
+    if first is None or second is None:  # a quotient of both, as places in panels are
+        alone = substitute(dim, {outer.var: 0})
+        return dim == substitute(alone, {inner.var: as_dim(outer.var) * inner.extent + as_dim(inner.var)})
     if inner.var in free_symbols(first[0]):
         return False
     return first[0] == second[0] * inner.extent

@@ -51,3 +51,14 @@ def computed_in_panels(operand: Expr, column: Symbol, red: Symbol) -> tuple[int,
             width = panels[0]
             found.append(load.dtype)
     return (width, min(found, key=lambda dtype: dtype.itemsize)) if width else None
+
+
+def columns_of_panels(operand: Expr, column: Symbol) -> int:
+    """The columns of a panel of a right operand whose rows are found by division, or another way; else 0."""
+    if not isinstance(operand, Load) or operand.bound or isinstance(operand.index, int):
+        return 0
+    for width in {size for atom in operand.index.atoms if (size := quotient_by(atom, column)) is not None}:
+        linear = linear_in(confined(operand.index, column, width), column)
+        if linear is not None and linear[0] == 1:
+            return width
+    return 0

@@ -97,6 +97,8 @@ class Reach:
     rhs_panels: tuple[int, int] | None = None
     #: The columns of the panels that what the right operand is computed from lies in, where it is computed; else 0.
     computed_panels: int = 0
+    #: The columns of the panels that the right operand lies in where its rows are found in another way; else 0.
+    panel_columns: int = 0
     #: A number that divides the reduced dimension whatever its size.
     reduced_factor: int = 1
     #: Whether the contracted axis is one in both operands, rather than digits.

@@ -11,7 +11,7 @@ from dyn.schedule.kernel_walks import walk_exprs
 from dyn.schedule.launch import Condition
 from dyn.schedule.loops import Loops
 from dyn.schedule.nest import Contraction, Nest
-from dyn.schedule.panels import computed_in_panels, panels_in
+from dyn.schedule.panels import columns_of_panels, computed_in_panels, panels_in
 from dyn.schedule.products import Product
 from dyn.schedule.sizes import ContractVariant, Reach
 from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel
@@ -92,6 +92,7 @@ def tile_forms(sides: Sides, target: Target) -> list[SpecializedKernel]:
         rhs_computed=(_computed_along(operands, sides.column) if panels is None else panels[1]) if direct else None,
         computed_panels=0 if panels is None else panels[0],
         rhs_panels=panels_in(operands.rhs, sides.column.var, sides.reduced.var) if direct else None,
+        panel_columns=0 if direct else columns_of_panels(operands.rhs, sides.column.var),
         reduced_factor=content(sides.reduced.extent),
         whole=direct,
         rhs_reduced=direct and _contiguous(operands, operands.rhs, sides.reduced, sides.column),

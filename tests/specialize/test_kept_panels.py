@@ -161,6 +161,34 @@ def test_dequantised_weights_are_computed_from_panels(columns: int, *, turned: b
         assert np.array_equal(np.asarray(f(x[:rows])), whole[:rows])
 
 
+HEADS: dict[str, tuple[str, bool, bool]] = {
+    # The product, whether the weight's heads are rows, and whether it is read from panels as it lies in them.
+    "queries": ("bsd,dhk->bshk", False, True),
+    "heads first": ("bsd,dhk->bhsk", False, True),
+    "out of heads": ("bshk,hkd->bsd", True, True),
+    "out of heads that lie apart": ("bhsk,hkd->bsd", True, False),
+}
+
+
+@pytest.mark.parametrize("head", [20, 64])
+@pytest.mark.parametrize("name", HEADS)
+def test_weights_of_several_axes(name: str, head: int) -> None:
+    subscripts, are_rows, in_place = HEADS[name]
+    matrix = random(3, head, 60) if are_rows else random(60, 3, head)
+    w = dyn.asarray(matrix)
+    f = dyn.jit(lambda x: dnp.maximum(dnp.einsum(subscripts, x, w), 0))
+    given = {"bsd": (60,), "bshk": (3, head), "bhsk": (head,)}[subscripts.split(",")[0]]
+    for b, s in ((1, 1), (2, 3), (1, 9), (0, 3), (3, 7)):
+        x = random(b, 3, s, *given) if subscripts.startswith("bhsk") else random(b, s, *given)
+        want = np.maximum(np.einsum(subscripts, x.astype("f8"), matrix), 0)
+        np.testing.assert_allclose(f(x), want, rtol=1e-4, atol=1e-4)
+    width = 64 if host_target().registers >= 32 else 16
+    are_whole = are_rows or head % width == 0  # no panel has some of one head and of the next
+    assert (kept(f, x) > 0) is are_whole
+    if are_whole:
+        assert ("packed" in str(f.explain())) is not in_place
+
+
 def test_a_weight_that_is_computed_and_read_elsewhere_too() -> None:
     matrix, x = np.random.default_rng(0).integers(-9, 9, (40, 40)).astype("i1"), random(5, 40)
     q = dyn.asarray(matrix)

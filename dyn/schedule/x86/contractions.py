@@ -55,6 +55,9 @@ def contract_schedules(
         return (_from_panels(target, dtype, reach, *reach.rhs_panels),)
     if reach.computed_panels:
         return _computed_from_panels(target, dtype, reach, reach.computed_panels)
+    if reach.panel_columns:
+        *_, packed = _computed_from_panels(target, dtype, reach, reach.panel_columns)
+        return (replace(packed, min_rows=0),)
     col_contiguous, red_contiguous = reach.rhs_columns and rhs_lies, reach.rhs_reduced and rhs_lies
     unit = unit_of(target, reach.lhs, reach.rhs, dtype) if reach.whole else None
     if unit is not None and dtype.is_float and target.batch_invariant:
