@@ -405,7 +405,10 @@ class Jitted(CompiledFunction[BoundCall, Version]):
 
         code = program.program
         states, resources = code.deferred_states(), code.kernel_resources()
-        report = make_report(program.optimized, program.traced, program.record, program.because, states, resources)
+        report = make_report(
+            program.optimized, program.traced, program.record, program.because, states, resources,
+            program.program.bytes_in_panels,
+        )  # fmt: skip
         return WayToCall((report,))
 
     def cache_info(self) -> CacheInfo:
@@ -470,7 +473,7 @@ def jit(
         on_new_shape: ``"compile"``, or ``"error"``: raise instead of compiling a second program when a Python branch on
             a dim goes another way.
         batch_invariant: have each row of a product of matrices have the same bits however many rows there are, at some
-            cost, as the setting of this name does for all functions.
+            cost, as the setting of this name does for all functions. Traced into another one, that one's option counts.
 
     Returns:
         A :class:`Jitted`, called as the function is.
@@ -500,6 +503,8 @@ def jit(
     if device is not None:
         parse_device(device)
     check_on_new_shape(on_new_shape)
+    if not isinstance(batch_invariant, bool):
+        raise ArgumentError(f"batch_invariant is {batch_invariant!r}.", remedy="pass a bool.")
     texts = (constraints,) if isinstance(constraints, str) else tuple(constraints)
     options = JitOptions(Declarations(tuple(dims), texts), on_new_shape, device, batch_invariant)
     signature = Signature(function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames)

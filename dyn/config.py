@@ -55,7 +55,7 @@ class Config:
     #: sums of products go in one order, at some cost (the page "Numbers" says where they would not).
     batch_invariant: bool = False
     #: ``DYN_PACK_WEIGHTS``: whether matrices that nothing can change, and that programs close over, are kept once more,
-    #: in the order in which products read them best. Results are the same to the last bit.
+    #: in the order in which products read them best. Sums may go in another order (the page "Numbers").
     pack_weights: bool = True
     #: ``DYN_VARIANTS``: when quicker variants of kernels are compiled which the first call does not need. They are made
     #: in the ``background`` once a call could use one, while calls go on with a more general one; ``all`` with the

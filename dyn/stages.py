@@ -79,6 +79,9 @@ class MemoryAnalysis(str):
         made.kept = kept
         return made
 
+    def __getnewargs__(self) -> tuple[str, int]:
+        return str(self), self.kept
+
 
 @dataclass(eq=False, repr=False)
 class Traced:
@@ -338,11 +341,8 @@ class Compiled:
             >>> dyn.jit(lambda x: x + 1).lower(np.zeros(3)).compile().memory_analysis()
             '0'
         """
-        import_whole("dyn.passes.panel_weights")
-        from dyn.passes.panel_weights import bytes_in_panels
-
-        optimized = self.program.optimized
-        return MemoryAnalysis(format_dim(optimized.host.arena), sum(bytes_in_panels(optimized.function)))
+        program = self.program
+        return MemoryAnalysis(format_dim(program.optimized.host.arena), sum(program.bytes_in_panels))
 
     def cost_analysis(self, sizes: Mapping[str, int] | None = None) -> CostAnalysis:
         """Operations of the program and bytes that it reads and writes, as formulas of its sizes or as numbers.

@@ -183,5 +183,7 @@ def _inspected(model: StablehloModel) -> _Inspected:
     results = [
         f"{v.dtype.short}[{', '.join([format_dim(d) for d in v.shape])}]" for v in lowered.stage.traced.function.results
     ]
-    report = make_report(optimized, lowered.stage.traced, lowered.record, "")
+    report = make_report(
+        optimized, lowered.stage.traced, lowered.record, "", in_panels=lowered.program.bytes_in_panels
+    )  # fmt: skip
     return _Inspected(model, seen, report, render(optimized).kernels, tuple(results))

@@ -19,7 +19,6 @@ from dyn.frozen import record
 from dyn.ir.binding import AxisCheck
 from dyn.ir.core import Function, Value
 from dyn.lower.host import InRegion, MemorySpace, site_text
-from dyn.passes.panel_weights import bytes_in_panels
 from dyn.pipeline import Optimized
 from dyn.schedule.kernel_text import kernel_name
 from dyn.schedule.launch import Launch, Variant, by_group, general_launches
@@ -176,9 +175,10 @@ def make_report(
     because: str,
     states: Mapping[str, DeferredState] = MappingProxyType({}),
     resources: Mapping[str, str] = MappingProxyType({}),
+    in_panels: tuple[int, ...] = (),
 ) -> Report:
-    """The report of one program; ``states`` has those of its deferred kernels, by name, and ``resources`` what the
-    compiler says of a GPU's."""
+    """The report of one program, which keeps arrays of so many bytes ``in_panels``; ``states`` has those of its
+    deferred kernels, by name, and ``resources`` what the compiler says of a GPU's."""
 
     def state(variant: Variant) -> str:
         if not states and not resources:
@@ -197,7 +197,7 @@ def make_report(
         tuple(_relation(guard, Status.NEEDED) for guard in traced.guards),
         tuple(_groups(optimized.launches, state, on_device=optimized.host.space is MemorySpace.DEVICE)),
         format_dim(saved),
-        _memory(optimized),
+        _memory(optimized, in_panels),
         record.kernels_compiled,
         _origins(record),
         tuple(record.seconds.items()),
@@ -375,7 +375,7 @@ def _inside(group: Group) -> frozenset[Value]:
     return frozenset() if whole else group.members() - frozenset(group.outputs)
 
 
-def _memory(optimized: Optimized) -> MemoryRow:
+def _memory(optimized: Optimized, in_panels: tuple[int, ...]) -> MemoryRow:
     host, facts = optimized.host, optimized.function.facts
     return MemoryRow(
         format_dim(host.arena),
@@ -383,5 +383,5 @@ def _memory(optimized: Optimized) -> MemoryRow:
         tuple(dense.array.nbytes for dense in host.constants),
         size_in_words(host.arena, facts),
         tuple(size_in_words(slot, facts) for slot in host.slots),
-        bytes_in_panels(optimized.function),
+        in_panels,
     )

@@ -8,6 +8,7 @@ Both may be those of several axes.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,10 +22,17 @@ from dyn.ops.transform_rules import linear, pointwise_batch
 from dyn.shapes import Dim, RelKind, floordiv, mod, product
 
 
+def panel_shape(
+    batch: Sequence[Dim], rows: Dim, columns: Dim, width: int, group: int
+) -> tuple[Dim, ...]:  # fmt: skip
+    """The shape of matrices in panels: ``[..., ⌈columns / width⌉, ⌈rows / group⌉, width, group]``."""
+    return (*batch, floordiv(columns + width - 1, width), floordiv(rows + group - 1, group), width, group)
+
+
 def to_panels(b: Builder, x: Value, width: int, group: int) -> Value:
-    """The matrices ``x[..., rows, columns]`` in panels ``[..., ⌈columns / width⌉, ⌈rows / group⌉, width, group]``."""
+    """The matrices ``x[..., rows, columns]`` in panels."""
     *batch, rows, columns = x.shape
-    panels, steps = floordiv(columns + width - 1, width), floordiv(rows + group - 1, group)
+    *_, panels, steps, _, _ = panel_shape(batch, rows, columns, width, group)
     none = (0,) * len(batch)
     after = (*none, steps * group - rows, panels * width - columns)
     zero = zeros(b, TensorType(x.dtype, ()))

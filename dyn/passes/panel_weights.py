@@ -19,7 +19,7 @@ from dyn.ir.region_passes import body_of, carries, is_loop, unchanged
 from dyn.ir.types import TensorType
 from dyn.ops.contract import dot_general, free_axes
 from dyn.ops.elementwise import convert
-from dyn.ops.panels import from_panels
+from dyn.ops.panels import from_panels, panel_shape
 from dyn.ops.shape import reshape, transpose
 from dyn.passes.redundancy import eliminate_dead_code
 from dyn.shapes import Dim
@@ -70,7 +70,7 @@ def panel_weights(function: Function, frozen: Collection[int], layout: PanelLayo
     hidden: list[int | Panels] = []
     kept = own[:arguments]
     for number, (param, info) in enumerate(own[arguments:]):
-        if param in read or number not in frozen:
+        if param in read or number not in {panels.source for panels in scope.panels}:
             hidden.append(number)
             kept.append((param, info))
     for panels, param in scope.panels.items():
@@ -79,21 +79,6 @@ def panel_weights(function: Function, frozen: Collection[int], layout: PanelLayo
         kept.append((param, ParamInfo(name, hidden=True)))
     params, infos = zip(*kept, strict=True)
     return PanelledFunction(replace(changed, params=params, infos=infos), tuple(hidden))
-
-
-def bytes_in_panels(function: Function) -> tuple[int, ...]:
-    """The bytes of each parameter that is a matrix, or several, in panels."""
-    read, passed = set[Value](), dict[Value, Value]()
-    blocks = [function.ops]
-    while blocks:
-        for op in blocks.pop():
-            passed.update(_passed(op))
-            blocks += [region.ops for region in op.regions]
-            read.update(op.operands if op.opdef is from_panels else ())
-    while inner := {value for value in read if value in passed}:
-        read = read - inner | {passed[value] for value in inner}
-    sizes = [(param.type.size, param.dtype.itemsize) for param in function.params if param in read]
-    return tuple([size * itemsize for size, itemsize in sizes if isinstance(size, int)])
 
 
 def _passed(op: Op) -> dict[Value, Value]:
@@ -131,7 +116,7 @@ class _Scope:
         found = self.panels.get(panels)
         if found is None:
             *batch, rows, columns = sizes
-            shape = (*batch, -(-columns // panels.width), -(-rows // panels.group), panels.width, panels.group)
+            shape = panel_shape(batch, rows, columns, panels.width, panels.group)
             found = self.panels[panels] = Value(TensorType(weight.dtype, shape), f"{weight.name or 'weight'}_panels")
         return found
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from dyn.ir.core import Op
 from dyn.ir.opdef import Convolution, OpKind
-from dyn.ops.panels import from_panels
 from dyn.ops.windows.convolution import Geometry
 from dyn.schedule.contract import dot_nest
 from dyn.schedule.contract_parts import ContractionParts
@@ -92,8 +91,10 @@ def side_by_side(target: Target) -> Schedule:
 def _lower_dot(nest: Nest, target: Target) -> tuple[Launch, ...]:
     contraction = contraction_of(nest)
     if contraction.rows or contraction.columns:
-        whole = _in_tiles(Sides(Loops(nest)), target)
-        if _lies_in_panels(nest):  # there are many panels, and sums go in one order however many rows there are
+        sides = Sides(Loops(nest))
+        reads_panels = sides.reads_panels()
+        whole = _in_tiles(sides, target)
+        if reads_panels:  # there are many panels, and sums go in one order however many rows there are
             return (whole,)
         return in_parts(whole, ContractionParts(nest, target).choice())
     cuts = schedules_of(target).sizes()
@@ -105,13 +106,6 @@ def _lower_dot(nest: Nest, target: Target) -> tuple[Launch, ...]:
     loops = Loops(nest)
     dots(cuts.part)(loops)
     return in_parts(whole, parts, loops.variant("dot, parts one by one"))
-
-
-def _lies_in_panels(nest: Nest) -> bool:
-    """Whether a contraction's right operand is read from panels."""
-    producers = nest.plan.producers
-    right = producers.get(producers[contraction_of(nest).result].operands[1])
-    return right is not None and right.opdef is from_panels
 
 
 def _in_tiles(sides: Sides, target: Target, others: Sequence[SpecializedKernel] = ()) -> Launch:

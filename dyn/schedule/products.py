@@ -10,7 +10,7 @@ from dyn.frozen import record
 from dyn.ops.scalar import Scalar
 from dyn.schedule.axes import Axis, axis, collapse, onto
 from dyn.schedule.expressions import Rewriter
-from dyn.schedule.kernel import Apply, Digits, Expr, Load
+from dyn.schedule.kernel import Apply, Digits, Expr
 from dyn.schedule.kernel_walks import expr_dims
 from dyn.shapes import Dim, Symbol, as_dim, free_symbols, substitute
 
@@ -56,7 +56,7 @@ def _unconverted(operand: Expr) -> Expr:
     found = operand
     while isinstance(found, Apply) and found.fn is Scalar.CAST and found.dtype.holds(found.args[0].dtype):
         (found,) = found.args
-    return found if isinstance(found, Load) else operand
+    return found
 
 
 def _flattened(operand: Expr, axes: Sequence[Axis], whole: Axis) -> tuple[Expr, tuple[Digits, ...]]:

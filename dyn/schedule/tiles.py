@@ -72,6 +72,11 @@ class Sides:
         """The dtype of the sums."""
         return self.loops.phases[0].folds[0].refs[0].dtype
 
+    def reads_panels(self) -> bool:
+        """Whether what the right operand is, or is computed of, lies in panels."""
+        operands = self.loops.operands(self.row, self.column)
+        return any(columns_of_panels(one, self.column.var) for one in walk_exprs((operands.rhs,)))
+
     def _single(self, name: str) -> Axis:
         """A shared axis of one iteration."""
         self.loops.shared.append(axis(name, 1))

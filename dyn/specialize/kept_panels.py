@@ -12,6 +12,7 @@ import numpy as np
 from dyn.array import is_own
 from dyn.fork_safety import lock
 from dyn.hosts import JAX, host_of
+from dyn.ops.panels import panel_shape
 from dyn.trace.function import TracedFunction
 from dyn.trace.held import Frozen, HeldBuffer
 
@@ -46,7 +47,7 @@ class KeptPanels:
     def __init__(self) -> None:
         self._lock = lock()
         self._known: weakref.WeakValueDictionary[tuple[Any, ...], Array] = weakref.WeakValueDictionary()
-        #: The object of each number that ``id`` gave, as long as it is that object.
+        #: The object that each number which ``id`` gave was last the number of.
         self._owners: dict[int, weakref.ref[Any]] = {}
 
     def __len__(self) -> int:
@@ -54,30 +55,26 @@ class KeptPanels:
         return len(self._known)
 
     def get(self, frozen: Frozen, array: Array, panels: Panels) -> Array:
-        """The panels of an array, which is the memory of something frozen."""
-        owner, place = frozen.owner, array.__array_interface__["data"][0]
-        key = (id(owner), frozen.stamp, place, array.strides, panels.views, panels.axes, panels.width, panels.group)
+        """The panels of an array, which is the memory of something frozen. Who asks for the same at once waits."""
+        number, place = id(frozen.owner), array.__array_interface__["data"][0]
+        lies = (place, array.shape, array.strides, array.dtype)
+        key = (number, frozen.stamp, lies, panels.views, panels.axes, panels.width, panels.group)
         with self._lock:
-            known = self._owners.get(id(owner))
-            found = self._known.get(key) if known is not None and known() is owner else None
-        if found is not None:
+            known = self._owners.get(number)
+            found = self._known.get(key) if known is not None and known() is frozen.owner else None
+            if found is None:
+                self._note(number, frozen.owner)
+                found = self._known[key] = in_panels(array, panels)
             return found
-        made = in_panels(array, panels)
-        with self._lock:
-            known = self._owners.get(id(owner))
-            if known is None or known() is not owner:  # the number is another object's by now
-                for old in [one for one in self._known if one[0] == id(owner)]:
-                    del self._known[old]
-                self._owners[id(owner)] = weakref.ref(owner, self._forget(id(owner)))
-            return self._known.setdefault(key, made)
 
-    def _forget(self, number: int) -> Any:
-        def forget(gone: weakref.ref[Any]) -> None:
-            # Whoever collects garbage may hold the lock: one step of a dict needs none.
-            if self._owners.get(number) is gone:
-                self._owners.pop(number, None)
-
-        return forget
+    def _note(self, number: int, owner: Any) -> None:
+        """Note whose number a number is; that of others, which are gone, has no panels any more."""
+        known = self._owners.get(number)
+        if known is None or known() is not owner:
+            for old in [key for key in self._known if key[0] == number]:
+                self._known.pop(old, None)  # the last program of it may end meanwhile
+            self._owners = {n: one for n, one in self._owners.items() if one() is not None}
+            self._owners[number] = weakref.ref(owner)
 
 
 def in_panels(array: Array, panels: Panels) -> Array:
@@ -87,8 +84,9 @@ def in_panels(array: Array, panels: Panels) -> Array:
     matrices = array.transpose(panels.axes)
     *batch, rows, columns = matrices.shape
     width, group, n = panels.width, panels.group, len(batch)
-    count, steps = -(-columns // width), -(-rows // group)
-    made = np.empty((*batch, count, steps, width, group), array.dtype)
+    shape = panel_shape(batch, rows, columns, width, group)
+    steps = shape[-3]
+    made = np.empty(shape, array.dtype)
     # What is no multiple goes a second way, so that nothing is copied twice but a part of the last panel and step.
     for part, size in ((0, columns // width * width), (columns // width * width, columns)):
         if part == size:

@@ -9,6 +9,7 @@ This file is longer than most: it is one class, whose stages share the record of
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -121,6 +122,17 @@ class Program:
         self.record.add("panels", end - start, end)
         return replace(traced, function=found.function), found.hidden
 
+    @property
+    def bytes_in_panels(self) -> tuple[int, ...]:
+        """The bytes of each array that is kept in panels."""
+        function = self._own.function
+        params = function.params[len(function.params) - len(self.hidden) :]
+        return tuple([
+            math.prod([int(size) for size in param.shape]) * param.dtype.itemsize
+            for param, one in zip(params, self.hidden, strict=True)
+            if not isinstance(one, int)
+        ])  # fmt: skip
+
     def _own_record(self) -> CompilationRecord:
         """The record of what is made now: what is made only to be looked at took no part in the compilation."""
         return self.record if self._code is None and self._found is None else CompilationRecord()
@@ -151,11 +163,12 @@ class Program:
         )  # fmt: skip
 
     def on(self, placement: Placement, record: CompilationRecord) -> Program:
-        """The program for another placement. No pass runs again for it, unless other settings are in force by now."""
+        """The program for another placement. No pass runs again for it, unless other settings are in force by now, or
+        its weights lie in other panels."""
         with config.override(batch_invariant=self._settings.batch_invariant):
             made = Program(self.traced, placement, record)
-        # A dump shows the passes of each program.
-        if made._settings == self._settings and not self._settings.dump:
+        # A dump shows the passes of each program; and panels are another target's.
+        if made._settings == self._settings and made.hidden == self.hidden and not self._settings.dump:
             made._stitched = self._stitched
         return made
 
@@ -514,6 +527,7 @@ def _require_same_interface(traced: Function, optimized: Function) -> None:
         (
             function.name,
             [(value.dtype, len(value.shape)) for value in (*function.params, *function.results)],
+            [value.shape for value, info in zip(function.params, function.infos, strict=True) if info.hidden],
             [info.hidden for info in function.infos],
         )
         for function in (traced, optimized)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -16,7 +18,9 @@ import dyn.numpy as dnp
 from dyn import config
 from dyn.backends.families import family_of, host_target
 from dyn.dtypes import dtype
+from dyn.passes.panel_weights import Panels
 from dyn.specialize.kept_panels import PANELS
+from dyn.trace.held import Frozen
 
 Array = np.ndarray
 #: Rows around the heights of tiles.
@@ -121,12 +125,49 @@ def test_bfloat16_has_the_bits_of_its_unit_for_every_number_of_rows(reduced: int
         np.testing.assert_array_equal(np.asarray(g(x[:rows], matrix)), whole[:rows])
 
 
+COMPUTED: dict[str, tuple[Callable[[Any], Any], str, str]] = {
+    # What the left operand is, its dtype before, and that of the weight.
+    "square": (lambda x: x * x, "bfloat16", "bfloat16"),
+    "behind a conversion": (lambda x: x.astype("bfloat16"), "float32", "bfloat16"),
+    "greater than 0": (lambda x: dnp.maximum(x, 0), "bfloat16", "bfloat16"),
+    "turned": (lambda x: (x + 1).T.T, "bfloat16", "bfloat16"),
+    "negative": (lambda x: -x, "int8", "int8"),
+    "quantised": (lambda x: dnp.clip(dnp.round(x * 10), -127, 127).astype("int8"), "float32", "int8"),
+    "unsigned": (lambda x: x * 3, "uint8", "int8"),
+    "wider": (lambda x: x * 3, "int8", "int16"),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_left_operands_that_are_computed_beside_words(name: str) -> None:
+    function, left, right = COMPUTED[name]
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(-9, 9, (66, 70)).astype(dtype(right).np)
+    w = dyn.asarray(matrix)
+    f, g = dyn.jit(lambda x: sums(function(x), w)), dyn.jit(function)
+    for rows in ROWS:
+        x = rng.integers(0 if left == "uint8" else -9, 9, (rows, 66)).astype(dtype(left).np)
+        want = np.asarray(g(x)).astype("f8") @ matrix.astype("f8")
+        np.testing.assert_allclose(np.asarray(f(x)), want, rtol=1e-3, atol=1e-3)
+    assert "from panels" in str(f.explain()) or not host_target().avx512
+
+
+def test_another_tensor_at_the_same_address_is_another() -> None:
+    """Of another shape or dtype: its strides, and the number of its panels, may be the same."""
+    memory = np.random.default_rng(0).random((20, 250), "f4")
+    frozen = Frozen(np.zeros(1))
+    panels = Panels(0, (0, 1), 64)
+    one, other = PANELS.get(frozen, memory[:, :249], panels), PANELS.get(frozen, memory, panels)
+    assert one[-1, :, 250 - 192 - 1].max() == 0 < other[-1, :, 250 - 192 - 1].max()
+    assert PANELS.get(frozen, memory.view("i4"), panels).dtype == np.int32
+
+
 def test_a_narrow_weight_is_kept_as_narrow_as_it_is() -> None:
     matrix = random(50, 64, dtype="bfloat16")
     w, x = dyn.asarray(matrix), random(3, 50)
     f = dyn.jit(lambda x: x @ w.astype("float32"))
     np.testing.assert_allclose(f(x), x @ matrix.astype("f4"), rtol=1e-4, atol=1e-4)
-    assert kept(f, x) in (0, 50 * 64 * 2)  # nothing without AVX-512, which has no masks to read it under
+    assert kept(f, x) == (50 * 64 * 2 if host_target().avx512 else 0)  # which has the masks to read it under
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["k,n", "n,k"])
@@ -187,6 +228,35 @@ def test_weights_of_several_axes(name: str, head: int) -> None:
     assert (kept(f, x) > 0) is are_whole
     if are_whole:
         assert ("packed" in str(f.explain())) is not in_place
+
+
+def test_no_sums_are_taken_in_parts_over_panels() -> None:
+    matrix = random(20_000, 64, dtype="bfloat16")
+    w, x = dyn.asarray(matrix), random(400, 20_000)
+    f = dyn.jit(lambda x: x @ w.astype("float32"))
+    whole = np.asarray(f(x))
+    if kept(f, x):
+        assert "parts" not in str(f.explain())
+        for rows in (1, 2, 5, 9, 33):
+            assert np.array_equal(np.asarray(f(x[:rows])), whole[:rows])
+
+
+def test_another_target_has_panels_of_its_own() -> None:
+    w, x = dyn.asarray(random(70, 64)), random(3, 70)
+    with config.override(cache_dir=""):
+        lowered = dyn.jit(lambda x: x @ w * 3.5).lower(x)
+        for target in ("x86:x86-64-v3", "x86:x86-64-v4", "x86:x86-64", "cuda:sm_90a"):
+            compiled = lowered.compile(target=target)
+            assert "contract" in compiled.as_text("kernel")
+    with config.override(target_cpu="x86-64-v3"):
+        np.testing.assert_allclose(dyn.jit(lambda x: x @ w * 3.5)(x), x @ np.asarray(w) * 3.5, rtol=1e-4, atol=1e-4)
+
+
+def test_what_memory_analysis_says_can_be_copied() -> None:
+    w = dyn.asarray(random(20, 32))
+    found = dyn.jit(lambda x: x @ w).lower(random(3, 20)).compile().memory_analysis()
+    again = pickle.loads(pickle.dumps(copy.deepcopy(found)))
+    assert (again, again.kept) == (found, found.kept) == ("0", 20 * 32 * 4)
 
 
 def test_a_weight_that_is_computed_and_read_elsewhere_too() -> None:

@@ -30,6 +30,7 @@ from torch._dynamo.aot_compile_types import SerializableCallable
 from torch._functorch.autograd_function import autograd_function_apply
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils.weak import WeakIdKeyDictionary
 
 from dyn.errors import ArgumentError
 from dyn.interop.torch.devices import KINDS
@@ -51,11 +52,7 @@ from torch._dynamo.precompile_context import BackendCacheArtifact, PrecompileCon
 #: The modes of ``torch.compile``: dyn has one way to compile, whichever is asked for.
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
-#: No tensors that are closed over.
-_NONE: Mapping[int, torch.Tensor] = MappingProxyType({})
-
-#: A graph has programs of so many sets of parameters at most: layers that are alike, compiled one by one.
-_MOST_FROZEN = 256
+_NOTHING_FIXED: Mapping[int, torch.Tensor] = MappingProxyType({})
 
 pass_by_own()
 
@@ -67,8 +64,8 @@ def backend(
 
     Every ``mode`` is the same. ``options={"strict": True}`` has an error where an operation or a graph would be left to
     eager PyTorch, ``options={"memory": "low"}`` has gradients compute more again, and with ``options={"freeze": True}``
-    nothing changes parameters while no gradients are recorded, as these arguments of ``dyn.interop.torch.jit`` say;
-    so does ``"batch_invariant"``. Raises ArgumentError for other modes and options.
+    nothing changes parameters while no gradients are recorded. These, ``"batch_invariant"`` and ``"on_new_shape"`` are
+    as the arguments of ``dyn.interop.torch.jit``. Raises ArgumentError for other modes and options.
     """
     chosen = TorchOptions.of(dict(options or {}), "torch.compile(backend='dyn')")
     if mode is not None and mode not in MODES:
@@ -131,7 +128,10 @@ def _by_aot(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], options:
     label = Label.of(graph)
     parts = {
         f"{part}_compiler": functools.partial(
-            _boxed, label=replace(label, name=f"{label.name} ({what})"), options=options
+            _boxed,
+            label=replace(label, name=f"{label.name} ({what})"),
+            # The first half of a derivative records nothing itself, and its parameters change.
+            options=options if part == "inference" else replace(options, freeze=False),
         )
         for part, what in (("fw", "forward"), ("bw", "backward"), ("inference", "inference"))
     }
@@ -161,7 +161,9 @@ class GraphProgram:
     ``fixed`` are tensors that it closes over, in place of arguments, by their numbers among those that are ``kept``.
     """
 
-    def __init__(self, graph: LoweredGraph, options: TorchOptions, fixed: Mapping[int, torch.Tensor] = _NONE) -> None:
+    def __init__(
+        self, graph: LoweredGraph, options: TorchOptions, fixed: Mapping[int, torch.Tensor] = _NOTHING_FIXED
+    ) -> None:
         self.graph, self.options, self.fixed = graph, options, fixed
 
         def function(*given: Any) -> Any:
@@ -196,8 +198,7 @@ class CompiledGraph(SerializableCallable):
         self._route = _Route(graph, *PROGRAMS.find(graph, options))
         #: The program for calls that the first one is not for.
         self._other: _Route | None = None
-        #: With the option ``freeze``, the programs of the parameters that it is called with: Dynamo has one graph for
-        #: modules that are alike.
+        #: With the option ``freeze``, the programs of the parameters that it is called with.
         self._frozen = _FrozenRoutes(graph, options) if options.freeze else None
 
     @property
@@ -271,51 +272,68 @@ class _Route:
         return self.call(*[carrier(kind, size if n is None else arguments[n]) for n, size, kind in self.given])
 
 
+class _FrozenRoute:
+    """A graph as a program that closes over tensors in place of arguments, as long as they are in the same memory."""
+
+    def __init__(self, route: _Route, addresses: tuple[int, ...], ends: Sequence[weakref.ref[torch.Tensor]]) -> None:
+        self.route, self.addresses, self._ends = route, addresses, ends
+
+
 class _FrozenRoutes:
-    """A graph as functions that close over the parameters and buffers which it is passed: one for each set of them."""
+    """A graph as programs that close over the parameters and buffers which it is passed: one for each set of them, for
+    Dynamo has one graph for modules that are alike. A set that is gone takes its program with it."""
 
     def __init__(self, graph: LoweredGraph, options: TorchOptions) -> None:
         self._graph, self._options, self._lock = graph, options, threading.Lock()
-        #: The arguments that are those of modules, by number, once there was a call, and how they are taken.
-        self._places: dict[int, int] = {}
-        self._taken: Callable[[Any], Any] | None = None
-        self._known: dict[tuple[int, ...], tuple[_Route, tuple[torch.Tensor, ...]]] = {}
+        #: The arguments that are closed over: their numbers among those that are kept, and in the graph.
+        self._places = {
+            n: number
+            for n, (number, kind) in enumerate(graph.kept)
+            if kind is ArgumentKind.TENSOR and number in graph.closed_over
+        }
+        self._known: dict[tuple[int, ...], _FrozenRoute] = {}
 
     def routes(self) -> list[_Route]:
         """Those that there are."""
-        return [route for route, _ in self._known.values()]
+        return [one.route for one in tuple(self._known.values())]
 
     def get(self, arguments: Sequence[Any]) -> _Route | None:
-        """The one for these arguments; None where none is a module's."""
-        if self._taken is None:
-            with self._lock:
-                kept = enumerate(self._graph.kept)
-                tensors = [(n, number) for n, (number, kind) in kept if kind is ArgumentKind.TENSOR]
-                self._places = {n: number for n, number in tensors if _is_of_module(arguments[number])}
-                numbers = tuple(self._places.values())
-                self._taken = lambda given: tuple([given[number] for number in numbers])
+        """The one for these arguments; None where the graph closes over nothing."""
         if not self._places:
             return None
-        given = self._taken(arguments)
-        key = tuple(map(id, given))
+        given = [arguments[number] for number in self._places.values()]
+        key, addresses = tuple(map(id, given)), tuple([one.data_ptr() for one in given])
         known = self._known.get(key)
-        return self._make(key, given) if known is None else known[0]
+        if known is None or known.addresses != addresses:
+            with self._lock:
+                known = self._known.get(key)
+                if known is None or known.addresses != addresses:
+                    known = self._known[key] = self._make(key, given, addresses)
+        return known.route
 
-    def _make(self, key: tuple[int, ...], given: tuple[torch.Tensor, ...]) -> _Route:
-        with self._lock:
-            known = self._known.get(key)
-            if known is None:
-                program = GraphProgram(self._graph, self._options, dict(zip(self._places, given, strict=True)))
-                route = _Route(self._graph, program, Match({symbol: symbol for symbol in self._graph.carried}))
-                if len(self._known) >= _MOST_FROZEN:
-                    del self._known[next(iter(self._known))]
-                known = self._known[key] = route, given
-            return known[0]
+    def _make(self, key: tuple[int, ...], given: list[torch.Tensor], addresses: tuple[int, ...]) -> _FrozenRoute:
+        known = weakref.ref(self)
+
+        def gone(tensor: Any) -> None:
+            found = known()
+            if found is not None:
+                found._known.pop(key, None)
+
+        own = dict(zip(self._places, map(_alias_of, given), strict=True))
+        program = GraphProgram(self._graph, self._options, own)
+        route = _Route(self._graph, program, Match({symbol: symbol for symbol in self._graph.carried}))
+        return _FrozenRoute(route, addresses, [weakref.ref(one, gone) for one in given])
 
 
-def _is_of_module(tensor: Any) -> bool:
-    """Whether Dynamo passes a parameter, or a buffer."""
-    return isinstance(tensor, torch.nn.Parameter | torch.nn.Buffer) or hasattr(tensor, "_dynamo_static_input_type")
+#: For each parameter that programs close over the tensor of its memory that they hold, so that it may end before them.
+_ALIASES: Any = WeakIdKeyDictionary()
+
+
+def _alias_of(tensor: torch.Tensor) -> torch.Tensor:
+    found = _ALIASES.get(tensor)
+    if found is None or found.data_ptr() != tensor.data_ptr() or found.dtype != tensor.dtype:
+        found = _ALIASES[tensor] = tensor.detach()
+    return found
 
 
 def compiled(graph: torch.fx.GraphModule, label: Label | None = None, options: TorchOptions = DEFAULT) -> CompiledGraph:

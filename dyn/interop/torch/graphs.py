@@ -64,6 +64,8 @@ class LoweredGraph:
     structure: Hashable
     #: The sizes in it, in their order: those of the arguments first.
     numbers: tuple[Size, ...]
+    #: Those of the arguments as it came, by number, that are parameters and buffers of modules, and global tensors.
+    closed_over: frozenset[int]
 
     def __call__(self, *given: Any) -> Any:
         """The graph's results. Numbers are among the arguments as tensors that carry them (:func:`carrier`)."""
@@ -230,7 +232,14 @@ class _Lowering:
             tuple(sizes),
             structure.key,
             tuple(structure.numbers),
+            frozenset([number for number, node in enumerate(self.inputs) if _is_closed_over(node)]),
         )
+
+
+def _is_closed_over(node: Node) -> bool:
+    """Return True if Dynamo has found an argument of a graph in a module, or among a function's globals."""
+    name = getattr(getattr(node.meta.get("grapharg"), "source", None), "name", "")
+    return isinstance(name, str) and (name.startswith("G[") or "._parameters[" in name or "._buffers[" in name)
 
 
 def expression(value: Any) -> Any:

@@ -106,6 +106,9 @@ def _from_panels(target: Target, dtype: DType, reach: Reach, width: int, group: 
     that does not lie along the reduced dimension."""
     lanes, own = target.lanes(dtype.itemsize), blocking(target)
     unit = unit_of(target, reach.lhs, reach.rhs, dtype) if group > 1 else None
+    if group > 1 and (unit is None or unit.group != group):  # they are words of a left operand that is another by now
+        *_, packed = _computed_from_panels(target, dtype, reach, width)
+        return replace(packed, min_rows=0)
     rows = min(target.registers * 3 // 4 * lanes // width, _MOST_PANEL_ROWS)
     lies = reach.lhs_reduced and reads_as_it_lies(target, reach.lhs, dtype)
     if unit is not None:
