@@ -17,8 +17,9 @@ class Peer(Rotation):
         product = Product(**config)
         x, scales = params["x"], [params["scales"]] if product.scales else []
 
-        def captured(w: Any) -> Any:
-            return dyn.jit(lambda x: product.compute(dyn, x, w, *scales))
+        def captured(weight: Any) -> Any:
+            w, *own = map(dyn.asarray, (weight, *scales))  # which nothing can change, as constants of others
+            return dyn.jit(lambda x: product.compute(dyn, x, w, *own))
 
         if product.captured:
             calls = [functools.partial(captured(w), x) for w in params["weights"]]
