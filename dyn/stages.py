@@ -79,8 +79,8 @@ class MemoryAnalysis(str):
         made.kept = kept
         return made
 
-    def __getnewargs__(self) -> tuple[str, int]:
-        return str(self), self.kept
+    def __reduce__(self) -> tuple[type[MemoryAnalysis], tuple[str, int]]:
+        return MemoryAnalysis, (str(self), self.kept)
 
 
 @dataclass(eq=False, repr=False)

@@ -73,7 +73,8 @@ def test_of_one_function_by_an_option() -> None:
     """Its stages and its calls; others are as they were, and so is one that is traced into another."""
     x, w = np.ones((3, 40), np.float32), np.ones((20, 40), np.float32)
     f, g = dyn.jit(lambda x, w: x @ w.T, batch_invariant=True), dyn.jit(lambda x, w: x @ w.T)
-    f(x, w), g(x, w)
+    f(x, w)
+    g(x, w)
     assert "turned" in str(f.explain())
     assert "turned" not in str(g.explain())
     assert "turned" in f.lower(x, w).compile().as_text("kernel")

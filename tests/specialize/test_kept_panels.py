@@ -326,7 +326,9 @@ def _panels_of(function: Any) -> list[Array]:
 def test_programs_share_panels_and_they_go_with_the_last() -> None:
     w = dyn.asarray(random(40, 64))
     f, g, h = dyn.jit(lambda x: x @ w), dyn.jit(lambda x, y: x @ w + y), dyn.jit(lambda x: x @ w.T)
-    f(random(2, 40)), g(random(2, 40), random(64)), h(random(2, 64))
+    f(random(2, 40))
+    g(random(2, 40), random(64))
+    h(random(2, 64))
     (one,), (same,), (turned,) = [_panels_of(function) for function in (f, g, h)]
     assert np.shares_memory(one, same)
     assert not np.shares_memory(one, turned)

@@ -203,9 +203,10 @@ class CompiledGraph(SerializableCallable):
 
     @property
     def jitted(self) -> list[TorchJitted]:
-        """The compiled functions that make its calls."""
-        frozen = () if self._frozen is None else self._frozen.routes()
-        return [route.call for route in (*frozen, self._route, self._other) if route is not None]
+        """The compiled functions that make its calls: where frozen ones do, others that nobody has called are none."""
+        frozen = [] if self._frozen is None else [route.call for route in self._frozen.routes()]
+        others = [route.call for route in (self._route, self._other) if route is not None]
+        return [*frozen, *[call for call in others if not frozen or call.cache_info().compiles]]
 
     def __call__(self, *arguments: Any) -> Any:
         try:

@@ -71,7 +71,8 @@ class Stream(FewRows):
         together = steps_together(height, self.target.registers)
         pointers = row_pointers(fn, register(self.operands.lhs).elem, height)
         start = "0"
-        for count in dict.fromkeys((together, *([2] if self.by_pairs else []), 1)):
+        counts = [together, 2, 1] if self.by_pairs else [together, 1]
+        for count in sorted(set(counts), reverse=True):
             stop = fn.value(f"and i64 %depth, {-count}") if count > 1 else "%depth"
             self._steps(fn, pointers, count, start, stop, whole, mask)
             start = stop
