@@ -97,6 +97,11 @@ def check(case: Case, seed: int) -> None:
     w, s = dyn.asarray(stored), dyn.asarray(scales)
     batch = (tuple(range(bool(case.batch))),) * 2
 
+    exact: Any = np.float64 if sums.kind == "f" else np.int64
+
+    def by_numpy(a: Array, b: Array) -> Array:
+        return np.matmul(a.astype(exact), b.astype(exact))
+
     def wide(a: Any, b: Any) -> Any:
         last = a.ndim - 1
         return dyn.lax.dot_general(a, b, (((last,), (last - 1,)), batch), preferred_element_type=case.dtypes[2])
@@ -105,8 +110,7 @@ def check(case: Case, seed: int) -> None:
     g = dyn.jit(lambda x, w, s: case.product(dnp, x, w, s, wide))
     for rows in ROWS:
         x = case.left_operand(rng, rows)
-        exact = np.float64 if sums.kind == "f" else np.int64
-        want = case.product(np, x, stored, scales, lambda a, b: np.matmul(a.astype(exact), b.astype(exact)))
+        want = case.product(np, x, stored, scales, by_numpy)
         if sums.kind == "i":
             want = want.astype(np.int64).astype(np.int32)
         for found in (f(x), g(x, stored, scales)):
