@@ -24,7 +24,7 @@ from dyn.ops.shape import reshape, transpose
 from dyn.passes.redundancy import eliminate_dead_code
 from dyn.shapes import Dim
 
-#: So many ops at most stand between weights that are narrow and the product that reads what comes of them.
+#: So many ops at most are looked at in front of a product for weights that are narrower than its operand.
 _MOST_COMPUTED = 12
 #: ``layout(lhs, rhs, acc, columns)``: the columns of a panel in which a matrix of dtype ``rhs`` is kept for products
 #: with ``lhs`` that are summed in ``acc``, and the rows of a step; None where it is read as it lies.
@@ -94,8 +94,8 @@ def _passed(op: Op) -> dict[Value, Value]:
 
 @record(eq=False)
 class _Weight:
-    """A frozen value and its source, of a shape once it is seen through views, of whose axes those of the number that
-    is asked for are ``places``."""
+    """A frozen value and its source. Seen through ``views`` it has a ``shape``; ``places`` says which axes of that those
+    of the operand are that was asked for."""
 
     value: Value
     source: int | Dense
@@ -169,7 +169,7 @@ class _Rewriting:
         at = carries(op) if is_loop(op) else len(given)
         regions: list[Region] = []
         for region, own, ops in zip(op.regions, scopes, blocks, strict=True):
-            inside = [own.panels.get(panels) or _like(matrices[panels]) for panels in wanted]
+            inside = [own.panels[panels] if panels in own.panels else _like(matrices[panels]) for panels in wanted]
             results = region.results
             if is_loop(op) and region is body_of(op):
                 results = (*results[:at], *inside, *results[at:])
@@ -234,6 +234,7 @@ class _Rewriting:
         """A right operand that is computed, element by element, of weights that are narrower than it, which are read
         from panels; None where it is nothing of the kind. ``axes`` are its own of batches, rows and columns, in order.
         """
+        # What is made of a value has its axes, in whichever order its rows and columns are asked for.
         made: dict[Value, Value | None] = {}
         result, left = value.dtype, _MOST_COMPUTED
 

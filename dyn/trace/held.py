@@ -118,7 +118,7 @@ class HeldBuffer:
 
 @dataclass(frozen=True, eq=False)
 class Frozen:
-    """Object whose memory a captured array is, and that nothing changes: ``owner``, as it was at ``stamp``."""
+    """Owner of the memory of a captured array that nothing changes; another ``stamp`` says that it was changed."""
 
     owner: Any
     stamp: Hashable = None
