@@ -94,8 +94,8 @@ def _passed(op: Op) -> dict[Value, Value]:
 
 @record(eq=False)
 class _Weight:
-    """A frozen value and its source. Seen through ``views`` it has a ``shape``; ``places`` says which axes of that those
-    of the operand are that was asked for."""
+    """A frozen value and its source. Seen through ``views`` it has a ``shape``; ``places`` says which axes of that
+    those of the operand are that was asked for."""
 
     value: Value
     source: int | Dense

@@ -257,7 +257,7 @@ def run_traced(call: Callable[[list[Tracer]], Any], trace: Trace, scope: DimScop
         result_dims=tuple([_size(leaf) for leaf in out_leaves]), orders=tuple(trace.derivatives),
         ones=stretched_ones(function.facts, scope.sizes), joint=joint, of_closed_floats=tuple(trace.of_closed_floats),
         held=() if reads is None else reads.held(),
-        frozen=tuple([(n, found) for n, (*_, a) in enumerate(trace.hidden) if (found := trace.frozen.get(id(a))) is not None]),
+        frozen=tuple([(n, trace.frozen[id(a)]) for n, (*_, a) in enumerate(trace.hidden) if id(a) in trace.frozen]),
     )  # fmt: skip
 
 
