@@ -36,7 +36,7 @@ def test_peers_are_chosen_by_name():
         choose_peers("bert", "theano", skip_dyn=False)
     assert (
         str(unknown.value)
-        == "there is no peer 'theano' for bert; there are dyn, jax, onnxruntime, torch, torchcompile."
+        == "there is no peer 'theano' for bert; there are dyn, dynfrozen, jax, onnxruntime, torch, torchcompile."
     )
     with pytest.raises(ValueError) as nobody:
         choose_peers("bert", "", skip_dyn=True)

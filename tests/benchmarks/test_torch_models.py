@@ -19,7 +19,7 @@ from benchmarks.suites import torch_models, torch_train
 
 
 def test_names() -> None:
-    assert peer_names("hfbert") == ["dyn", "torch", "torchcompile"]
+    assert peer_names("hfbert") == ["dyn", "dynfrozen", "torch", "torchcompile"]
 
 
 def test_the_peers_agree(require_module: Callable[[str], ModuleType]) -> None:
@@ -62,7 +62,10 @@ def test_first_touch_is_taken_apart() -> None:
         (["--repeats", "0"], "error: --repeats and --shapes must be at least 1.\n"),
         (["--bursts", "-1"], "error: --bursts must be at least 0.\n"),
         (["--hidden", "100"], "error: --hidden is a multiple of 64, the width of a head.\n"),
-        (["--peers", "tvm"], "error: there is no peer 'tvm' for hfbert; there are dyn, torch, torchcompile.\n"),
+        (
+            ["--peers", "tvm"],
+            "error: there is no peer 'tvm' for hfbert; there are dyn, dynfrozen, torch, torchcompile.\n",
+        ),
     ],
 )
 def test_bad_arguments(arguments: list[str], said: str) -> None:
