@@ -112,7 +112,7 @@ class MemoryRow:
     in_panels: tuple[int, ...] = ()
 
     def told(self) -> list[str]:
-        """What there is beside intermediate arrays, in words."""
+        """Lines about large constants and about arrays in panels."""
         lines: list[str] = []
         if self.constants:
             lines.append(f"{pluralized(len(self.constants), 'large constant')}, of {sum(self.constants)} bytes")

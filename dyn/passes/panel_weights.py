@@ -82,7 +82,7 @@ def panel_weights(function: Function, frozen: Collection[int], layout: PanelLayo
 
 
 def _passed(op: Op) -> dict[Value, Value]:
-    """What regions of a loop or a choice are passed, and leave as it is, by what that is outside of them."""
+    """The values outside of a loop or a choice, by the parameters of its regions that stand for them throughout."""
     if not isinstance(op.opdef.loops, Control):
         return {}
     given, same = op.operands, unchanged(op)
@@ -267,7 +267,7 @@ class _Rewriting:
         return again(value, axes)
 
     def _as_it_lies(self, value: Value) -> Value:
-        """What a value is before conversions that change no number."""
+        """The value in front of conversions that change no number."""
         while (op := self._producers.get(value)) is not None and _is_widening(op):
             (value,) = op.operands
         return value

@@ -38,8 +38,8 @@ def check_on_new_shape(value: str) -> None:
 
 @dataclass
 class JitOptions:
-    """What ``dyn.jit`` is told beside the function: declarations, what another shape does, the device, and whether rows
-    have the same bits in every batch."""
+    """The options of ``dyn.jit``: declarations, what another shape does, the device, and whether rows have the same
+    bits in every batch."""
 
     declarations: Declarations
     on_new_shape: OnNewShape

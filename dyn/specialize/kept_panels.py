@@ -51,7 +51,7 @@ class KeptPanels:
         self._owners: dict[int, weakref.ref[Any]] = {}
 
     def __len__(self) -> int:
-        """How many arrays are kept."""
+        """The number of arrays that are kept."""
         return len(self._known)
 
     def get(self, frozen: Frozen, array: Array, panels: Panels) -> Array:
@@ -83,20 +83,17 @@ def in_panels(array: Array, panels: Panels) -> Array:
         array = array.reshape(argument) if name == "reshape" else array.transpose(argument)
     matrices = array.transpose(panels.axes)
     *batch, rows, columns = matrices.shape
-    width, group, n = panels.width, panels.group, len(batch)
-    shape = panel_shape(batch, rows, columns, width, group)
-    steps = shape[-3]
-    made = np.empty(shape, array.dtype)
-    # What is no multiple goes a second way, so that nothing is copied twice but a part of the last panel and step.
-    for part, size in ((0, columns // width * width), (columns // width * width, columns)):
-        if part == size:
-            continue
-        own = matrices[..., part:size]
-        if (rest := (part - size) % width) or rows % group:
-            padding = [(0, 0)] * n + [(0, -rows % group), (0, rest)]
-            own = np.pad(own, padding)
-        cut = own.reshape(*batch, steps, group, -1, width)
-        made[..., part // width : -(-size // width), :, :, :] = cut.transpose(*range(n), n + 2, n, n + 3, n + 1)
+    width, group = panels.width, panels.group
+    made = np.zeros(panel_shape(batch, rows, columns, width, group), array.dtype)
+    whole = columns // width
+    full = whole * width
+    # Views alone, no padded copy: of a large weight that would be as much memory again.
+    for number in range(group):
+        own = matrices[..., number::group, :]
+        count = own.shape[-2]
+        cut = own[..., :full].reshape(*batch, count, whole, width)
+        made[..., :whole, :count, :, number] = cut.swapaxes(-2, -3)
+        made[..., whole:, :count, : columns - full, number] = own[..., None, :, full:]
     return made
 
 

@@ -179,7 +179,9 @@ def _loaded(program: Program, shapes: Sequence[tuple[int, ...]] | None = None) -
         where = context_of(placement.target.family, placement.ordinal)
     held = [HeldBuffer(one) if is_own(one) else one for one in program.traced.captured]
     arrays = [captured_on(where, one, program.traced.function.name) for one in held]
-    frozen = frozen_of(program.traced, held)
+    # Devices have no panels, nor have most programs: who holds an array is then nobody's question.
+    in_panels = any(not isinstance(one, int) for one in program.hidden)
+    frozen = frozen_of(program.traced, held) if in_panels else {}
     loaded = program.load([_hidden(one, arrays, frozen) for one in program.hidden], shapes)
     loaded.buffers = tuple([one for one in held if isinstance(one, HeldBuffer)])
     return loaded
@@ -188,7 +190,7 @@ def _loaded(program: Program, shapes: Sequence[tuple[int, ...]] | None = None) -
 def _hidden(
     one: int | Panels, arrays: Sequence[Array | DeviceArray], frozen: Mapping[int, Frozen]
 ) -> Array | DeviceArray:
-    """What a program's hidden parameter is: a captured array, or its panels."""
+    """The array that is passed as a program's hidden parameter: a captured one, or its panels."""
     if isinstance(one, int):
         return arrays[one]
     if isinstance(one.source, Dense):

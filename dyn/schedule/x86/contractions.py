@@ -56,8 +56,7 @@ def contract_schedules(
     if reach.computed_panels:
         return _computed_from_panels(target, dtype, reach, reach.computed_panels)
     if reach.panel_columns:
-        *_, packed = _computed_from_panels(target, dtype, reach, reach.panel_columns)
-        return (replace(packed, min_rows=0),)
+        return (_packed_from_panels(target, dtype, reach, reach.panel_columns),)
     col_contiguous, red_contiguous = reach.rhs_columns and rhs_lies, reach.rhs_reduced and rhs_lies
     unit = unit_of(target, reach.lhs, reach.rhs, dtype) if reach.whole else None
     if unit is not None and dtype.is_float and target.batch_invariant:
@@ -104,12 +103,11 @@ def contract_schedules(
 def _from_panels(target: Target, dtype: DType, reach: Reach, width: int, group: int) -> ContractVariant:
     """The variant, for any number of rows, of a right operand that lies in panels: nothing is packed but a left operand
     that does not lie along the reduced dimension."""
-    lanes, own = target.lanes(dtype.itemsize), blocking(target)
+    own = blocking(target)
     unit = unit_of(target, reach.lhs, reach.rhs, dtype) if group > 1 else None
     if group > 1 and (unit is None or unit.group != group):  # they are words of a left operand that is another by now
-        *_, packed = _computed_from_panels(target, dtype, reach, width)
-        return replace(packed, min_rows=0)
-    rows = min(target.registers * 3 // 4 * lanes // width, _MOST_PANEL_ROWS)
+        return _packed_from_panels(target, dtype, reach, width)
+    rows = _panel_rows(target, dtype, width)
     lies = reach.lhs_reduced and reads_as_it_lies(target, reach.lhs, dtype)
     if unit is not None:
         lies = reach.lhs_reduced and reads_words(unit, reach.lhs, reach.reduced_factor)
@@ -121,19 +119,27 @@ def _from_panels(target: Target, dtype: DType, reach: Reach, width: int, group: 
 
 def _computed_from_panels(target: Target, dtype: DType, reach: Reach, width: int) -> tuple[ContractVariant, ...]:
     """The variants of a right operand that is computed from panels: in registers for a few rows, packed for more."""
-    lanes, own, few = target.lanes(dtype.itemsize), blocking(target), _FEW_ROWS[target.registers >= 32]
-    rows = min(target.registers * 3 // 4 * lanes // width, _MOST_PANEL_ROWS)
-    lies = reach.lhs_reduced and reads_as_it_lies(target, reach.lhs, dtype)
-    most = own.rows if lies and reach.lhs is dtype else own.left_rows
+    few = _FEW_ROWS[target.registers >= 32]
     low = ContractVariant(
         Tile(few, width, ()), few, width, 0, few, f"computed {few}x{width} from panels, at most {few} rows",
         adds_alike=True, in_panel=True,
     )  # fmt: skip
-    main = ContractVariant(
-        Tile(rows, width, (Operand.RHS,)), max(most // rows, 1) * rows, width, few + 1, None,
-        f"packed {rows}x{width} from panels", in_panel=True,
-    )  # fmt: skip
-    return (low, main)
+    return (low, replace(_packed_from_panels(target, dtype, reach, width), min_rows=few + 1))
+
+
+def _packed_from_panels(target: Target, dtype: DType, reach: Reach, width: int) -> ContractVariant:
+    """The variant, for any number of rows, that packs a right operand by panels of ``width`` columns."""
+    own, rows = blocking(target), _panel_rows(target, dtype, width)
+    lies = reach.lhs_reduced and reads_as_it_lies(target, reach.lhs, dtype)
+    most = own.rows if lies and reach.lhs is dtype else own.left_rows
+    tile = Tile(rows, width, (Operand.RHS,))
+    chunk = max(most // rows, 1) * rows
+    return ContractVariant(tile, chunk, width, 0, None, f"packed {rows}x{width} from panels", in_panel=True)
+
+
+def _panel_rows(target: Target, dtype: DType, width: int) -> int:
+    """Rows of a tile as wide as a panel, whose accumulators take three quarters of the registers at most."""
+    return min(target.registers * 3 // 4 * target.lanes(dtype.itemsize) // width, _MOST_PANEL_ROWS)
 
 
 def _word_tile(cols: Dim | None, lanes: int) -> tuple[int, int]:
