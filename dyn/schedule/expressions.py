@@ -296,8 +296,10 @@ class Rewriter:
             body = self.block(stmt_body(stmt))
             folds, carries = self.folds(stmt.folds), self.carries(stmt.carries)
             return Loop(
-                stmt.role, stmt.var, extent, body, folds, carries, stmt.width, stmt.order, self.bound(stmt.bound)
-            )
+                stmt.role, stmt.var, extent, body, folds, carries, stmt.width, stmt.order, self.bound(stmt.bound),
+                self.change(stmt.start),
+            )  # fmt: skip
+        assert isinstance(stmt, TileContract), "what a contraction becomes is not rewritten"
         rows, cols, red = self.change(stmt.row_extent), self.change(stmt.col_extent), self.change(stmt.red_extent)
         lhs, rhs = self.expr(stmt.lhs), self.expr(stmt.rhs)
         epilogue = self.block(stmt.epilogue)

@@ -3,8 +3,10 @@
 ::
 
     Kernel  = (buffers, dims, scratch, body)
-    stmt    = Loop(role, var, extent, body, folds, carries, order, bound) | Store(buffer, index, value)
-            | Update(buffer, index, …) | TileContract(...)
+    stmt    = Loop(role, var, extent, body, folds, carries, order, bound, start) | Store(buffer, index, value)
+            | Update(buffer, index, …) | TileContract(…) | Let(var, value)
+            | Pack(buffer, outer, inner, value, …) | Multiply(acc, rows, cols, red, lhs, rhs, unit, …)
+    span    = (var, start, extent)
     fold    = (refs, monoid, values, block)       # refs are monoid over the loop's iterations of values
     block   = (monoid, state, lifted)             # a quicker monoid for runs of a few, and what a run's state becomes
     monoid  = (init, left, right, result)         # a state of several values, and how two are combined
@@ -61,10 +63,16 @@ What every kernel keeps to (``dyn.schedule.kernel_verifier`` says so):
   of different lengths, read from an array. An x86 target wants such a value to be uniform.
 * Boolean elements take a byte in memory. Floats of less than 32 bits are loaded, stored and cast, never computed with.
 * There are no complex numbers: a buffer of those is one of their parts, the real one of each element first.
+
+A contraction has two forms. A schedule makes a TileContract, which says what is computed and by which tile; a family
+makes loops of it (``dyn.schedule.x86.blocked``), around the leaves that loops cannot express well: Pack, which copies a
+block of an operand to scratch in another layout, and Multiply, which adds the products of a tile to accumulators in
+scratch. What is asked of a kernel's results (which places are stored once, what they cost) is asked of the first form.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -72,6 +80,7 @@ from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.ops.scalar import Scalar
 from dyn.schedule.order import Order
+from dyn.schedule.units import Unit
 from dyn.shapes import Dim, Opaque, OpaqueKind, Symbol
 
 
@@ -255,6 +264,7 @@ class Loop:
     Statements of ``body`` run before the folds' values are combined and the carries' values taken. The folds of a LANE
     loop combine in ``order``, or where it is None as the target likes; those of a SERIAL one in the order's steps, or
     one after the other. ``bound`` names the symbols of ``extent`` that stand for computed values, each an int64.
+    LANE and SERIAL loops may begin at a ``start`` that is no computed value: ``range(start, start + extent)``.
     """
 
     role: Role
@@ -267,6 +277,7 @@ class Loop:
     width: int = 0
     order: Order | None = None
     bound: Bindings = ()
+    start: Dim = 0
 
 
 @record(eq=False)
@@ -382,7 +393,122 @@ def _converted(expr: Expr, dtype: DType) -> Expr:
     return expr if expr.dtype is dtype else Apply(Scalar.CAST, (expr,), dtype)
 
 
-Stmt = Loop | Store | Update | TileContract
+@record(eq=False)
+class Let:
+    """``var`` stands for an index expression in the statements that follow in its block."""
+
+    var: Symbol
+    value: Dim
+
+
+@record(eq=False)
+class Span:
+    """The values of a variable from ``start`` on, ``extent`` of them."""
+
+    var: Symbol
+    start: Dim
+    extent: Dim
+
+
+@record(eq=False)
+class Words:
+    """Words of 32 bits that are made of neighbours along a contracted axis: elements of ``dtype``, the first one in the
+    lowest bits.
+
+    ``elements`` is an expression over ``red``, of which there are ``extent``; beyond them elements are 0. Where a word
+    is meant, ``red`` counts words. With ``flipped`` the upper bit of each byte is another one.
+    """
+
+    elements: Expr
+    red: Symbol
+    extent: Dim
+    dtype: DType
+    flipped: bool = False
+
+    @property
+    def group(self) -> int:
+        """The number of neighbours in a word."""
+        return 32 // self.dtype.bits
+
+
+@record(eq=False)
+class Pack:
+    """``buffer[place + (i - i.start)*stride + j - j.start] = value`` for all of ``outer`` (i) and ``inner`` (j).
+
+    What belongs to the next few values of both may be written too, up to the next multiple of a vector's lanes: nobody
+    looks at it, and the buffer has room. ``value`` may be written in ``digits``. Where it is one of ``words``, these
+    say how it is read where it lies. ``width`` is the greatest extent of ``inner``, where that is known to be small.
+    """
+
+    buffer: Buffer
+    place: Dim
+    stride: int
+    outer: Span
+    inner: Span
+    value: Expr
+    width: int = 0
+    digits: tuple[Digits, ...] = ()
+    words: Words | None = None
+
+
+@record(eq=False)
+class Panels:
+    """Places for a right operand in panels of ``width`` columns, ``apart`` elements from one another, each dense with
+    its columns contiguous."""
+
+    buffer: Buffer
+    place: Dim
+    width: int
+    apart: int
+
+
+class Way(Enum):
+    """Way in which a tile's products are added."""
+
+    #: Accumulators in registers, the right operand in panels or where it lies.
+    TILE = "tile"
+    #: Rows of the right operand in long pieces, once; accumulators in the nearest cache.
+    STREAM = "stream"
+    #: Dot products by lanes along the contracted axis, which the right operand is contiguous along.
+    DOTS = "dots"
+    #: Squares of such a right operand, turned in registers.
+    TURNED = "turned"
+    #: The right operand is an expression, computed in registers.
+    COMPUTED = "computed"
+
+
+@record(eq=False)
+class Multiply:
+    """``acc[place + (i - i.start)*stride + j - j.start] (+)= sum over k in red of lhs[i, k] * rhs[k, j]`` for all of
+    ``rows`` (i) and ``cols`` (j): no more than ``tile`` has.
+
+    Sums begin at 0 where ``first`` is 1, and at what is there where it is 0. ``lhs`` and ``rhs`` are loads that are
+    linear in both of their variables, or lie in panels; where they are COMPUTED ``rhs`` is any expression. A ``unit``
+    multiplies words: ``red`` counts these. What is read of ``rhs`` may be ``packed`` meanwhile. No more than ``narrow``
+    columns, where that is not 0, take a tile of so many.
+    """
+
+    acc: Buffer
+    place: Dim
+    stride: int
+    rows: Span
+    cols: Span
+    red: Span
+    lhs: Expr
+    rhs: Expr
+    tile: Tile
+    way: Way = Way.TILE
+    unit: Unit | None = None
+    first: Dim = 1
+    packed: Panels | None = None
+    narrow: int = 0
+
+    @property
+    def spans(self) -> tuple[Span, Span, Span]:
+        return self.rows, self.cols, self.red
+
+
+Stmt = Loop | Store | Update | TileContract | Let | Pack | Multiply
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -433,3 +559,16 @@ def most_iterations(extent: Dim) -> int | None:
     if not isinstance(atom, Opaque) or atom.kind is not OpaqueKind.MIN:
         return None
     return min((arg for arg in atom.args if isinstance(arg, int)), default=None)
+
+
+def known_factor(dim: Dim) -> int:
+    """A number that divides an extent whatever its value, by its form: 16 for ``min(48, 64 - 48*i)``."""
+    if isinstance(dim, int):
+        return abs(dim)
+    result = abs(dim.constant)
+    for monomial, coefficient in dim.terms:
+        for atom, power in monomial.factors:
+            if isinstance(atom, Opaque) and atom.kind in (OpaqueKind.MIN, OpaqueKind.MAX):
+                coefficient *= math.gcd(*[known_factor(arg) for arg in atom.args]) ** power
+        result = math.gcd(result, coefficient)
+    return result

@@ -17,15 +17,20 @@ from dyn.schedule.kernel import (
     Block,
     Buffer,
     Const,
+    Digits,
     Expr,
     Fold,
     Index,
     Kernel,
+    Let,
     Load,
     Loop,
     Monoid,
+    Multiply,
+    Pack,
     Ref,
     Role,
+    Span,
     Stmt,
     Store,
     TileContract,
@@ -118,8 +123,16 @@ class _KernelPrinter:
                 self.update(stmt, depth, lets)
             elif isinstance(stmt, Loop):
                 self.loop(stmt, depth, lets)
-            else:
+            elif isinstance(stmt, TileContract):
                 self.tile(stmt, depth, lets)
+            elif isinstance(stmt, Let):
+                value = self.dim(stmt.value)
+                name = self.symbols[stmt.var] = self.fresh("x")
+                self.line(depth, f"let {name} = {value}")
+            elif isinstance(stmt, Pack):
+                self.pack(stmt, depth)
+            else:
+                self.multiply(stmt, depth)
 
     def update(self, stmt: Update, depth: int, lets: dict[int, str]) -> None:
         old = ""
@@ -149,7 +162,9 @@ class _KernelPrinter:
             order = f" by {loop.order.step}"
         if loop.order is not None and any(fold.block is not None for fold in loop.folds):
             order += f" in runs of {' x '.join(map(str, loop.order.runs))}"
-        self.line(depth, f"{loop.role.value} {var} < {self.dim(loop.extent)}{bindings}{width}{order} {{")
+        start = "" if loop.start == 0 else f"{self.dim(loop.start)} <= "
+        extent = self.dim(loop.extent) if loop.start == 0 else f"{self.dim(loop.start)} + ({self.dim(loop.extent)})"
+        self.line(depth, f"{loop.role.value} {start}{var} < {extent}{bindings}{width}{order} {{")
         inner = dict(lets)
         for carry, init in zip(loop.carries, inits, strict=True):
             name = self.refs[id(carry.state)] = self.refs[id(carry.ref)] = self.fresh("c")
@@ -197,15 +212,50 @@ class _KernelPrinter:
             depth,
             f"contract {acc}: {tile.acc.dtype}[{extents}] over {red} < {self.dim(tile.red_extent)} tile {tile.tile} {{",
         )
-        for digits in tile.digits:
+        self.digits(tile.digits, depth + 1)
+        self.line(depth + 1, f"lhs {self.expr(tile.lhs, depth + 1, {})}")
+        self.line(depth + 1, f"rhs {self.expr(tile.rhs, depth + 1, {})}")
+        self.block(tile.epilogue, depth + 1, dict(lets))
+        self.line(depth, "}")
+
+    def digits(self, several: Sequence[Digits], depth: int) -> None:
+        for digits in several:
             parts: list[str] = []
             for symbol, extent in digits.parts:
                 name = self.symbols[symbol] = self.fresh("p")
                 parts.append(f"{name} < {self.dim(extent)}")
-            self.line(depth + 1, f"digits of {self.dim(digits.value)}: {', '.join(parts)}")
-        self.line(depth + 1, f"lhs {self.expr(tile.lhs, depth + 1, {})}")
-        self.line(depth + 1, f"rhs {self.expr(tile.rhs, depth + 1, {})}")
-        self.block(tile.epilogue, depth + 1, dict(lets))
+            self.line(depth, f"digits of {self.dim(digits.value)}: {', '.join(parts)}")
+
+    def span(self, span: Span, prefix: str) -> str:
+        start, extent = self.dim(span.start), self.dim(span.extent)
+        name = self.symbols[span.var] = self.fresh(prefix)
+        return f"{name} < {extent}" if span.start == 0 else f"{start} <= {name} < {start} + ({extent})"
+
+    def pack(self, pack: Pack, depth: int) -> None:
+        spans = f"{self.span(pack.outer, 'p')}, {self.span(pack.inner, 'p')}"
+        words = ""
+        if pack.words is not None:
+            words = f" in words of {pack.words.dtype}" + (", flipped" if pack.words.flipped else "")
+        to = f"{self.buffers[id(pack.buffer)]}[{self.dim(pack.place)}, {pack.stride} a row]"
+        self.line(depth, f"pack {to} for {spans}{words} {{")
+        self.digits(pack.digits, depth + 1)
+        value = pack.value if pack.words is None else pack.words.elements
+        self.line(depth + 1, f"value {self.expr(value, depth + 1, {})}")
+        self.line(depth, "}")
+
+    def multiply(self, stmt: Multiply, depth: int) -> None:
+        spans = ", ".join(self.span(span, prefix) for span, prefix in zip(stmt.spans, "mnk", strict=True))
+        unit = "" if stmt.unit is None else f" by {stmt.unit.text}"
+        acc = f"{self.buffers[id(stmt.acc)]}[{self.dim(stmt.place)}, {stmt.stride} a row]"
+        how = f"{stmt.way.value} {stmt.tile.rows}x{stmt.tile.columns}" + (f" or {stmt.narrow}" if stmt.narrow else "")
+        first = "" if stmt.first == 1 else f" from 0 if {self.dim(stmt.first)}"
+        self.line(depth, f"multiply {acc} for {spans}{unit} {how}{first} {{")
+        self.line(depth + 1, f"lhs {self.expr(stmt.lhs, depth + 1, {})}")
+        self.line(depth + 1, f"rhs {self.expr(stmt.rhs, depth + 1, {})}")
+        if stmt.packed is not None:
+            own = stmt.packed
+            place = f"{self.buffers[id(own.buffer)]}[{self.dim(own.place)}, {own.width} a row, {own.apart} a panel]"
+            self.line(depth + 1, f"packs rhs to {place}")
         self.line(depth, "}")
 
     def literal(self, const: Const) -> str:

@@ -8,20 +8,27 @@ from dyn.ops.scalar import COMPARISONS, MONOIDS, Scalar
 from dyn.schedule.kernel import (
     MOST_UNROLLED,
     Apply,
+    Buffer,
     Const,
+    Digits,
     Expr,
     Fold,
     Index,
     Kernel,
+    Let,
     Load,
     Loop,
+    Multiply,
+    Pack,
     Ref,
     Role,
     Space,
+    Span,
     Stmt,
     Store,
     TileContract,
     Update,
+    Way,
     most_iterations,
 )
 from dyn.schedule.kernel_walks import stmt_exprs, symbols_of_extent, walk_exprs, walk_stmts
@@ -102,13 +109,23 @@ class _Checker:
                 self.exprs((stmt.value,), symbols, refs)
             elif isinstance(stmt, Update):
                 self.update(stmt, symbols, refs)
-            else:
+            elif isinstance(stmt, TileContract):
                 self.tile(stmt, symbols, refs, in_lane=in_lane)
+            elif isinstance(stmt, Let):
+                self.scope(stmt.value, symbols, f"the value of {stmt.var.name}")
+                symbols |= {stmt.var}
+            elif isinstance(stmt, Pack):
+                self.pack(stmt, symbols, refs, in_lane=in_lane)
+            else:
+                self.multiply(stmt, symbols, refs, in_lane=in_lane)
         return refs
 
     def extent(self, loop: Loop, symbols: frozenset[Symbol], refs: frozenset[int]) -> None:
         """Raise IRError where an extent mentions what is not known in front of the loop."""
         name = f"the extent of {loop.var.name}"
+        self.scope(loop.start, symbols, f"the start of {loop.var.name}")
+        if loop.start != 0 and loop.role not in (Role.SERIAL, Role.LANE):
+            raise self.fail(f"{loop.var.name}, a {loop.role.value} loop, begins at {loop.start}")
         self.scope(loop.extent, symbols | {symbol for symbol, _ in loop.bound}, name)
         if loop.bound and loop.role not in (Role.SERIAL, Role.LANE):
             raise self.fail(f"{name}, a {loop.role.value} loop, mentions computed values")
@@ -215,8 +232,19 @@ class _Checker:
         for operand in (tile.lhs, tile.rhs):
             if not tile.acc.dtype.holds(operand.dtype):
                 raise self.fail(f"a contraction multiplies {operand.dtype} in {tile.acc.dtype}, which rounds it")
-        parts: dict[Symbol, set[Symbol]] = {tile.row: set(), tile.red: set(), tile.col: set()}
-        for digits in tile.digits:
+        parts = self.digits(tile.digits, (tile.row, tile.red, tile.col), symbols)
+        rows, columns, reds = (parts[s] for s in (tile.row, tile.col, tile.red))
+        self.exprs((tile.lhs,), symbols | rows | reds, refs)
+        self.exprs((tile.rhs,), symbols | reds | columns, refs)
+        inside = refs | {id(tile.acc)}
+        self.block(tile.epilogue, symbols | {tile.row, tile.col}, inside, in_lane=True, grid=False, in_tile=True)
+
+    def digits(
+        self, several: tuple[Digits, ...], variables: tuple[Symbol, ...], symbols: frozenset[Symbol]
+    ) -> dict[Symbol, frozenset[Symbol]]:
+        """The variables of a contraction, each with the parts that it has as digits."""
+        parts = {variable: {variable} for variable in variables}
+        for digits in several:
             own = free_symbols(digits.value) & parts.keys()
             if len(own) != 1:
                 raise self.fail(f"the digits of {digits.value} are not those of one variable of a contraction")
@@ -224,11 +252,52 @@ class _Checker:
             for symbol, extent in digits.parts:
                 self.scope(extent, symbols, f"the extent of {symbol.name}")
                 parts[next(iter(own))].add(symbol)
-        rows, columns, reds = ({s, *parts[s]} for s in (tile.row, tile.col, tile.red))
-        self.exprs((tile.lhs,), symbols | rows | reds, refs)
-        self.exprs((tile.rhs,), symbols | reds | columns, refs)
-        inside = refs | {id(tile.acc)}
-        self.block(tile.epilogue, symbols | {tile.row, tile.col}, inside, in_lane=True, grid=False, in_tile=True)
+        return {variable: frozenset(own) for variable, own in parts.items()}
+
+    def leaf(self, what: str, spans: tuple[Span, ...], symbols: frozenset[Symbol], *, in_lane: bool) -> None:
+        """Raise IRError where a leaf of a contraction stands in lanes, or goes over what is not known."""
+        if in_lane:
+            raise self.fail(f"{what} stands inside a lane loop")
+        for span in spans:
+            self.scope(span.start, symbols, f"the start of {span.var.name}")
+            self.scope(span.extent, symbols, f"the extent of {span.var.name}")
+
+    def scratch(self, buffer: Buffer, place: Dim, symbols: frozenset[Symbol]) -> None:
+        """Raise IRError where a leaf of a contraction stores to something else than scratch."""
+        if buffer.space is not Space.SCRATCH:
+            raise self.fail(f"{buffer.name}, which a contraction stores to, is no scratch")
+        self.scope(place, symbols, f"a place in {buffer.name}")
+        self.stored.add(id(buffer))
+
+    def pack(self, stmt: Pack, symbols: frozenset[Symbol], refs: frozenset[int], *, in_lane: bool) -> None:
+        self.leaf("a pack", (stmt.outer, stmt.inner), symbols, in_lane=in_lane)
+        self.scratch(stmt.buffer, stmt.place, symbols)
+        if stmt.value.dtype is not stmt.buffer.dtype:
+            raise self.fail(f"a {stmt.value.dtype} is packed to {stmt.buffer.name}, a {stmt.buffer.dtype}")
+        variables = (stmt.outer.var, stmt.inner.var)
+        inside = symbols.union(*self.digits(stmt.digits, variables, symbols | set(variables)).values())
+        self.exprs((stmt.value,), inside, refs)
+        if stmt.words is not None:
+            if stmt.buffer.dtype.bits != 32 or stmt.words.red not in variables:
+                raise self.fail(f"{stmt.buffer.name} does not hold words along {stmt.words.red.name}")
+            self.scope(stmt.words.extent, symbols, "the number of elements in words")
+            self.exprs((stmt.words.elements,), inside, refs)
+
+    def multiply(self, stmt: Multiply, symbols: frozenset[Symbol], refs: frozenset[int], *, in_lane: bool) -> None:
+        self.leaf("a multiplication", stmt.spans, symbols, in_lane=in_lane)
+        self.scratch(stmt.acc, stmt.place, symbols)
+        self.scope(stmt.first, symbols, "whether sums begin")
+        row, col, red = [span.var for span in stmt.spans]
+        self.exprs((stmt.lhs,), symbols | {row, red}, refs)
+        self.exprs((stmt.rhs,), symbols | {red, col}, refs)
+        if not isinstance(stmt.lhs, Load) or (isinstance(stmt.rhs, Load) is (stmt.way is Way.COMPUTED)):
+            raise self.fail(f"{stmt.acc.name} are sums of products of what does not lie in memory")
+        words = stmt.unit is not None
+        for operand in (stmt.lhs, stmt.rhs):
+            if not words and not stmt.acc.dtype.holds(operand.dtype):
+                raise self.fail(f"a contraction multiplies {operand.dtype} in {stmt.acc.dtype}, which rounds it")
+        if stmt.packed is not None:
+            self.scratch(stmt.packed.buffer, stmt.packed.place, symbols)
 
     def exprs(self, roots: tuple[Expr, ...], symbols: frozenset[Symbol], refs: frozenset[int]) -> None:
         for expr in walk_exprs(roots):

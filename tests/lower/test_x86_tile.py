@@ -17,9 +17,8 @@ from dyn import dtypes
 from dyn.backends.x86 import host_target, target_for
 from dyn.dtypes import DType
 from dyn.errors import IRError
-from dyn.lower.x86 import tile as tile_emitter
+from dyn.lower.x86 import tile as tile_leaves
 from dyn.lower.x86.emit import emit_kernel
-from dyn.lower.x86.tile_ints import known_factor
 from dyn.lower.x86.tile_stream import steps_together
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import (
@@ -38,10 +37,12 @@ from dyn.schedule.kernel import (
     Store,
     Tile,
     TileContract,
+    known_factor,
 )
 from dyn.schedule.kernel_verifier import check
 from dyn.schedule.sizes import Reach
 from dyn.schedule.target import Target
+from dyn.schedule.x86 import blocked as tile_loops
 from dyn.schedule.x86.blocking import STREAMED_BYTES, CacheBlocking
 from dyn.schedule.x86.blocking import blocking as blocking_of
 from dyn.schedule.x86.contractions import contract_schedules
@@ -70,7 +71,8 @@ SHARED = CacheBlocking(low_tiles=False, unroll=2, panels=2, depth=64, ahead=8)
 def blocked(blocking: CacheBlocking) -> Iterator[None]:
     """Code for caches for which contractions are blocked like this."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tile_emitter, "blocking", lambda target: blocking)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        for module in (tile_leaves, tile_loops):
+            patch.setattr(module, "blocking", lambda target: blocking)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         yield
 
 

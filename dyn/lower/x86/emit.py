@@ -31,7 +31,7 @@ from dyn.lower.x86.scalars import apply
 from dyn.lower.x86.scopes import Lanes, LaneValue, Scopes
 from dyn.lower.x86.squares import Squares
 from dyn.lower.x86.streaming import Streaming
-from dyn.lower.x86.tile import emit_tile
+from dyn.lower.x86.tile import emit_multiply, emit_pack
 from dyn.lower.x86.varying import Varying
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import (
@@ -41,8 +41,11 @@ from dyn.schedule.kernel import (
     Expr,
     Index,
     Kernel,
+    Let,
     Load,
     Loop,
+    Multiply,
+    Pack,
     Ref,
     Role,
     Stmt,
@@ -52,6 +55,7 @@ from dyn.schedule.kernel import (
 )
 from dyn.schedule.kernel_walks import children, walk_stmts
 from dyn.schedule.target import Target
+from dyn.schedule.x86.blocked import blocked
 from dyn.shapes import Dim, Symbol, dim_sum, floordiv, linear_in
 
 
@@ -88,18 +92,7 @@ def link(kernels: Sequence[X86KernelText]) -> str:
 
 
 class KernelEmitter:
-    """Emits one kernel. ``fn`` is the function under construction, ``scopes`` the open scopes.
-
-    How a micro-kernel uses it, for its epilogue::
-
-        with em.scope():
-            em.bind_lanes(Lanes(tile.col, width=16, unroll=3, base="%col0"))   # masks=(...) for a partial tile
-            for r in range(rows):
-                with em.scope():
-                    em.bind(tile.row, row_names[r])
-                    em.bind_ref(tile.acc, accumulators[r])                       # three vectors
-                    em.statements(tile.epilogue)
-    """
+    """Emits one kernel. ``fn`` is the function under construction, ``scopes`` the open scopes."""
 
     def __init__(self, kernel: Kernel, target: Target) -> None:
         self.kernel = kernel
@@ -112,6 +105,8 @@ class KernelEmitter:
         #: What first sweeps through rows read.
         self.sweeps = first_sweeps(kernel)
         self.streaming = Streaming(self)
+        #: Scratch that holds sums of products, by its id.
+        self.accumulators = {id(stmt.acc) for stmt in walk_stmts(kernel.body) if isinstance(stmt, Multiply)}
         self.scratch_bytes: Dim = 0
         #: Bytes of stack that are taken: callers' threads may have little.
         self.stack_bytes = 0
@@ -343,8 +338,13 @@ class KernelEmitter:
                     loops.unroll_loop(self, stmt)
                 else:
                     raise AssertionError("a GRID loop inside another statement")
+            elif isinstance(stmt, Let):
+                self.bind(stmt.var, self.dim(stmt.value))
+            elif isinstance(stmt, Pack):
+                emit_pack(self, stmt)
             else:
-                emit_tile(self, stmt)
+                assert isinstance(stmt, Multiply), "contractions are loops by now"
+                emit_multiply(self, stmt)
 
     # --- the function ------------------------------------------------------------------------------------------
 
@@ -373,7 +373,7 @@ class KernelEmitter:
 
 def emit_kernel(kernel: Kernel, target: Target) -> X86KernelText:
     """The LLVM IR of a kernel, with one exported function that has the kernel's name."""
-    return KernelEmitter(kernel, target).emit(kernel.name)
+    return KernelEmitter(blocked(kernel, target), target).emit(kernel.name)
 
 
 def scratch_bytes(kernel: Kernel, target: Target) -> Dim:

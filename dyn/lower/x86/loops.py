@@ -2,7 +2,8 @@
 
 A LANE loop is a few sections that follow one another: super-vectors of ``unroll`` vectors, and then what is left under
 a mask (with AVX-512, where masks cost nothing, or first single vectors without one). Each has the whole body in it. All
-stand behind one test that the extent is positive, so that loads may be hoisted out of the sections.
+stand behind one test that the extent is positive, so that loads may be hoisted out of the sections. Short loops, which
+a contraction comes to for each of its tiles, have one section where they can.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dyn.lower.x86.runs import Runs
 from dyn.lower.x86.scopes import Lanes, LaneValue
 from dyn.lower.x86.search import emit_search, search_of
 from dyn.lower.x86.squares import Squares
-from dyn.schedule.kernel import Carry, Fold, Loop, Ref
+from dyn.schedule.kernel import Carry, Fold, Loop, Ref, known_factor
 from dyn.schedule.order import Order
 
 if TYPE_CHECKING:
@@ -162,7 +163,8 @@ def _iterations(
             runs.take(counted.carried[len(carried) :])
         for turn in range(together):
             with em.scope():
-                em.bind(loop.var, fn.op("add nsw", I64, counted.index, str(turn)) if turn else counted.index)
+                index = fn.op("add nsw", I64, counted.index, str(turn)) if turn else counted.index
+                em.bind(loop.var, _from_start(em, loop, index))
                 _bind_carried(em, [c.state for c in loop.carries], states, new)
                 em.statements(loop.body)
                 turns.append([_states_of(em, acc) for acc in folds])
@@ -183,6 +185,11 @@ def _iterations(
     if runs is not None:
         runs.take(final[len(carried) :])
     return final[: len(carried)]
+
+
+def _from_start(em: KernelEmitter, loop: Loop, index: str) -> str:
+    """The value of a loop's variable, of which so many came before."""
+    return index if loop.start == 0 else em.fn.op("add nsw", I64, em.dim(loop.start), index)
 
 
 def _states_of(em: KernelEmitter, acc: Accumulator) -> State:
@@ -238,7 +245,9 @@ def lane_loop(em: KernelEmitter, loop: Loop) -> None:
         runs = Runs(em, loop, accumulators, totals, wide)
         states = [acc.initial for acc in accumulators]
         begin = whole = "0"
-        if not isinstance(loop.extent, int) or loop.extent >= wide:
+        even = plan.short and known_factor(loop.extent) % width == 0
+        some = not isinstance(loop.extent, int) or loop.extent >= wide
+        if some and (even or not plan.short or not em.machine.avx512):
             whole = multiple(em, size, wide)
             shape = Lanes(loop.var, width, min(plan.unroll, count), "")
             turns = count // shape.unroll
@@ -254,7 +263,8 @@ def lane_loop(em: KernelEmitter, loop: Loop) -> None:
                 stop = multiple(em, size, width)
                 states = _section(em, loop, accumulators, states, Lanes(loop.var, width, 1, ""), begin, stop)
                 begin = stop
-        if not isinstance(loop.extent, int) or loop.extent % width or (loop.extent % wide and em.machine.avx512):
+        ragged = not isinstance(loop.extent, int) or loop.extent % width or (loop.extent % wide and em.machine.avx512)
+        if ragged and not even:
             tail = Lanes(loop.var, width, 1, "", ("",))
             states = _section(em, loop, accumulators, states, tail, begin, extent)
         results = guard.close(runs.horizontal(runs.joined(states), whole))
@@ -302,7 +312,7 @@ def _section(
         for turn in range(turns):
             with em.scope():
                 base = counted.index if turn == 0 else fn.op("add nsw", I64, counted.index, str(turn * step))
-                em.bind_lanes(Lanes(loop.var, shape.width, shape.unroll, base, masks, left))
+                em.bind_lanes(Lanes(loop.var, shape.width, shape.unroll, _from_start(em, loop, base), masks, left))
                 if ahead is not None:
                     ahead.ask(step)
                 em.statements(loop.body)

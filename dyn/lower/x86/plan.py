@@ -23,8 +23,12 @@ _MOST_ROWS = 32
 
 @record()
 class LanePlan:
+    """Lanes of a vector, and the vectors that go through a loop's body together. A ``short`` loop has one copy of its
+    body: it goes through a few vectors each time that it is come to."""
+
     width: int
     unroll: int
+    short: bool = False
 
 
 def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
@@ -33,7 +37,7 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
     latencies, heavy ones fewer, to stay in the registers. Sums of columns and the like go eight at a time: each step
     reads a piece of a row, and the longer that is, the sooner prefetchers follow."""
     floats, integers = 0, 1
-    weight, scattered = 0, False
+    weight, scattered, short = 0, False, False
     seen: set[int] = set()
     unrolled: dict[int, Symbol] = {}
     columns, chained, states = False, 1, 1
@@ -66,6 +70,7 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
                 weight += TABLE[expr.fn].instructions
             elif isinstance(expr, Load):
                 weight += 1
+                short |= id(expr.buffer) in em.accumulators
                 near = expr.mask is None and stretched_factor(em.kernel, expr.index, loop.var) is not None
                 scattered |= not near and is_scattered(expr.index, stmt)
                 scattered |= any(em.varying(value) for _, value in expr.bound)
@@ -77,6 +82,8 @@ def lane_plan(em: KernelEmitter, loop: Loop) -> LanePlan:
                 if stmt.order is not None:
                     chained = max(chained, 2 * len(stmt.folds))  # a run's state and the total
     width = em.target.lanes(floats if floats else max(integers, 4) if scattered else integers)
+    if short:
+        return LanePlan(width, 1, short=True)
     if unrolled:  # one vector at a time, and no more rows of squares than are soon compiled
         return LanePlan(min(width, _MOST_ROWS), 1)
     room = em.target.registers // 16  # how many bodies' values fit

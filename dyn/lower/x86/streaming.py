@@ -64,7 +64,7 @@ def _elements(store: Store, loops: list[Loop], dims: frozenset[Symbol]) -> Dim |
     extents: list[Dim] = []
     for loop in loops:
         extent = _bound(loop.extent, dims)
-        if extent is None or loop.var not in free_symbols(store.index):
+        if extent is None or loop.start != 0 or loop.var not in free_symbols(store.index):
             return None
         extents.append(extent)
     return product(extents)

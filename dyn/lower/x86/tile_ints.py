@@ -5,12 +5,10 @@ No LLVM pass folds constants, and the extents of a contraction are often literal
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 
 from dyn.lower.x86.llvm_text import FunctionText, vtype
-from dyn.shapes import Dim, Opaque, OpaqueKind
 
 I64 = vtype("i64")
 I1 = vtype("i1")
@@ -25,19 +23,6 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
 def is_literal(a: str) -> bool:
     """Whether an i64 is a literal rather than a name."""
     return not a.startswith("%")
-
-
-def known_factor(dim: Dim) -> int:
-    """A number that divides an extent whatever its value: 16 for ``min(48, 64 - 48*i)``."""
-    if isinstance(dim, int):
-        return abs(dim)
-    result = abs(dim.constant)
-    for monomial, coefficient in dim.terms:
-        for atom, power in monomial.factors:
-            if isinstance(atom, Opaque) and atom.kind in (OpaqueKind.MIN, OpaqueKind.MAX):
-                coefficient *= math.gcd(*[known_factor(arg) for arg in atom.args]) ** power
-        result = math.gcd(result, coefficient)
-    return result
 
 
 class Ints:

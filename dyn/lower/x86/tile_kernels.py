@@ -19,9 +19,10 @@ from dyn.lower.x86.llvm_text import FunctionText, VType, constant, iota, vtype
 from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.registers import register
 from dyn.lower.x86.squares import transposed
-from dyn.lower.x86.units import FLIPPED, add_offset, add_products
+from dyn.lower.x86.units import add_offset, add_products
 from dyn.schedule.target import Target
-from dyn.schedule.x86.units import Unit
+from dyn.schedule.units import Unit
+from dyn.schedule.x86.words import FLIPPED
 
 I64 = vtype("i64")
 PTR = vtype("ptr")

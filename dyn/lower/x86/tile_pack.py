@@ -1,11 +1,9 @@
-"""The operands of a contraction: what is read where it lies, and how the rest is packed.
+"""Packing of the operands of contractions.
 
 A packed block is dense with its columns contiguous: ``dst[i, j]`` for a *slow* symbol ``i`` and a *fast* one ``j``. For
-the right operand these are (red, col), a panel as wide as the micro-kernel; for the left one (row, red). Which of the
-ways is taken is decided by how the operand lies in memory:
+the right operand these are (red, col), a panel as wide as the micro-kernel; for the left one (row, red). How that is
+done is decided by how the operand lies in memory:
 
-* a plain load, contiguous along ``j``: the left operand is not packed, and the right one is packed by the first
-  micro-kernel that reads it, which is not the business of this file;
 * a plain load, contiguous along ``i``: blocks are transposed in registers;
 * a plain load of any other strides: element by element;
 * anything else is computed by the emitter, in vectors along whichever of the symbols its loads are contiguous in; if
@@ -20,14 +18,15 @@ from typing import TYPE_CHECKING
 
 from dyn.frozen import record
 from dyn.lower.x86.leaf_functions import LeafFunction, define
-from dyn.lower.x86.llvm_text import VType, vtype
+from dyn.lower.x86.llvm_text import vtype
 from dyn.lower.x86.plan import stretched_factor
 from dyn.lower.x86.scopes import Lanes
 from dyn.lower.x86.tile_ints import Ints
 from dyn.lower.x86.tile_kernels import can_transpose, gather_leaf, transpose_leaf
-from dyn.schedule.kernel import Buffer, Digits, Expr, Kernel, Load
-from dyn.schedule.kernel_walks import expr_dims, walk_exprs
-from dyn.shapes import Dim, Symbol, SymExpr, free_symbols, linear_in
+from dyn.schedule.kernel import Digits, Expr, Kernel, Load, Pack
+from dyn.schedule.kernel_walks import walk_exprs
+from dyn.schedule.strided import own_digits, strided
+from dyn.shapes import Dim, Symbol, linear_in
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
@@ -37,41 +36,6 @@ I64 = vtype("i64")
 _FEW_NODES = 24
 #: Steps of ``i`` that a stage holds.
 STAGE = 64
-
-
-@record()
-class Strided:
-    """A plain load whose index is linear: ``base + i*slow + j*fast``, in elements."""
-
-    buffer: Buffer
-    index: Dim
-    slow: Dim
-    fast: Dim
-
-
-def own_digits(expr: Expr, symbol: Symbol, digits: tuple[Digits, ...]) -> Digits | None:
-    """The digits of a symbol that an operand is written in, if it is written in any."""
-    used = {s for dim in expr_dims((expr,)) for s in free_symbols(dim)}
-    for found in digits:
-        if symbol in free_symbols(found.value) and not used.isdisjoint([part for part, _ in found.parts]):
-            return found
-    return None
-
-
-def strided(expr: Expr, i: Symbol, j: Symbol, digits: tuple[Digits, ...] = ()) -> Strided | None:
-    """The operand as a plain strided load, if it is one."""
-    if not isinstance(expr, Load) or expr.bound or expr.mask is not None:
-        return None
-    if own_digits(expr, i, digits) is not None or own_digits(expr, j, digits) is not None:
-        return None
-    along_j = linear_in(expr.index, j)
-    if along_j is None:
-        return None
-    fast, rest = along_j
-    along_i = linear_in(rest, i)
-    if along_i is None or (isinstance(fast, SymExpr) and i in fast.symbols):
-        return None
-    return Strided(expr.buffer, expr.index, along_i[0], fast)
 
 
 def contiguous(kernel: Kernel, expr: Expr, symbol: Symbol, steps: tuple[int, ...] = (0, 1)) -> bool:
@@ -114,22 +78,15 @@ class _DigitRuns:
 
 
 class Packer:
-    """Packs blocks of one operand. ``width`` is the largest ``n`` there is, where all are small; else 0."""
+    """Packs a block of an operand: a Pack whose value is no word that lies in memory."""
 
-    def __init__(
-        self,
-        em: KernelEmitter,
-        expr: Expr,
-        i: Symbol,
-        j: Symbol,
-        vec: VType,
-        width: int,
-        digits: tuple[Digits, ...] = (),
-    ) -> None:
-        self.em, self.expr, self.i, self.j, self.vec = em, expr, i, j, vec
+    def __init__(self, em: KernelEmitter, stmt: Pack) -> None:
+        self.em, self.expr, self.i, self.j = em, stmt.value, stmt.outer.var, stmt.inner.var
+        self.vec = em.register(stmt.buffer.dtype, em.target.lanes(stmt.buffer.dtype.itemsize))
+        i, j, expr, width, vec = self.i, self.j, stmt.value, stmt.width, self.vec
         self.ints = Ints(em.fn)
-        self.digits = {s: own_digits(expr, s, digits) for s in (i, j)}
-        self.plain = strided(expr, i, j, digits)
+        self.digits = {s: own_digits(expr, s, stmt.digits) for s in (i, j)}
+        self.plain = strided(expr, i, j, stmt.digits)
         self.leaf = self._leaf()
         self.stage = ""
         #: Vectors that are computed at a time, where that is little code.

@@ -1,110 +1,47 @@
-"""Contractions by units that take words: a few neighbours along the reduced dimension, side by side in 32 bits.
-
-A contraction over ``k`` elements by a unit that takes them by ``g`` is one over ``⌈k / g⌉`` words: elements beyond
-the last one are 0. The loops, panels and tiles around it are those of any other; what is packed are words, and what
-multiplies and adds them is the unit's instruction.
-"""
+"""Packing of words for units: a few neighbours along the contracted axis, side by side in 32 bits."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import lru_cache, reduce
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dyn import dtypes
 from dyn.dtypes import DType, Kind
 from dyn.lower.x86.leaf_functions import LeafFunction, define, finish_leaf
 from dyn.lower.x86.llvm_text import FunctionText, VType, constant, vtype
 from dyn.lower.x86.registers import register
 from dyn.lower.x86.squares import transposed
-from dyn.lower.x86.tile_ints import known_factor
 from dyn.lower.x86.tile_kernels import I64, PTR
-from dyn.lower.x86.tile_pack import PackedBlock, Packer, strided
-from dyn.lower.x86.units import FLIPPED
-from dyn.ops.scalar import Scalar
-from dyn.schedule.expressions import Rewriter
-from dyn.schedule.kernel import Apply, Const, Expr, Index, Load, TileContract
-from dyn.schedule.kernel_walks import walk_exprs
-from dyn.schedule.x86.units import Unit
-from dyn.shapes import Dim, as_dim, floordiv, substitute
+from dyn.lower.x86.tile_pack import PackedBlock, Packer
+from dyn.schedule.kernel import Pack, Words
+from dyn.schedule.strided import strided
+from dyn.schedule.x86.words import FLIPPED
 
 if TYPE_CHECKING:
     from dyn.lower.x86.emit import KernelEmitter
 
-#: The words of a vector of accumulators.
-WORD = dtypes.uint32
 #: The parameters of what packs words: lines of elements, ``step`` apart; of the reduced dimension there are ``%left``
 #: elements from ``%src`` on.
 _ROW_PARAMS = "ptr %src, i64 %step, i64 %left, i64 %m, i64 %n, ptr %dst, i64 %ldd"
 
 
-def in_words(tile: TileContract, unit: Unit) -> TileContract:
-    """The contraction over words: its operands are words, and its reduced dimension counts these."""
-    lhs, rhs = [_words(tile, operand, unit, number) for number, operand in enumerate((tile.lhs, tile.rhs))]
-    return replace(tile, lhs=lhs, rhs=rhs, red_extent=_ceil_div(tile.red_extent, unit.group))
-
-
-def _ceil_div(extent: Dim, size: int) -> Dim:
-    return floordiv(extent + (size - 1), size)
-
-
-def _words(tile: TileContract, operand: Expr, unit: Unit, number: int) -> Expr:
-    """The word of an operand for a value of the reduced dimension's symbol, which counts words."""
-    bits = 32 // unit.group
-    parts: list[Expr] = []
-    for part in range(unit.group):
-        value = _at(tile, operand, unit.group, part)
-        if operand.dtype.is_float:
-            value = Apply(Scalar.BITCAST, (value,), dtypes.uint16)
-        value = Apply(Scalar.CAST, (value,), WORD)
-        value = Apply(Scalar.AND, (value, Const(WORD, (1 << bits) - 1)), WORD)
-        parts.append(Apply(Scalar.SHL, (value, Const(WORD, bits * part)), WORD) if part else value)
-    total = reduce(lambda a, b: Apply(Scalar.OR, (a, b), WORD), parts)
-    return Apply(Scalar.XOR, (total, Const(WORD, FLIPPED)), WORD) if number == 0 and unit.signs_left else total
-
-
-def _at(tile: TileContract, operand: Expr, group: int, part: int) -> Expr:
-    """An element of a word; 0 where there is none."""
-    place = as_dim(tile.red) * group + part
-    change = {tile.red: place}
-    rewriter = Rewriter(lambda dim: substitute(dim, change))
-    if known_factor(tile.red_extent) % group == 0:
-        return rewriter.expr(operand)
-    exists = Apply(Scalar.LT, (Index(dtypes.int64, place), Index(dtypes.int64, tile.red_extent)), dtypes.bool_)
-    for load in [e for e in walk_exprs((operand,)) if isinstance(e, Load)]:
-        mask, other = exists, Const(load.dtype, 0)
-        if load.mask is not None:
-            mask = Apply(Scalar.AND, (exists, rewriter.expr(load.mask)), dtypes.bool_)
-            other = other if load.other is None else rewriter.expr(load.other)
-        index, bound = rewriter.change(load.index), rewriter.bound(load.bound)
-        rewriter.exprs[id(load)] = Load(load.buffer, index, bound, mask, other)
-    found = rewriter.expr(operand)
-    if isinstance(operand, Load) and operand.mask is None:
-        return found
-    return Apply(Scalar.SELECT, (exists, found, Const(operand.dtype, 0)), operand.dtype)
-
-
 class WordPacker(Packer):
-    """Packs blocks of one operand, the contraction's left one (number 0) or right one (1), in ``words``. Plain loads
-    that are contiguous along an axis are moved as they lie, by the leaf functions below."""
+    """Packs words of an operand. Plain loads that are contiguous along an axis are moved as they lie, by the leaf
+    functions below."""
 
-    def __init__(
-        self, em: KernelEmitter, tile: TileContract, unit: Unit, number: int, words: Expr, vec: VType, width: int
-    ) -> None:
-        i, j = (tile.red, tile.col) if number else (tile.row, tile.red)
-        operand = tile.rhs if number else tile.lhs
-        own = strided(operand, i, j, tile.digits)
+    def __init__(self, em: KernelEmitter, stmt: Pack, words: Words) -> None:
+        i, j = stmt.outer.var, stmt.inner.var
+        own = strided(words.elements, i, j, stmt.digits)
         along = (0, 0) if own is None else (own.slow, own.fast)
-        if not number:  # the reduced dimension first
+        is_right = words.red is i
+        if not is_right:  # the reduced dimension first
             along = along[::-1]
         #: The operand where it lies, if neighbours along one of its axes are neighbours there.
-        self.lying = own if 1 in along and (along[0] == 1 or number) and em.machine.avx512 else None
-        self.tile, self.unit = tile, unit
-        super().__init__(em, words, i, j, vec, width)
+        self.lying = own if 1 in along and (along[0] == 1 or is_right) and em.machine.avx512 else None
+        self.words = words
+        super().__init__(em, stmt)
         if self.lying is not None:
-            flips = number == 0 and unit.signs_left
-            make = word_rows_leaf if not number else word_transpose_leaf if along[0] == 1 else word_interleave_leaf
-            self.leaf = make(vec, self.lying.buffer.dtype, unit.words[number], flips)
+            make = word_rows_leaf if not is_right else word_transpose_leaf if along[0] == 1 else word_interleave_leaf
+            self.leaf = make(self.vec, self.lying.buffer.dtype, words.dtype, words.flipped)
             define(em, self.leaf)
             #: The distance of neighbours along the axis that they are not contiguous along.
             self.step = along[0] if along[0] != 1 else along[1]
@@ -114,14 +51,14 @@ class WordPacker(Packer):
             super().pack(block)
             return
         assert self.leaf is not None
-        em, own, ints, red = self.em, self.lying, self.ints, self.tile.red
+        em, own, ints, red = self.em, self.lying, self.ints, self.words.red
         with em.scope():
             em.bind(self.i, block.i0)
             em.bind(self.j, block.j0)
-            first = ints.mul(block.i0 if self.i is red else block.j0, str(self.unit.group))
+            first = ints.mul(block.i0 if self.i is red else block.j0, str(self.words.group))
             em.bind(red, first)
             source = em.address(own.buffer, own.index)
-        left = ints.sub(em.dim(self.tile.red_extent), first)
+        left = ints.sub(em.dim(self.words.extent), first)
         lines = f"ptr {source}, i64 {em.dim(self.step)}, i64 {left}, i64 {block.m}, i64 {block.n}"
         em.fn.emit(f"call void @{self.leaf.name}({lines}, ptr {block.dst}, i64 {block.ldd})")
 

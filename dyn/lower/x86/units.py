@@ -5,10 +5,9 @@ from __future__ import annotations
 from dyn.lower.x86.llvm_text import VType, constant, vtype
 from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.registers import register
-from dyn.schedule.x86.units import Unit
+from dyn.schedule.units import Unit
+from dyn.schedule.x86.words import FLIPPED
 
-#: Added to signed bytes where unsigned ones are multiplied: the same as flipping the upper bit of each.
-FLIPPED = 0x80808080
 _INTRINSICS = {
     "vpdpbusd": "llvm.x86.avx512.vpdpbusd.512",
     "vpmaddwd": "llvm.x86.avx512.pmaddw.d.512",

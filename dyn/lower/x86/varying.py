@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dyn.schedule.kernel import Expr, Index, Kernel, Load, Loop, Ref, Role, Stmt, TileContract, Update
+from dyn.schedule.kernel import Expr, Index, Kernel, Load, Loop, Ref, Role, Stmt, Update
 from dyn.schedule.kernel_walks import children, walk_stmts
 from dyn.shapes import Symbol, SymExpr
 
@@ -16,9 +16,6 @@ class Varying:
         for stmt in walk_stmts(kernel.body):
             if isinstance(stmt, Loop) and stmt.role is Role.LANE:
                 self.symbols.add(stmt.var)
-            elif isinstance(stmt, TileContract):
-                self.symbols.add(stmt.col)
-                self._known[id(stmt.acc)] = True
         self._block(kernel.body)
 
     def _block(self, body: tuple[Stmt, ...]) -> None:
@@ -31,8 +28,6 @@ class Varying:
                 for fold in stmt.folds:
                     varies = stmt.role is not Role.LANE and any(self(value) for value in fold.values)
                     self._known.update((id(ref), varies) for ref in fold.refs)
-            elif isinstance(stmt, TileContract):
-                self._block(stmt.epilogue)
             elif isinstance(stmt, Update) and stmt.state is not None:
                 moves = isinstance(stmt.index, SymExpr) and not self.symbols.isdisjoint(stmt.index.symbols)
                 self._known[id(stmt.state)] = moves or any(self(value) for _, value in stmt.bound)

@@ -41,6 +41,11 @@ class CacheBlocking:
 
 #: Rows of a GRID iteration that packs both operands, where there are few.
 LEFT_ROWS_OF_FEW = 96
+#: Bytes of a packed panel of the right operand, by the bytes of a vector: with the accumulators and the rows at hand it
+#: stays in the L2, of which machines with AVX-512 have 1 MiB or more.
+PANEL_BYTES = {16: 192 * 1024, 32: 192 * 1024, 64: 384 * 1024}
+#: Rows of partial accumulators: all that a GRID iteration takes.
+PARTIAL_ROWS = 528
 #: Bytes of a row's accumulators at the most where the right operand is streamed: those of all rows stay in the
 #: first-level cache, of 32 KiB and more.
 STREAMED_BYTES = 2048

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dyn import dtypes
 from dyn.dtypes import DType
-from dyn.frozen import record
 from dyn.schedule.target import Target
+from dyn.schedule.units import Unit
 
 #: What is converted in a few instructions a vector.
 _WIDENED = frozenset({
@@ -20,29 +20,6 @@ def reads_as_it_lies(target: Target, dtype: DType, acc: DType) -> bool:
     Elements of less than 32 bits are read under a mask at the edges: without AVX-512 that is a branch for each.
     """
     return dtype is acc or (target.avx512 and dtype in _WIDENED and acc.itemsize >= 4)
-
-
-@record()
-class Unit:
-    """An instruction that adds the products of ``group`` neighbours along the contracted axis to each accumulator.
-
-    It takes them as words of 32 bits, of elements of a dtype for each operand: ``words``; and adds in one of ``sums``.
-    With ``signs_left`` the left operand's are signed where the instruction takes unsigned ones: they are made 128
-    greater, and what that adds to each column is taken off at the end. ``swapped``, it takes the right operand first.
-    """
-
-    name: str
-    feature: str
-    words: tuple[DType, DType]
-    group: int
-    sums: tuple[DType, ...] = (dtypes.int32, dtypes.uint32)
-    signs_left: bool = False
-    swapped: bool = False
-
-    @property
-    def text(self) -> str:
-        """The part of a kernel's name that tells its kernels from others'."""
-        return self.name + (".signed" if self.signs_left else ".swapped" if self.swapped else "")
 
 
 _I8, _U8, _I16, _BF16 = dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.bfloat16

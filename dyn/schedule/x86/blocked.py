@@ -1,0 +1,492 @@
+"""Contractions of x86 kernels as loops around packs and multiplications.
+
+::
+
+    for a block of rows                               # all of them, unless something is packed or blocked by rows
+      for a block of columns
+        for a block of the reduced dimension          # one, up to a few thousand elements
+          pack the left operand's block               # if it cannot be read where it lies
+          for a panel of columns                      # as wide as the tile; what is left over in narrow panels
+            pack the right operand's panel            # unless it is read where it lies, the first time or always
+            for a tile of rows                        # as high as the tile, but for the last one
+              multiply: accumulators in scratch (+)= left * right
+              after the last block of the reduced dimension: the epilogue
+
+Panels may come in groups, whose members take turns at each tile of rows: the innermost loop is then one over them, and
+the first tile is as wide as all of them and as low, so that one multiplication packs them in long pieces of each row.
+
+Accumulators go through a tile in the first-level cache: the epilogue is then one loop over vectors, with one copy of
+its code however heavy it is, at the price of one store and one load for each block of the reduced dimension.
+
+Scratch is bounded by constants, about 1 MiB in all: 384 KiB for the panel, 400 to 520 for a packed left operand, and a
+block of partial accumulators when the reduced dimension may need more than one block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from dyn.frozen import record
+from dyn.schedule.expressions import Rewriter
+from dyn.schedule.kernel import (
+    Buffer,
+    Expr,
+    Kernel,
+    Let,
+    Load,
+    Loop,
+    Multiply,
+    Operand,
+    Pack,
+    Panels,
+    Role,
+    Space,
+    Span,
+    Stmt,
+    Tile,
+    TileContract,
+    Way,
+    known_factor,
+    most_iterations,
+)
+from dyn.schedule.kernel_walks import walk_stmts
+from dyn.schedule.panels import panels_in
+from dyn.schedule.strided import own_digits, strided
+from dyn.schedule.target import Target
+from dyn.schedule.units import Unit
+from dyn.schedule.x86.blocking import IN_PLACE, PANEL_BYTES, PARTIAL_ROWS, STREAMED_BYTES, blocking
+from dyn.schedule.x86.units import reads_as_it_lies, unit_of
+from dyn.schedule.x86.words import WORD, in_words, words_of
+from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, substitute, symbol
+
+Stmts = tuple[Stmt, ...]
+
+
+def blocked(kernel: Kernel, target: Target) -> Kernel:
+    """The kernel with loops around packs and multiplications in place of its contractions."""
+    if not any(isinstance(stmt, TileContract) for stmt in walk_stmts(kernel.body)):
+        return kernel
+    scratch = list(kernel.scratch)
+
+    def expanded(body: Stmts) -> Stmts:
+        made: list[Stmt] = []
+        for stmt in body:
+            if isinstance(stmt, TileContract):
+                blocks = _Blocks(stmt, target)
+                made += blocks.loops()
+                scratch.extend(blocks.scratch)
+            else:
+                made.append(replace(stmt, body=expanded(stmt.body)) if isinstance(stmt, Loop) else stmt)
+        return tuple(made)
+
+    body = expanded(kernel.body)
+    return replace(kernel, body=body, scratch=tuple(scratch))
+
+
+def _ceil_div(extent: Dim, size: Dim) -> Dim:
+    return floordiv(extent + (size - 1), size)
+
+
+def _each(count: Dim, make: Callable[[Dim], Stmts], name: str) -> Stmts:
+    """Statements for each number below ``count``."""
+    if count == 1:
+        return make(0)
+    var = symbol(name, "a block of a contraction")
+    return (Loop(Role.SERIAL, var, count, make(as_dim(var))),)
+
+
+def _let(dim: Dim, name: str) -> tuple[Stmts, Dim]:
+    """A name for an index expression that is more than one already."""
+    if isinstance(dim, int) or dim.is_symbol is not None:
+        return (), dim
+    var = symbol(name, "a number of a contraction")
+    return (Let(var, dim),), as_dim(var)
+
+
+def _extent(dim: Dim, name: str) -> tuple[Stmts, Dim]:
+    """A name for an extent, unless that would hide what code is chosen by: a factor of it."""
+    return ((), dim) if known_factor(dim) != 1 else _let(dim, name)
+
+
+def _pieces(extent: Dim, step: Dim | None, make: Callable[[Dim, Dim], Stmts], name: str) -> Stmts:
+    """Statements for each piece of an extent, by where it begins and its size: ``step``, or what is left; with None
+    one piece."""
+    most = most_iterations(extent)
+    if step is None or (isinstance(step, int) and most is not None and most <= step):
+        return make(0, extent)
+
+    def piece(n: Dim) -> Stmts:
+        lets, size = _extent(dim_min(step, extent - step * n), name)
+        return (*lets, *make(step * n, size))
+
+    return _each(_ceil_div(extent, step), piece, name)
+
+
+def _when(condition: Dim, body: Stmts) -> Stmts:
+    """Statements that run where a condition is 1, and not where it is 0."""
+    if condition == 0:
+        return ()
+    return _each(condition, lambda _: body, "if")
+
+
+@record(eq=False)
+class _Part:
+    """A block of rows, columns and the reduced dimension: whether its steps are the first and the last ones (1 or
+    0)."""
+
+    rows: Span
+    cols: Span
+    red: Span
+    first: Dim
+    last: Dim
+
+
+@record(eq=False)
+class _Panel:
+    """A panel by its number among those of a block, and its member of a group of them."""
+
+    number: Dim
+    member: Dim
+    cols: Span
+
+
+class _Blocks:
+    """One contraction: how its operands are read and what it is cut by, then the loops."""
+
+    def __init__(self, tile: TileContract, target: Target) -> None:
+        self.target = target
+        #: The contraction of elements, and that of words, if a unit multiplies these.
+        self.elements = tile
+        self.unit = _unit(tile, target)
+        self.tile = tile = tile if self.unit is None else in_words(tile, self.unit)
+        #: The dtype of accumulators, and that of packed operands.
+        self.dtype = tile.acc.dtype
+        self.packed_dtype = self.dtype if self.unit is None else WORD
+        self.in_panels = tile.tile.from_panels
+        #: Where operands lie, if they are read there; else they are packed. A right operand that is computed in
+        #: registers is an expression.
+        self.left = self._left()
+        self.right, self.way = self._right()
+        #: Whether the right operand is read once, by kernels that take any number of columns.
+        self.once = self.way is not Way.TILE
+        self._sizes()
+        self._memory()
+
+    def _sizes(self) -> None:
+        """What the contraction is cut by."""
+        tile, target, itemsize = self.tile, self.target, self.dtype.itemsize
+        self.lanes = target.lanes(itemsize)
+        self.height, self.vectors = tile.tile.rows, -(-tile.tile.columns // self.lanes)
+        if isinstance(tile.row_extent, int):
+            while self.height > 1 and tile.row_extent <= self.height // 2:
+                self.height //= 2
+        self.width = self.vectors * self.lanes
+        #: Elements from the accumulators of a row to the next one's: kernels that stream have one distance, whatever
+        #: the columns, so that contractions share them.
+        self.stride = max(STREAMED_BYTES // itemsize, self.width) if self._streams() else self.width
+        #: How panels are packed, for this target's caches.
+        self.blocking = IN_PLACE if self.once else blocking(target)
+        #: Panels that lie packed side by side, and take turns at each tile of rows.
+        self.group = 1 if self.in_panels else self.blocking.panels
+        most = PANEL_BYTES[target.vector_bytes] // (self.width * itemsize * self.group) // 64
+        depth = self.blocking.left_depth if self.left is None else 0
+        depth = depth if depth else self.blocking.depth
+        #: The most steps of the reduced dimension that are packed at once, and of these a multiple of W.
+        self.block = max(min(depth // 64 if depth else most, most), 1) * 64
+        red = tile.red_extent
+        self.depth = min(self.block, -(-max(red, 1) // self.lanes) * self.lanes) if isinstance(red, int) else self.block
+        #: Whether the reduced dimension may be cut, so that accumulators wait for the next block.
+        packs = self.left is None or not self.once
+        self.resumes = packs and not (isinstance(red, int) and red <= self.block)
+        self._panel_kinds()
+        #: Rows of the first tile, where one multiplication packs all panels of a group: as wide as they are, and as
+        #: low. It is as if the first ``shift`` rows of that tile did not exist.
+        self.packing = self.right is not None and not self.once and not self.in_panels
+        self.lead = 0
+        if self.packing and self.group > 1 and not self.narrow:
+            across = self.group * self.vectors
+            self.lead = max(min(self.height // self.group, (target.registers - 1) // across - 1), 1)
+        self.shift = self.height - self.lead if self.lead else 0
+
+    def _memory(self) -> None:
+        """Scratch, and the blocks of rows and columns that it has room for."""
+        itemsize = self.dtype.itemsize
+        #: Rows of a block: of a packed left operand, or of accumulators that wait.
+        self.block_rows = (2 * self.height if self.once else PARTIAL_ROWS) // self.height * self.height
+        if self.left is None:
+            fits = self.blocking.left_bytes // (self.block * itemsize) // self.height
+            self.block_rows = max(1 if self.once else fits, 2) * self.height
+        self.tiles = max(self.block_rows // self.height, 1) + (1 if self.lead else 0)
+        self.panels = max(self.blocking.left_panels if self.left is None and not self.once else 1, self.group)
+        #: Elements from the accumulators of one tile to those of the next.
+        self.slot = max(self.height * self.stride, self.lead * self.group * self.width)
+        most = self.panels - 1 + (-(-self.width // self.narrow) if self.narrow else 1)
+        slots = self.tiles * most if self.resumes else 1
+        self.acc = Buffer("acc", self.dtype, Space.SCRATCH, slots * self.slot)
+        self.scratch = [self.acc]
+        #: Elements from a packed panel of a group to the next one.
+        self.apart = self.depth * self.width
+        if self.right is None or self.packing:
+            self.panel = Buffer("panel", self.packed_dtype, Space.SCRATCH, self.apart * self.group + self.lanes)
+            self.scratch.append(self.panel)
+        if self.left is None:
+            # A line more than the block, or all rows would fall into one set of the cache.
+            self.left_stride = self.depth + max(64 // itemsize, self.lanes)
+            size = (self.block_rows + self.lanes) * self.left_stride
+            self.left_block = Buffer("rows", self.packed_dtype, Space.SCRATCH, size)
+            self.scratch.append(self.left_block)
+
+    # --- operands ------------------------------------------------------------------------------------------------
+
+    def _lies(self, operand: Expr) -> bool:
+        return reads_as_it_lies(self.target, operand.dtype, self.dtype)
+
+    def _of_words(self, operand: Expr) -> Load:
+        """What lies there of elements, over the words that they make."""
+        red = self.elements.red
+        assert self.unit is not None
+        assert isinstance(operand, Load)
+        return Load(operand.buffer, substitute(operand.index, {red: as_dim(red) * self.unit.group}))
+
+    def _left(self) -> Expr | None:
+        """The left operand where it lies."""
+        tile = self.elements
+        own = strided(tile.lhs, tile.row, tile.red, tile.digits)
+        lies = own is not None and own.fast == 1
+        if self.unit is not None:
+            if Operand.LHS in tile.tile.staged:
+                return None
+            if not lies:
+                raise ValueError(f"{tile.lhs} does not lie in words")
+            return self._of_words(tile.lhs)
+        # Each is read for many panels: where those are packed, it is converted once.
+        converts = Operand.RHS in tile.tile.staged and tile.lhs.dtype is not self.dtype
+        return tile.lhs if lies and not converts and self._lies(tile.lhs) else None
+
+    def _right(self) -> tuple[Expr | None, Way]:
+        """The right operand where it lies, or where it is computed; and the way in which it is multiplied."""
+        tile, stages = self.tile, Operand.RHS in self.tile.tile.staged
+        if self.in_panels:
+            return self._panels(), Way.TILE
+        own = strided(tile.rhs, tile.red, tile.col, tile.digits)
+        own = own if self._lies(tile.rhs) else None
+        if stages:
+            direct = own is not None and own.fast == 1 and self.target.vector_bytes >= 32  # no branch for a mask
+            return (tile.rhs if direct else None), Way.TILE
+        turns = own is not None and own.slow == 1 and self.left is not None and self.dtype.itemsize >= 4
+        if own is not None and own.fast == 1:
+            return tile.rhs, Way.STREAM
+        if turns:
+            return tile.rhs, Way.TURNED if tile.tile.in_order else Way.DOTS
+        whole = all(own_digits(tile.rhs, one, tile.digits) is None for one in (tile.red, tile.col))
+        return (tile.factors()[1], Way.COMPUTED) if whole else (None, Way.TILE)
+
+    def _panels(self) -> Expr:
+        """The right operand in panels, whose columns are those of the tile, in words where a unit takes them."""
+        tile, width = self.elements, self.elements.tile.columns
+        group = 1 if self.unit is None else self.unit.group
+        if panels_in(tile.rhs, tile.col, tile.red, width) != (width, group):
+            raise ValueError(f"{tile.rhs} does not lie in panels of {width} columns by {group}")
+        return tile.rhs if self.unit is None else self._of_words(tile.rhs)
+
+    def _streams(self) -> bool:
+        return self.way in (Way.STREAM, Way.COMPUTED)
+
+    def _panel_kinds(self) -> None:
+        """Columns of narrow panels, if there may be any, and whether there may be wide ones."""
+        cols, lanes = self.tile.col_extent, self.lanes
+        narrow = max(self.vectors // 3, 1) * lanes
+        self.has_wide, has_narrow = True, True
+        if isinstance(cols, int):
+            full, rest = divmod(cols, self.width)
+            self.has_wide = full > 0 or rest > self.width - narrow
+            has_narrow = 0 < rest <= self.width - narrow
+        self.narrow = narrow if has_narrow and not self.once and known_factor(cols) % self.width else 0
+
+    # --- the loops -----------------------------------------------------------------------------------------------
+
+    def loops(self) -> Stmts:
+        """The loops, outermost first."""
+        tile = self.tile
+        row, col, red, steps = tile.row, tile.col, tile.red, tile.red_extent
+        lets, blocks, depth, row_step, col_step = list[Stmt](), as_dim(1), steps, None, None
+
+        def name(dim: Dim, own: str) -> Dim:
+            made, named = _let(dim, own)
+            lets.extend(made)
+            return named
+
+        #: 0 where one block of the reduced dimension is all.
+        self.several: Dim = 0
+        if self.resumes:
+            blocks = name(dim_max(_ceil_div(steps, self.block), 1), "blocks")
+            depth = name(_ceil_div(_ceil_div(steps, blocks), self.lanes), "vectors") * self.lanes
+            self.several = name(dim_min(blocks - 1, 1), "several")
+            most = most_iterations(tile.col_extent)
+            if most is None or most > self.panels * self.width:
+                col_step = name(dim_max(self.panels * self.width, (1 - self.several) * tile.col_extent), "columns")
+        if self.resumes or self.left is None:
+            row_step = self.block_rows
+
+        def reds(rows: Span, cols: Span, n: Dim) -> Stmts:
+            own, size = (), steps
+            if self.resumes:
+                own, size = _extent(dim_min(steps - depth * n, depth), "steps")
+            first, last = 1 - dim_min(n, 1), dim_max(n + 2 - blocks, 0)
+            return (*own, *self._block(_Part(rows, cols, Span(red, depth * n, size), first, last)))
+
+        def columns(rows: Span, j0: Dim, size: Dim) -> Stmts:
+            return _each(blocks, lambda n: reds(rows, Span(col, j0, size), n), "reds")
+
+        def rows(i0: Dim, size: Dim) -> Stmts:
+            return _pieces(tile.col_extent, col_step, lambda j0, n: columns(Span(row, i0, size), j0, n), "cols")
+
+        made = _pieces(tile.row_extent, row_step, rows, "rows")
+        return (*lets, *made)
+
+    def _block(self, part: _Part) -> Stmts:
+        """One block of rows × columns × reduced dimension."""
+        packs, made = self.right is None, list[Stmt]()
+        if self.left is None:
+            own = self.tile
+            value = own.factors()[0] if self.unit is None else own.lhs
+            words = None if self.unit is None else words_of(self.elements, self.unit, 0)
+            made.append(Pack(self.left_block, 0, self.left_stride, part.rows, part.red, value, 0, own.digits, words))
+        lets, wide, count = self._count(part.cols.extent)
+        made += lets
+        tiles = self._row_tiles(part.rows.extent)
+
+        def panel(number: Dim, member: Dim, make: Callable[[_Panel], Stmts]) -> Stmts:
+            lets, cols = self._cut(part.cols, number, wide)
+            return (*lets, *make(_Panel(number, member, cols)))
+
+        def tile(panel: _Panel, t: Dim) -> Stmts:
+            return self._tile(part, panel, t)
+
+        if self.group == 1:
+
+            def alone(panel: _Panel) -> Stmts:
+                packed = (self._packed(part, panel),) if packs else ()
+                return (*packed, *_each(tiles, lambda t: tile(panel, t), "tile"))
+
+            return (*made, *_each(count, lambda n: panel(n, 0, alone), "panel"))
+
+        def shared(n: Dim) -> Stmts:
+            """Panels that take every tile of rows while it is near."""
+            first = n * self.group
+            members = dim_min(count - first, self.group)
+
+            def each(count: Dim, make: Callable[[_Panel], Stmts]) -> Stmts:
+                return _each(count, lambda member: panel(first + member, member, make), "member")
+
+            def tiled(t: Dim) -> Stmts:
+                # The first tile of rows packs all of the panels.
+                own = 1 + dim_min(t, 1) * (members - 1) if self.lead else members
+                return each(own, lambda panel: tile(panel, t))
+
+            packed = each(members, lambda panel: (self._packed(part, panel),)) if packs else ()
+            return (*packed, *_each(tiles, tiled, "tile"))
+
+        return (*made, *_each(_ceil_div(count, self.group), shared, "panel"))
+
+    def _count(self, cols: Dim) -> tuple[Stmts, Dim, Dim]:
+        """The numbers of wide panels of so many columns and of all: narrow panels that would cost as much as a wide one
+        are one."""
+        if not self.narrow:
+            count = _ceil_div(cols, self.width)
+            return (), count, count
+        if not self.has_wide:
+            return (), 0, _ceil_div(cols, self.narrow)
+        lets, wide = _let(floordiv(cols + (self.narrow - 1), self.width), "wide")
+        more, count = _let(wide + _ceil_div(dim_max(cols - wide * self.width, 0), self.narrow), "panels")
+        return (*lets, *more), wide, count
+
+    def _cut(self, cols: Span, number: Dim, wide: Dim) -> tuple[Stmts, Span]:
+        """A panel of a block's columns, by its number, of which those below ``wide`` are wide."""
+        if not (self.narrow and self.has_wide):
+            width = self.narrow if self.narrow else self.width
+            return (), Span(cols.var, cols.start + number * width, dim_min(width, cols.extent - number * width))
+        start = dim_min(number, wide) * self.width + dim_max(number - wide, 0) * self.narrow
+        size = self.narrow + (self.width - self.narrow) * dim_min(dim_max(wide - number, 0), 1)
+        lets, start = _let(start, "column")
+        more, extent = _extent(dim_min(size, cols.extent - start), "width")
+        return (*lets, *more), Span(cols.var, cols.start + start, extent)
+
+    def _row_tiles(self, rows: Dim) -> Dim:
+        tiles = _ceil_div(rows + self.shift, self.height)
+        return dim_min(tiles, rows) if self.lead else tiles  # none where there are no rows
+
+    def _packed(self, part: _Part, panel: _Panel) -> Stmt:
+        """Packing of a panel of the right operand."""
+        tile, unit = self.tile, self.unit
+        value = tile.factors()[1] if unit is None else tile.rhs
+        words = None if unit is None else words_of(self.elements, unit, 1)
+        place = panel.member * self.apart
+        return Pack(self.panel, place, self.width, part.red, panel.cols, value, self.width, tile.digits, words)
+
+    def _tile(self, part: _Part, panel: _Panel, t: Dim) -> Stmts:
+        """A tile of rows of a panel, and the epilogue for what it has finished."""
+        lets, start = _let(dim_max(t * self.height - self.shift, 0), "row") if self.shift else ((), t * self.height)
+        end = t * self.height - self.shift + self.height
+        size = dim_min(part.rows.extent, end) - start if self.shift else dim_min(part.rows.extent - start, self.height)
+        more, size = _extent(size, "height")
+        rows = Span(part.rows.var, part.rows.start + start, size)
+        place: Dim = 0
+        if self.resumes:
+            last, place = _let(self.several * (panel.number * self.tiles + t) * self.slot, "place")
+            more = (*more, *last)
+        cols, stride, is_first = panel.cols, as_dim(self.stride), 1 - dim_min(t, 1)
+        shape = replace(self.tile.tile, rows=self.height, columns=self.width)
+        if not self.packing:
+            made = (self._multiply(part, panel, rows, place, shape, self.stride),)
+        else:
+            packing, wide, across = shape, panel, self.stride
+            if not self.has_wide:
+                packing = replace(shape, columns=self.narrow)
+            if self.lead:
+                across = self.group * self.width
+                packing = replace(shape, rows=self.lead, columns=across)
+                most = dim_min(part.cols.start + part.cols.extent - cols.start, across)
+                wide = replace(panel, cols=replace(cols, extent=most))
+                cols = replace(cols, extent=cols.extent + is_first * (most - cols.extent))
+                stride = self.width + is_first * (across - self.width)
+            packed = Panels(self.panel, panel.member * self.apart, self.width, self.apart)
+            made = (
+                *_when(is_first, (self._multiply(part, wide, rows, place, packing, across, packed),)),
+                *_when(dim_min(t, 1), (self._multiply(part, panel, rows, place, shape, self.stride),)),
+            )
+        return (*lets, *more, *made, *_when(part.last, (self._epilogue(rows, cols, place, stride),)))
+
+    def _multiply(
+        self, part: _Part, panel: _Panel, rows: Span, place: Dim, shape: Tile, stride: int, packed: Panels | None = None
+    ) -> Stmt:
+        row, col, red = as_dim(self.tile.row), as_dim(self.tile.col), as_dim(self.tile.red) - part.red.start
+        left, right = self.left, self.right
+        if left is None:
+            left = Load(self.left_block, (row - part.rows.start) * self.left_stride + red)
+        if right is None or (self.packing and packed is None):
+            right = Load(self.panel, panel.member * self.apart + red * self.width + col - panel.cols.start)
+        return Multiply(
+            self.acc, place, stride, rows, panel.cols, part.red, left, right, shape, self.way, self.unit, part.first,
+            packed, self.narrow if packed is None else 0,
+        )  # fmt: skip
+
+    def _epilogue(self, rows: Span, cols: Span, place: Dim, stride: Dim) -> Stmt:
+        """What becomes of a tile's accumulators: columns outside, rows inside, so that what depends on the column
+        alone, such as a bias, is loaded once a tile."""
+        tile = self.tile
+        at = place + (as_dim(rows.var) - rows.start) * stride + as_dim(cols.var) - cols.start
+        rewriter = Rewriter(lambda dim: dim)
+        rewriter.exprs[id(tile.acc)] = Load(self.acc, at)
+        inner = Loop(Role.SERIAL, rows.var, rows.extent, rewriter.block(tile.epilogue), start=rows.start)
+        return Loop(Role.LANE, cols.var, cols.extent, (inner,), start=cols.start)
+
+
+def _unit(tile: TileContract, target: Target) -> Unit | None:
+    if not tile.tile.unit:
+        return None
+    found = unit_of(target, tile.lhs.dtype, tile.rhs.dtype, tile.acc.dtype)
+    if found is None or found.name != tile.tile.unit or tile.digits:
+        raise ValueError(f"{target} has no unit {tile.tile.unit} for {tile.lhs.dtype} and {tile.rhs.dtype}")
+    return found
