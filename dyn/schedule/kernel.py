@@ -6,7 +6,7 @@
     stmt    = Loop(role, var, extent, body, folds, carries, order, bound, start) | Store(buffer, index, value)
             | Update(buffer, index, …) | TileContract(…) | Let(var, value)
             | Pack(buffer, outer, inner, value, …) | Multiply(acc, rows, cols, red, lhs, rhs, unit, …)
-    span    = (var, start, extent)
+    interval = (var, start, extent)
     fold    = (refs, monoid, values, block)       # refs are monoid over the loop's iterations of values
     block   = (monoid, state, lifted)             # a quicker monoid for runs of a few, and what a run's state becomes
     monoid  = (init, left, right, result)         # a state of several values, and how two are combined
@@ -68,6 +68,8 @@ A contraction has two forms. A schedule makes a TileContract, which says what is
 makes loops of it (``dyn.schedule.x86.blocked``), around the leaves that loops cannot express well: Pack, which copies a
 block of an operand to scratch in another layout, and Multiply, which adds the products of a tile to accumulators in
 scratch. What is asked of a kernel's results (which places are stored once, what they cost) is asked of the first form.
+
+This file is long, for it is the whole of the IR: what each node may hold stands beside all others.
 """
 
 from __future__ import annotations
@@ -402,7 +404,7 @@ class Let:
 
 
 @record(eq=False)
-class Span:
+class Interval:
     """The values of a variable from ``start`` on, ``extent`` of them."""
 
     var: Symbol
@@ -411,7 +413,7 @@ class Span:
 
 
 @record(eq=False)
-class Words:
+class PackedWords:
     """Words of 32 bits that are made of neighbours along a contracted axis: elements of ``dtype``, the first one in the
     lowest bits.
 
@@ -443,16 +445,16 @@ class Pack:
     buffer: Buffer
     place: Dim
     stride: int
-    outer: Span
-    inner: Span
+    outer: Interval
+    inner: Interval
     value: Expr
     width: int = 0
     digits: tuple[Digits, ...] = ()
-    words: Words | None = None
+    words: PackedWords | None = None
 
 
 @record(eq=False)
-class Panels:
+class PanelPlaces:
     """Places for a right operand in panels of ``width`` columns, ``apart`` elements from one another, each dense with
     its columns contiguous."""
 
@@ -491,20 +493,20 @@ class Multiply:
     acc: Buffer
     place: Dim
     stride: int
-    rows: Span
-    cols: Span
-    red: Span
+    rows: Interval
+    cols: Interval
+    red: Interval
     lhs: Expr
     rhs: Expr
     tile: Tile
     way: Way = Way.TILE
     unit: Unit | None = None
     first: Dim = 1
-    packed: Panels | None = None
+    packed: PanelPlaces | None = None
     narrow: int = 0
 
     @property
-    def spans(self) -> tuple[Span, Span, Span]:
+    def intervals(self) -> tuple[Interval, Interval, Interval]:
         return self.rows, self.cols, self.red
 
 

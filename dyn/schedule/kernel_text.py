@@ -21,6 +21,7 @@ from dyn.schedule.kernel import (
     Expr,
     Fold,
     Index,
+    Interval,
     Kernel,
     Let,
     Load,
@@ -30,7 +31,6 @@ from dyn.schedule.kernel import (
     Pack,
     Ref,
     Role,
-    Span,
     Stmt,
     Store,
     TileContract,
@@ -226,30 +226,32 @@ class _KernelPrinter:
                 parts.append(f"{name} < {self.dim(extent)}")
             self.line(depth, f"digits of {self.dim(digits.value)}: {', '.join(parts)}")
 
-    def span(self, span: Span, prefix: str) -> str:
-        start, extent = self.dim(span.start), self.dim(span.extent)
-        name = self.symbols[span.var] = self.fresh(prefix)
-        return f"{name} < {extent}" if span.start == 0 else f"{start} <= {name} < {start} + ({extent})"
+    def interval(self, interval: Interval, prefix: str) -> str:
+        start, extent = self.dim(interval.start), self.dim(interval.extent)
+        name = self.symbols[interval.var] = self.fresh(prefix)
+        return f"{name} < {extent}" if interval.start == 0 else f"{start} <= {name} < {start} + ({extent})"
 
     def pack(self, pack: Pack, depth: int) -> None:
-        spans = f"{self.span(pack.outer, 'p')}, {self.span(pack.inner, 'p')}"
+        intervals = f"{self.interval(pack.outer, 'p')}, {self.interval(pack.inner, 'p')}"
         words = ""
         if pack.words is not None:
             words = f" in words of {pack.words.dtype}" + (", flipped" if pack.words.flipped else "")
         to = f"{self.buffers[id(pack.buffer)]}[{self.dim(pack.place)}, {pack.stride} a row]"
-        self.line(depth, f"pack {to} for {spans}{words} {{")
+        self.line(depth, f"pack {to} for {intervals}{words} {{")
         self.digits(pack.digits, depth + 1)
         value = pack.value if pack.words is None else pack.words.elements
         self.line(depth + 1, f"value {self.expr(value, depth + 1, {})}")
         self.line(depth, "}")
 
     def multiply(self, stmt: Multiply, depth: int) -> None:
-        spans = ", ".join(self.span(span, prefix) for span, prefix in zip(stmt.spans, "mnk", strict=True))
+        intervals = ", ".join(
+            self.interval(interval, prefix) for interval, prefix in zip(stmt.intervals, "mnk", strict=True)
+        )
         unit = "" if stmt.unit is None else f" by {stmt.unit.text}"
         acc = f"{self.buffers[id(stmt.acc)]}[{self.dim(stmt.place)}, {stmt.stride} a row]"
         how = f"{stmt.way.value} {stmt.tile.rows}x{stmt.tile.columns}" + (f" or {stmt.narrow}" if stmt.narrow else "")
         first = "" if stmt.first == 1 else f" from 0 if {self.dim(stmt.first)}"
-        self.line(depth, f"multiply {acc} for {spans}{unit} {how}{first} {{")
+        self.line(depth, f"multiply {acc} for {intervals}{unit} {how}{first} {{")
         self.line(depth + 1, f"lhs {self.expr(stmt.lhs, depth + 1, {})}")
         self.line(depth + 1, f"rhs {self.expr(stmt.rhs, depth + 1, {})}")
         if stmt.packed is not None:

@@ -14,6 +14,7 @@ from dyn.schedule.kernel import (
     Expr,
     Fold,
     Index,
+    Interval,
     Kernel,
     Let,
     Load,
@@ -23,7 +24,6 @@ from dyn.schedule.kernel import (
     Ref,
     Role,
     Space,
-    Span,
     Stmt,
     Store,
     TileContract,
@@ -254,13 +254,13 @@ class _Checker:
                 parts[next(iter(own))].add(symbol)
         return {variable: frozenset(own) for variable, own in parts.items()}
 
-    def leaf(self, what: str, spans: tuple[Span, ...], symbols: frozenset[Symbol], *, in_lane: bool) -> None:
+    def leaf(self, what: str, intervals: tuple[Interval, ...], symbols: frozenset[Symbol], *, in_lane: bool) -> None:
         """Raise IRError where a leaf of a contraction stands in lanes, or goes over what is not known."""
         if in_lane:
             raise self.fail(f"{what} stands inside a lane loop")
-        for span in spans:
-            self.scope(span.start, symbols, f"the start of {span.var.name}")
-            self.scope(span.extent, symbols, f"the extent of {span.var.name}")
+        for interval in intervals:
+            self.scope(interval.start, symbols, f"the start of {interval.var.name}")
+            self.scope(interval.extent, symbols, f"the extent of {interval.var.name}")
 
     def scratch(self, buffer: Buffer, place: Dim, symbols: frozenset[Symbol]) -> None:
         """Raise IRError where a leaf of a contraction stores to something else than scratch."""
@@ -284,13 +284,13 @@ class _Checker:
             self.exprs((stmt.words.elements,), inside, refs)
 
     def multiply(self, stmt: Multiply, symbols: frozenset[Symbol], refs: frozenset[int], *, in_lane: bool) -> None:
-        self.leaf("a multiplication", stmt.spans, symbols, in_lane=in_lane)
+        self.leaf("a multiplication", stmt.intervals, symbols, in_lane=in_lane)
         self.scratch(stmt.acc, stmt.place, symbols)
         self.scope(stmt.first, symbols, "whether sums begin")
-        row, col, red = [span.var for span in stmt.spans]
+        row, col, red = [interval.var for interval in stmt.intervals]
         self.exprs((stmt.lhs,), symbols | {row, red}, refs)
         self.exprs((stmt.rhs,), symbols | {red, col}, refs)
-        if not isinstance(stmt.lhs, Load) or (isinstance(stmt.rhs, Load) is (stmt.way is Way.COMPUTED)):
+        if not isinstance(stmt.lhs, Load) or not (isinstance(stmt.rhs, Load) or stmt.way is Way.COMPUTED):
             raise self.fail(f"{stmt.acc.name} are sums of products of what does not lie in memory")
         words = stmt.unit is not None
         for operand in (stmt.lhs, stmt.rhs):

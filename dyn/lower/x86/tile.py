@@ -43,7 +43,7 @@ def emit_pack(em: KernelEmitter, stmt: Pack) -> None:
 def emit_multiply(em: KernelEmitter, stmt: Multiply) -> None:
     """Emit a multiplication in the open scope."""
     operands, acc = _operands(stmt), em.address(stmt.acc, stmt.place)
-    rows, cols, depth = [em.dim(span.extent) for span in stmt.spans]
+    rows, cols, depth = [em.dim(interval.extent) for interval in stmt.intervals]
     first = Ints(em.fn).test("ne", em.dim(stmt.first), "0")
     a, lda = _address(em, stmt, stmt.lhs), em.dim(_step(stmt.lhs, stmt.rows.var, stmt.red.var))
     if stmt.way is Way.COMPUTED:
@@ -86,8 +86,8 @@ def _address(em: KernelEmitter, stmt: Multiply, operand: Expr) -> str:
     """The address of the first element of an operand that is read."""
     assert isinstance(operand, Load)
     with em.scope():
-        for span in stmt.spans:
-            em.bind(span.var, em.dim(span.start))
+        for interval in stmt.intervals:
+            em.bind(interval.var, em.dim(interval.start))
         return em.address(operand.buffer, operand.index)
 
 

@@ -37,7 +37,7 @@ class _ComputedColumns:
         self.em, self.fn, self.stmt, self.operands, self.acc, self.left = em, em.fn, stmt, operands, acc, left
         self.vec = em.register(stmt.acc.dtype, em.target.lanes(stmt.acc.dtype.itemsize))
         self.ints = Ints(em.fn)
-        self.rows, self.cols, self.depth = [em.dim(span.extent) for span in stmt.spans]
+        self.rows, self.cols, self.depth = [em.dim(interval.extent) for interval in stmt.intervals]
         self.together = _TOGETHER[em.target.registers >= 32]
         red = stmt.red.var
         #: The right operand at each of the steps that are computed together.

@@ -12,7 +12,7 @@ from dyn.lower.x86.registers import register
 from dyn.lower.x86.squares import transposed
 from dyn.lower.x86.tile_kernels import I64, PTR
 from dyn.lower.x86.tile_pack import PackedBlock, Packer
-from dyn.schedule.kernel import Pack, Words
+from dyn.schedule.kernel import Pack, PackedWords
 from dyn.schedule.strided import strided
 from dyn.schedule.x86.words import FLIPPED
 
@@ -28,7 +28,7 @@ class WordPacker(Packer):
     """Packs words of an operand. Plain loads that are contiguous along an axis are moved as they lie, by the leaf
     functions below."""
 
-    def __init__(self, em: KernelEmitter, stmt: Pack, words: Words) -> None:
+    def __init__(self, em: KernelEmitter, stmt: Pack, words: PackedWords) -> None:
         i, j = stmt.outer.var, stmt.inner.var
         own = strided(words.elements, i, j, stmt.digits)
         along = (0, 0) if own is None else (own.slow, own.fast)

@@ -32,6 +32,7 @@ from dyn.schedule.expressions import Rewriter
 from dyn.schedule.kernel import (
     Buffer,
     Expr,
+    Interval,
     Kernel,
     Let,
     Load,
@@ -39,10 +40,9 @@ from dyn.schedule.kernel import (
     Multiply,
     Operand,
     Pack,
-    Panels,
+    PanelPlaces,
     Role,
     Space,
-    Span,
     Stmt,
     Tile,
     TileContract,
@@ -131,13 +131,13 @@ def _when(condition: Dim, body: Stmts) -> Stmts:
 
 
 @record(eq=False)
-class _Part:
+class _CacheBlock:
     """A block of rows, columns and the reduced dimension: whether its steps are the first and the last ones (1 or
     0)."""
 
-    rows: Span
-    cols: Span
-    red: Span
+    rows: Interval
+    cols: Interval
+    red: Interval
     first: Dim
     last: Dim
 
@@ -148,7 +148,7 @@ class _Panel:
 
     number: Dim
     member: Dim
-    cols: Span
+    cols: Interval
 
 
 class _Blocks:
@@ -329,23 +329,23 @@ class _Blocks:
         if self.resumes or self.left is None:
             row_step = self.block_rows
 
-        def reds(rows: Span, cols: Span, n: Dim) -> Stmts:
+        def reds(rows: Interval, cols: Interval, n: Dim) -> Stmts:
             own, size = (), steps
             if self.resumes:
                 own, size = _extent(dim_min(steps - depth * n, depth), "steps")
             first, last = 1 - dim_min(n, 1), dim_max(n + 2 - blocks, 0)
-            return (*own, *self._block(_Part(rows, cols, Span(red, depth * n, size), first, last)))
+            return (*own, *self._block(_CacheBlock(rows, cols, Interval(red, depth * n, size), first, last)))
 
-        def columns(rows: Span, j0: Dim, size: Dim) -> Stmts:
-            return _each(blocks, lambda n: reds(rows, Span(col, j0, size), n), "reds")
+        def columns(rows: Interval, j0: Dim, size: Dim) -> Stmts:
+            return _each(blocks, lambda n: reds(rows, Interval(col, j0, size), n), "reds")
 
         def rows(i0: Dim, size: Dim) -> Stmts:
-            return _pieces(tile.col_extent, col_step, lambda j0, n: columns(Span(row, i0, size), j0, n), "cols")
+            return _pieces(tile.col_extent, col_step, lambda j0, n: columns(Interval(row, i0, size), j0, n), "cols")
 
         made = _pieces(tile.row_extent, row_step, rows, "rows")
         return (*lets, *made)
 
-    def _block(self, part: _Part) -> Stmts:
+    def _block(self, part: _CacheBlock) -> Stmts:
         """One block of rows × columns × reduced dimension."""
         packs, made = self.right is None, list[Stmt]()
         if self.left is None:
@@ -402,22 +402,22 @@ class _Blocks:
         more, count = _let(wide + _ceil_div(dim_max(cols - wide * self.width, 0), self.narrow), "panels")
         return (*lets, *more), wide, count
 
-    def _cut(self, cols: Span, number: Dim, wide: Dim) -> tuple[Stmts, Span]:
+    def _cut(self, cols: Interval, number: Dim, wide: Dim) -> tuple[Stmts, Interval]:
         """A panel of a block's columns, by its number, of which those below ``wide`` are wide."""
         if not (self.narrow and self.has_wide):
             width = self.narrow if self.narrow else self.width
-            return (), Span(cols.var, cols.start + number * width, dim_min(width, cols.extent - number * width))
+            return (), Interval(cols.var, cols.start + number * width, dim_min(width, cols.extent - number * width))
         start = dim_min(number, wide) * self.width + dim_max(number - wide, 0) * self.narrow
         size = self.narrow + (self.width - self.narrow) * dim_min(dim_max(wide - number, 0), 1)
         lets, start = _let(start, "column")
         more, extent = _extent(dim_min(size, cols.extent - start), "width")
-        return (*lets, *more), Span(cols.var, cols.start + start, extent)
+        return (*lets, *more), Interval(cols.var, cols.start + start, extent)
 
     def _row_tiles(self, rows: Dim) -> Dim:
         tiles = _ceil_div(rows + self.shift, self.height)
         return dim_min(tiles, rows) if self.lead else tiles  # none where there are no rows
 
-    def _packed(self, part: _Part, panel: _Panel) -> Stmt:
+    def _packed(self, part: _CacheBlock, panel: _Panel) -> Stmt:
         """Packing of a panel of the right operand."""
         tile, unit = self.tile, self.unit
         value = tile.factors()[1] if unit is None else tile.rhs
@@ -425,13 +425,13 @@ class _Blocks:
         place = panel.member * self.apart
         return Pack(self.panel, place, self.width, part.red, panel.cols, value, self.width, tile.digits, words)
 
-    def _tile(self, part: _Part, panel: _Panel, t: Dim) -> Stmts:
+    def _tile(self, part: _CacheBlock, panel: _Panel, t: Dim) -> Stmts:
         """A tile of rows of a panel, and the epilogue for what it has finished."""
         lets, start = _let(dim_max(t * self.height - self.shift, 0), "row") if self.shift else ((), t * self.height)
         end = t * self.height - self.shift + self.height
         size = dim_min(part.rows.extent, end) - start if self.shift else dim_min(part.rows.extent - start, self.height)
         more, size = _extent(size, "height")
-        rows = Span(part.rows.var, part.rows.start + start, size)
+        rows = Interval(part.rows.var, part.rows.start + start, size)
         place: Dim = 0
         if self.resumes:
             last, place = _let(self.several * (panel.number * self.tiles + t) * self.slot, "place")
@@ -451,7 +451,7 @@ class _Blocks:
                 wide = replace(panel, cols=replace(cols, extent=most))
                 cols = replace(cols, extent=cols.extent + is_first * (most - cols.extent))
                 stride = self.width + is_first * (across - self.width)
-            packed = Panels(self.panel, panel.member * self.apart, self.width, self.apart)
+            packed = PanelPlaces(self.panel, panel.member * self.apart, self.width, self.apart)
             made = (
                 *_when(is_first, (self._multiply(part, wide, rows, place, packing, across, packed),)),
                 *_when(dim_min(t, 1), (self._multiply(part, panel, rows, place, shape, self.stride),)),
@@ -459,8 +459,9 @@ class _Blocks:
         return (*lets, *more, *made, *_when(part.last, (self._epilogue(rows, cols, place, stride),)))
 
     def _multiply(
-        self, part: _Part, panel: _Panel, rows: Span, place: Dim, shape: Tile, stride: int, packed: Panels | None = None
-    ) -> Stmt:
+        self, part: _CacheBlock, panel: _Panel, rows: Interval, place: Dim, shape: Tile, stride: int,
+        packed: PanelPlaces | None = None,
+    ) -> Stmt:  # fmt: skip
         row, col, red = as_dim(self.tile.row), as_dim(self.tile.col), as_dim(self.tile.red) - part.red.start
         left, right = self.left, self.right
         if left is None:
@@ -472,7 +473,7 @@ class _Blocks:
             packed, self.narrow if packed is None else 0,
         )  # fmt: skip
 
-    def _epilogue(self, rows: Span, cols: Span, place: Dim, stride: Dim) -> Stmt:
+    def _epilogue(self, rows: Interval, cols: Interval, place: Dim, stride: Dim) -> Stmt:
         """What becomes of a tile's accumulators: columns outside, rows inside, so that what depends on the column
         alone, such as a bias, is loaded once a tile."""
         tile = self.tile

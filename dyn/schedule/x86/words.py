@@ -13,7 +13,7 @@ from functools import reduce
 from dyn import dtypes
 from dyn.ops.scalar import Scalar
 from dyn.schedule.expressions import Rewriter
-from dyn.schedule.kernel import Apply, Const, Expr, Index, Load, TileContract, Words, known_factor
+from dyn.schedule.kernel import Apply, Const, Expr, Index, Load, PackedWords, TileContract, known_factor
 from dyn.schedule.kernel_walks import walk_exprs
 from dyn.schedule.units import Unit
 from dyn.shapes import as_dim, floordiv, substitute
@@ -30,13 +30,13 @@ def in_words(tile: TileContract, unit: Unit) -> TileContract:
     return replace(tile, lhs=lhs, rhs=rhs, red_extent=floordiv(tile.red_extent + (unit.group - 1), unit.group))
 
 
-def words_of(tile: TileContract, unit: Unit, number: int) -> Words:
+def words_of(tile: TileContract, unit: Unit, number: int) -> PackedWords:
     """The words that the left operand (number 0) or the right one (1) is multiplied in."""
     operand, flipped = (tile.rhs, False) if number else (tile.lhs, unit.signs_left)
-    return Words(operand, tile.red, tile.red_extent, unit.words[number], flipped)
+    return PackedWords(operand, tile.red, tile.red_extent, unit.words[number], flipped)
 
 
-def _words(words: Words) -> Expr:
+def _words(words: PackedWords) -> Expr:
     """A word, for a value of the reduced dimension's symbol, which counts words."""
     bits = words.dtype.bits
     parts: list[Expr] = []
@@ -51,7 +51,7 @@ def _words(words: Words) -> Expr:
     return Apply(Scalar.XOR, (total, Const(WORD, FLIPPED)), WORD) if words.flipped else total
 
 
-def _element(words: Words, part: int) -> Expr:
+def _element(words: PackedWords, part: int) -> Expr:
     """An element of a word; 0 where there is none."""
     operand, place = words.elements, as_dim(words.red) * words.group + part
     change = {words.red: place}

@@ -1,0 +1,289 @@
+"""Contractions as loops around packs and multiplications: run by an interpreter of kernel IR, for any target."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dyn import dtypes
+from dyn.errors import IRError
+from dyn.ops.scalar import Scalar
+from dyn.schedule.kernel import (
+    Apply,
+    Const,
+    Expr,
+    Index,
+    Interval,
+    Kernel,
+    Let,
+    Load,
+    Loop,
+    Multiply,
+    Operand,
+    Pack,
+    Role,
+    Stmt,
+    Store,
+    Tile,
+)
+from dyn.schedule.kernel_text import kernel_text
+from dyn.schedule.kernel_verifier import check
+from dyn.schedule.kernel_walks import walk_stmts
+from dyn.schedule.target import Target
+from dyn.schedule.x86 import blocked as blocks
+from dyn.schedule.x86.blocking import CacheBlocking, blocking
+from dyn.shapes import Symbol, as_dim, evaluate, symbol
+from tests.lower.contractions import LHS, PLACE, RHS, Axes, chunked, contraction
+
+F32, I8, I32 = dtypes.float32, dtypes.int8, dtypes.int32
+AVX512 = Target("x86", "znver4", "+avx512vnni,+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx2,+fma,+f16c", 64, 32)
+INTEL = replace(AVX512, arch="cascadelake")
+AVX2 = Target("x86", "x86-64-v3", vector_bytes=32, registers=16)
+SSE = Target("x86", "x86-64", vector_bytes=16, registers=16)
+#: Short blocks of the reduced dimension, and panels that take turns.
+SHORT = CacheBlocking(depth=64, left_depth=64, left_bytes=16 * 64 * 4)
+TURNS = replace(SHORT, low_tiles=False, panels=2)
+
+
+@contextmanager
+def caches(own: CacheBlocking) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "blocking", lambda _: own)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        yield
+
+
+class Run:
+    """A kernel's statements, executed one after the other: what was packed and multiplied is counted."""
+
+    def __init__(self, kernel: Kernel, arrays: list[np.ndarray], sizes: dict[Symbol, int]) -> None:
+        self.env = dict(sizes)
+        self.memory = {id(b): a for b, a in zip(kernel.buffers, arrays, strict=True)}
+        for buffer in kernel.scratch:
+            assert isinstance(buffer.size, int)
+            self.memory[id(buffer)] = np.full(buffer.size, 77, np.int64)  # what nobody has written is seen
+        #: How often each element of a global buffer was packed, and how many products there were.
+        self.packed: Counter[tuple[str, int]] = Counter()
+        self.products = 0
+        self.block(kernel.body)
+
+    def dim(self, dim: Any) -> int:
+        return evaluate(dim, self.env)
+
+    def values(self, interval: Interval) -> Iterator[int]:
+        """The interval's values, each bound while it is there."""
+        start, extent = self.dim(interval.start), self.dim(interval.extent)
+        for value in range(start, start + extent):
+            self.env[interval.var] = value
+            yield value
+
+    def block(self, body: tuple[Stmt, ...]) -> None:
+        for stmt in body:
+            if isinstance(stmt, Let):
+                self.env[stmt.var] = self.dim(stmt.value)
+            elif isinstance(stmt, Loop):
+                for _ in self.values(Interval(stmt.var, stmt.start, stmt.extent)):
+                    self.block(stmt.body)
+            elif isinstance(stmt, Store):
+                self.memory[id(stmt.buffer)][self.dim(stmt.index)] = self.eval(stmt.value)
+            elif isinstance(stmt, Pack):
+                self.pack(stmt)
+            else:
+                assert isinstance(stmt, Multiply)
+                self.multiply(stmt)
+
+    def eval(self, expr: Expr, count: bool = False) -> int:
+        if isinstance(expr, Const):
+            return int(expr.value)
+        if isinstance(expr, Index):
+            return self.dim(expr.expr)
+        if isinstance(expr, Load):
+            if expr.mask is not None and not self.eval(expr.mask):
+                assert expr.other is not None
+                return self.eval(expr.other)
+            index = self.dim(expr.index)
+            if count:
+                self.packed[expr.buffer.name, index] += 1
+            return int(self.memory[id(expr.buffer)][index])
+        assert isinstance(expr, Apply)
+        args = [self.eval(arg, count) for arg in expr.args]
+        functions: dict[Scalar, Callable[..., int]] = {
+            Scalar.CAST: lambda x: x, Scalar.NEG: lambda x: -x, Scalar.ADD: lambda x, y: x + y,
+            Scalar.AND: lambda x, y: x & y, Scalar.OR: lambda x, y: x | y, Scalar.SHL: lambda x, y: x << y,
+            Scalar.XOR: lambda x, y: x ^ y, Scalar.LT: lambda x, y: x < y, Scalar.SELECT: lambda p, x, y: x if p else y,
+        }  # fmt: skip
+        return functions[expr.fn](*args)
+
+    def pack(self, stmt: Pack) -> None:
+        to, place = self.memory[id(stmt.buffer)], self.dim(stmt.place)
+        for i, _ in enumerate(self.values(stmt.outer)):
+            for j, _ in enumerate(self.values(stmt.inner)):
+                to[place + i * stmt.stride + j] = self.eval(stmt.value, count=True)
+
+    def multiply(self, stmt: Multiply) -> None:
+        acc, place, first = self.memory[id(stmt.acc)], self.dim(stmt.place), self.dim(stmt.first)
+        assert self.dim(stmt.rows.extent) <= stmt.tile.rows
+        assert self.dim(stmt.cols.extent) <= stmt.tile.columns
+        for i, _ in enumerate(self.values(stmt.rows)):
+            for j, _ in enumerate(self.values(stmt.cols)):
+                total = 0 if first else int(acc[place + i * stmt.stride + j])
+                for k, _ in enumerate(self.values(stmt.red)):
+                    right = self.eval(stmt.rhs, count=stmt.packed is not None and i == 0)
+                    total += self.product(stmt, self.eval(stmt.lhs), right)
+                    if stmt.packed is not None:
+                        to = stmt.packed
+                        panel, column = divmod(j, to.width)
+                        at = self.dim(to.place) + panel * to.apart + k * to.width + column
+                        self.memory[id(to.buffer)][at] = right
+                acc[place + i * stmt.stride + j] = total
+
+    def product(self, stmt: Multiply, left: int, right: int) -> int:
+        self.products += 1
+        if stmt.unit is None:
+            return left * right
+        words = [
+            np.array([word % 2**32], np.uint32).view(d.np).astype(int)
+            for word, d in zip((left, right), stmt.unit.words, strict=True)
+        ]
+        offset = 128 if stmt.unit.signs_left else 0  # the left elements were made so much greater
+        return int(((words[0] - offset) * words[1]).sum())
+
+
+def execute(kernel: Kernel, target: Target, m: int, n: int, k: int, lhs: str = "mk", rhs: str = "kn") -> Run:
+    """Run the blocked form of a kernel of three sizes, and check what it computes."""
+    form = blocks.blocked(kernel, target)
+    check(form)
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-9, 9, (m, k)), rng.integers(-9, 9, (k, n))
+    c = np.full(m * n, 55)
+    arrays = [(a if lhs == "mk" else a.T).ravel(), (b if rhs == "kn" else b.T).ravel(), c]
+    run = Run(form, arrays, dict(zip(kernel.dims, (m, n, k), strict=True)))
+    np.testing.assert_array_equal(c.reshape(m, n), a @ b)
+    return run
+
+
+def tile(target: Target, rows: int = 4, vectors: int = 1, *, packed: bool = True, itemsize: int = 4) -> Tile:
+    return Tile(rows, vectors * target.lanes(itemsize), (Operand.RHS,) if packed else ())
+
+
+small = st.sampled_from([0, 1, 2, 3, 5, 7, 8, 9, 13])
+columns = st.sampled_from([0, 1, 3, 4, 15, 16, 17, 33, 50])
+steps = st.sampled_from([0, 1, 2, 5, 63, 64, 65, 130])
+
+
+@given(
+    small, columns, steps, st.sampled_from([AVX512, AVX2, SSE]), st.sampled_from(sorted(LHS)),
+    st.sampled_from(sorted(RHS)), st.sampled_from([SHORT, TURNS]), st.integers(1, 3), st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_any_sizes_layouts_and_tiles(
+    m: int, n: int, k: int, target: Target, lhs: str, rhs: str, own: CacheBlocking, vectors: int, packed: bool,
+    static: bool,
+) -> None:  # fmt: skip
+    """Every product is there once, whatever an operand's layout, the tile, the blocks, and which sizes are known."""
+    extents = (m, n, k) if static else (None, None, None)
+    with caches(own):
+        kernel = contraction("g", lhs, rhs, tile(target, 4, vectors, packed=packed), extents=extents)
+        run = execute(kernel, target, m, n, k, lhs, rhs)
+    assert run.products == m * n * k
+
+
+@given(small, columns, steps, st.sampled_from([AVX512, INTEL]), st.sampled_from([SHORT, TURNS]))
+def test_words(m: int, n: int, k: int, target: Target, own: CacheBlocking) -> None:
+    shape = Tile(4, 32, (Operand.LHS, Operand.RHS), unit="vpdpbusd")
+    with caches(own):
+        run = execute(contraction("g", "mk", "kn", shape, dtype=I32, operands=(I8, I8)), target, m, n, k)
+    assert run.products == m * n * -(-k // 4)
+
+
+@pytest.mark.parametrize("own", [SHORT, TURNS], ids=["alone", "turns"])
+@pytest.mark.parametrize("static", [96, None])
+def test_rows_and_columns_in_chunks(own: CacheBlocking, static: int | None) -> None:
+    """What a GRID iteration takes is cut further; columns that fill panels have one multiplication that packs all."""
+    with caches(own):
+        run = execute(chunked(tile(AVX512, 8, 2), 16, 64, static=static), AVX512, 21, 96, 70)
+    assert run.products == 21 * 96 * 70
+    assert set(run.packed.values()) == {2}, "once for each chunk of rows"
+
+
+def test_each_element_is_computed_once_a_packed_panel() -> None:
+    """A prologue: the elements of either operand are computed as often as its block is packed."""
+
+    def negative(layout: Callable[[Axes], Any]) -> Callable[[Axes], Expr]:
+        return lambda x: Apply(Scalar.NEG, (Load(PLACE, layout(x)),), F32)
+
+    kernel = contraction("g", negative(LHS["mk"]), negative(RHS["kn"]), tile(AVX512, 4, 2))
+    with caches(SHORT):
+        run = execute(kernel, AVX512, 13, 50, 130)
+    left = {place: count for (name, place), count in run.packed.items() if name == "a"}
+    right = {place: count for (name, place), count in run.packed.items() if name == "b"}
+    assert len(left) == 13 * 130
+    assert set(left.values()) == {1}, "columns are one block"
+    assert len(right) == 130 * 50
+    assert set(right.values()) == {1}, "rows are one block"
+
+
+def test_texts(golden: Callable[[str, str], None]) -> None:
+    """Panels that the first tile of rows packs, both operands packed, few rows, and words."""
+    words = Tile(8, 48, (Operand.LHS, Operand.RHS), unit="vpdpbusd")
+    kernels = {
+        "packed by the first tile": contraction("g", "mk", "kn", tile(AVX512, 8, 3)),
+        "both packed": contraction("g", "km", "nk", tile(AVX512, 8, 3), extents=(None, 768, 768)),
+        "streamed": contraction("g", "mk", "kn", tile(AVX512, 8, 16, packed=False)),
+        "dots": contraction("g", "mk", "nk", tile(AVX512, 4, 3, packed=False)),
+        "words": contraction("g", "mk", "kn", words, dtype=I32, operands=(I8, I8), extents=(None, 768, 768)),
+    }
+    texts = [f"// {name}\n{kernel_text(blocks.blocked(kernel, AVX512))}" for name, kernel in kernels.items()]
+    turns = blocks.blocked(chunked(tile(INTEL, 8, 3), 528, 96, static=192), INTEL)
+    golden("blocked.txt", "\n".join([*texts, f"// panels take turns\n{kernel_text(turns)}"]))
+
+
+def test_kernels_without_contractions_stay() -> None:
+    kernel = Kernel("nothing", (), (), (), ())
+    assert blocks.blocked(kernel, AVX512) is kernel
+
+
+def _changed(kernel: Kernel, of: type[Stmt], **changes: Any) -> Kernel:
+    """A kernel with some fields of its first statement of a kind changed."""
+    first = next(stmt for stmt in walk_stmts(kernel.body) if isinstance(stmt, of))
+
+    def body(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        made = [replace(s, **changes) if s is first else s for s in stmts]  # pyright: ignore[reportArgumentType]
+        return tuple([replace(s, body=body(s.body)) if isinstance(s, Loop) else s for s in made])
+
+    return replace(kernel, body=body(kernel.body))
+
+
+def test_faults_are_found() -> None:
+    """What leaves of contractions keep to."""
+    form = blocks.blocked(contraction("g", "km", "kn", tile(AVX512, 8, 3)), AVX512)
+    other = symbol("other")
+    out = next(stmt.buffer for stmt in walk_stmts(form.body) if isinstance(stmt, Store))
+    interval, half = Interval(other, 0, as_dim(symbol("unknown"))), Const(dtypes.float16, 1.0)
+    faults: list[tuple[type[Stmt], dict[str, Any], str]] = [
+        (Pack, {"buffer": out}, "c, which a contraction stores to, is no scratch"),
+        (Pack, {"value": half}, "a f16 is packed to rows, a f32"),
+        (Pack, {"outer": interval}, "the extent of other mentions unknown, which is not in scope"),
+        (Multiply, {"acc": out}, "c, which a contraction stores to, is no scratch"),
+        (Multiply, {"lhs": half}, "acc are sums of products of what does not lie in memory"),
+        (Multiply, {"first": as_dim(other)}, "whether sums begin mentions other, which is not in scope"),
+        (Let, {"value": as_dim(other)}, "the value of blocks mentions other, which is not in scope"),
+        (Loop, {"role": Role.GRID, "start": 3}, "a grid loop, begins at 3"),
+    ]
+    for of, changes, message in faults:
+        with pytest.raises(IRError, match=message):
+            check(_changed(form, of, **changes))
+
+
+def test_blocks_follow_the_processor() -> None:
+    """The same contraction is cut as its caches want it."""
+    kernel = contraction("g", "km", "kn", tile(AVX512, 8, 3))
+    sizes = {t.arch: [b.size for b in blocks.blocked(kernel, t).scratch] for t in (AVX512, INTEL)}
+    assert sizes["znver4"] != sizes["cascadelake"]
+    assert blocking(AVX512) != blocking(INTEL)
