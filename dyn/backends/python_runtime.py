@@ -89,7 +89,7 @@ class PythonRuntime:
 
     def launch(
         self, kernel: int | None, grid: int, dims: int | None, buffers: int | None, scratch_bytes: int, cost: int,
-        dispatch: int,
+        pieces: int, dispatch: int,
     ) -> int:  # fmt: skip
         """Run a kernel over [0, grid) in pieces, by as many threads as the call may use."""
         what = self.checks.describe(dispatch)
@@ -103,13 +103,13 @@ class PythonRuntime:
         def piece(begin: int, end: int, worker: int) -> None:
             run(dims, buffers, scratch[worker], begin, end)
 
-        threads, pieces = self._pieces(grid, grid)
+        threads, taken = self._pieces(grid, grid, pieces if pieces > 0 else _PIECES_PER_THREAD)
         scratch = [0] * threads
         try:
             if scratch_bytes:
                 for worker in range(threads):
                     scratch[worker] = self.checks.take(scratch_bytes, "scratch")
-            self._in_threads(piece, pieces, threads)
+            self._in_threads(piece, taken, threads)
             self.checks.check_zones(f"by {what}")
         except MemoryError:
             return 1
@@ -165,10 +165,10 @@ class PythonRuntime:
 
     # Threads ----------------------------------------------------------------------------------------------------------
 
-    def _pieces(self, n: int, most: int) -> tuple[int, Iterator[tuple[int, int]]]:
-        """How many threads share a range, and its pieces, which they take from one iterator."""
+    def _pieces(self, n: int, most: int, own: int = _PIECES_PER_THREAD) -> tuple[int, Iterator[tuple[int, int]]]:
+        """How many threads share a range, and its pieces, ``own`` for each, which they take from one iterator."""
         threads = thread_count(self.site.threads)
-        count = max(min(threads * _PIECES_PER_THREAD, most), 1) if threads > 1 else 1
+        count = max(min(threads * own, most), 1) if threads > 1 else 1
         cuts = [n * k // count for k in range(count + 1)]
         return min(threads, count), iter([pair for pair in pairwise(cuts) if pair[0] < pair[1]])
 

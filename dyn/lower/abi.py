@@ -58,9 +58,10 @@ RUNTIME_TABLE: tuple[TableFunction | None, ...] = (
         "takes a donated argument's memory.",
     ),
     _function(
-        "launch", "i32", "ptr kernel, i64 grid, ptr dims, ptr buffers, i64 scratch_bytes, i64 cost, i64 dispatch", "1",
+        "launch", "i32",
+        "ptr kernel, i64 grid, ptr dims, ptr buffers, i64 scratch_bytes, i64 cost, i64 pieces, i64 dispatch", "1",
         "Runs `kernel(dims, buffers, scratch, begin, end)` over pieces of [0, grid), on several threads "
-        "perhaps, each with scratch of its own; "
+        "perhaps, each with scratch of its own and `pieces` of the range at most (0: as many as balance the work); "
         "returns when all have run. 1: there was no memory for scratch, and nothing has run.",
     ),
     _function(

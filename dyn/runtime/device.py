@@ -2,7 +2,8 @@
 
 ::
 
-    i32 dyn_device_launch(rt, kernel, i64 grid, dims, buffers, i64 scratch_bytes, i64 cost, i64 dispatch)
+    i32 dyn_device_launch(rt, kernel, i64 grid, dims, buffers, i64 scratch_bytes, i64 cost, i64 pieces,
+                          i64 dispatch)
     ptr dyn_device_alloc(rt, i64 bytes)             void dyn_device_free(rt, block, i64 bytes)
     ptr dyn_device_output(rt, i32 number, tensor)   i32 dyn_device_fetch(rt, into, from, i64 bytes)
     i32 dyn_device_stage(rt, function, context, tensors, i64 inputs, i64 outputs)
@@ -44,7 +45,8 @@ def device_text() -> str:
 
 def _launch(m: Module) -> None:
     params = [("ptr", "rt"), ("ptr", "kernel"), ("i64", "grid"), ("ptr", "dims"), ("ptr", "buffers")]
-    f = m.function("dyn_device_launch", "i32", [*params, ("i64", "bytes"), ("i64", "cost"), ("i64", "dispatch")])
+    params += [("i64", "bytes"), ("i64", "cost"), ("i64", "pieces"), ("i64", "dispatch")]
+    f = m.function("dyn_device_launch", "i32", params)
     with f.if_(f.icmp("sle", "%grid", "0")):
         f.ret("i32", "0")
     state = f.load("ptr", "%rt")

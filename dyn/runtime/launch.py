@@ -2,11 +2,12 @@
 
 ::
 
-    i32 dyn_launch(rt, kernel, i64 grid, ptr dims, ptr buffers, i64 scratch_bytes, i64 cost, i64 dispatch)
+    i32 dyn_launch(rt, kernel, i64 grid, ptr dims, ptr buffers, i64 scratch_bytes, i64 cost, i64 pieces, i64 dispatch)
 
 runs ``kernel(dims, buffers, scratch, begin, end)`` over the range [0, grid). ``cost`` says what one iteration costs, in
 the unit of ``dyn.schedule.cost``: about 1/32 ns. Whether and into how many pieces the range is cut depends on that and
-on whether a worker is awake, never the results: iterations are independent. It gives 0, or 1 where there is no memory
+on whether a worker is awake, never the results: iterations are independent. A thread has ``pieces`` of them at most, or
+where that is 0 as many as balance the work. It gives 0, or 1 where there is no memory
 for scratch; then no iteration has run. ``dispatch``, the number of the launch in its program, is for who records
 launches.
 
@@ -53,12 +54,14 @@ def _piece(m: Module) -> None:
 def _parallel(m: Module) -> None:
     """Try to run a launch on several threads; gives whether it has run."""
     params = [("ptr", "kernel"), ("i64", "grid"), ("ptr", "dims"), ("ptr", "buffers"), ("i64", "bytes")]
-    f = m.function("launch.parallel", "i1", [*params, ("i64", "work"), ("i64", "threads")], exported=False)
+    params += [("i64", "work"), ("i64", "threads"), ("i64", "own")]
+    f = m.function("launch.parallel", "i1", params, exported=False)
     with f.if_(f.icmp("eq", begin_job(f), "false", "i1")):
         f.ret("i1", "false")
     pieces = f.binary("sdiv", "%work", f.load_atomic("i64", "@launch.piece_work", "monotonic"))
     pieces = f.select(f.icmp("sgt", pieces, "1"), pieces, "1")
-    pieces = _least(f, pieces, f.mul("%threads", str(PIECES_PER_THREAD)))
+    own = f.select(f.icmp("sgt", "%own", "0"), "%own", str(PIECES_PER_THREAD))
+    pieces = _least(f, pieces, f.mul("%threads", own))
     pieces = _least(f, pieces, "%grid")
     stride = f.and_(f.add("%bytes", "63"), "-64")
     scratch = f.var("ptr", "null")
@@ -85,7 +88,8 @@ def _parallel(m: Module) -> None:
 
 def _launch(m: Module) -> None:
     params = [("ptr", "rt"), ("ptr", "kernel"), ("i64", "grid"), ("ptr", "dims"), ("ptr", "buffers")]
-    f = m.function("dyn_launch", "i32", [*params, ("i64", "bytes"), ("i64", "cost"), ("i64", "dispatch")])
+    params += [("i64", "bytes"), ("i64", "cost"), ("i64", "pieces"), ("i64", "dispatch")]
+    f = m.function("dyn_launch", "i32", params)
     with f.if_(f.icmp("sle", "%grid", "0")):
         f.ret("i32", "0")
     threads = threads_of(f, "%rt")
@@ -96,7 +100,7 @@ def _launch(m: Module) -> None:
         hot, cold = (f.load_atomic("i64", f"@launch.{name}", "monotonic") for name in ("awake", "asleep"))
         with f.if_(f.icmp("sge", work, f.select(awake(f), hot, cold))):
             same = [("ptr", "%kernel"), ("i64", "%grid"), ("ptr", "%dims"), ("ptr", "%buffers"), ("i64", "%bytes")]
-            ran = f.call("i1", "@launch.parallel", [*same, ("i64", work), ("i64", threads)])
+            ran = f.call("i1", "@launch.parallel", [*same, ("i64", work), ("i64", threads), ("i64", "%pieces")])
             with f.if_(ran):
                 f.ret("i32", "0")
     scratch = f.var("ptr", "null")

@@ -302,7 +302,8 @@ def _piece(m: Module) -> None:
 
 def _launch(m: Module) -> None:
     params = [("ptr", "rt"), ("ptr", "kernel"), ("i64", "grid"), ("ptr", "dims"), ("ptr", "buffers"), ("i64", "bytes")]
-    f = m.function("recorder.launch", "i32", [*params, ("i64", "cost"), ("i64", "dispatch")], exported=False)
+    params += [("i64", "cost"), ("i64", "pieces"), ("i64", "dispatch")]
+    f = m.function("recorder.launch", "i32", params, exported=False)
     frame = f.at("%rt", _TABLE)
     thread = f.load("ptr", frame, _RecordedCall.THREAD)
     number = f.call("i64", "@recorder.number", [("ptr", thread)])
@@ -314,7 +315,7 @@ def _launch(m: Module) -> None:
     start = _now(f)
     arguments = [
         ("ptr", given), ("ptr", "@recorder.piece"), ("i64", "%grid"), ("ptr", ctx), ("ptr", "%buffers"),
-        ("i64", "%bytes"), ("i64", "%cost"), ("i64", "%dispatch"),
+        ("i64", "%bytes"), ("i64", "%cost"), ("i64", "%pieces"), ("i64", "%dispatch"),
     ]  # fmt: skip
     status = f.call("i32", f.load("ptr", given, 8 * LAUNCH), arguments)
     _launched(f, frame, number, "%grid", start)
@@ -324,7 +325,7 @@ def _launch(m: Module) -> None:
 def _launch_on_device(m: Module) -> None:
     """A launch on a device, between two events. Where there is no event its time is not known."""
     params = [("ptr", "rt"), ("ptr", "kernel"), ("i64", "grid"), ("ptr", "dims"), ("ptr", "buffers"), ("i64", "bytes")]
-    params += [("i64", "cost"), ("i64", "dispatch")]
+    params += [("i64", "cost"), ("i64", "pieces"), ("i64", "dispatch")]
     f = m.function("recorder.launch_on_device", "i32", params, exported=False)
     frame = f.at("%rt", _TABLE)
     thread = f.load("ptr", frame, _RecordedCall.THREAD)

@@ -127,10 +127,14 @@ def _one_stride(dim: Dim, outer: Axis, inner: Axis) -> bool:
     return first[0] == second[0] * inner.extent
 
 
-def nest(axes: Sequence[Axis], roles: Sequence[Role], body: tuple[Stmt, ...], width: int = 0) -> tuple[Stmt, ...]:
-    """Perfectly nested loops without folds; teams have ``width`` lanes."""
+def nest(
+    axes: Sequence[Axis], roles: Sequence[Role], body: tuple[Stmt, ...], width: int = 0, together: Symbol | None = None
+) -> tuple[Stmt, ...]:
+    """Perfectly nested loops without folds; teams have ``width`` lanes, and the innermost loop takes some iterations
+    ``together``."""
     for a, role in zip(reversed(axes), reversed(roles), strict=True):
-        body = (Loop(role, a.var, a.extent, body, width=width if role is Role.TEAM else 0),)
+        body = (Loop(role, a.var, a.extent, body, width=width if role is Role.TEAM else 0, together=together),)
+        together = None
     return body
 
 

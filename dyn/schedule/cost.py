@@ -8,7 +8,7 @@ sizes and threads change by hundreds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dyn.frozen import record
 from dyn.schedule.kernel import Apply, Buffer, Expr, Kernel, Load, Loop, Stmt, Store, TileContract, Update
@@ -23,9 +23,10 @@ _COMPUTED_EXTENT = 32
 _MULTIPLY_ADDS = 4
 
 
-def iteration_cost(body: tuple[Stmt, ...], grid: Iterable[Symbol]) -> Dim:
-    """The cost of one iteration, the first: ``body`` is what the GRID loops over ``grid`` enclose."""
-    return _at_zero(_block(body), frozenset(grid))
+def iteration_cost(body: tuple[Stmt, ...], grid: Sequence[Loop]) -> Dim:
+    """The cost of one iteration, the first: ``body`` is what the GRID loops enclose."""
+    alone: dict[Symbol, Dim] = {loop.together: 1 for loop in grid if loop.together is not None}
+    return _at_zero(substitute(_block(body), alone), frozenset([loop.var for loop in grid]))
 
 
 def traffic(kernel: Kernel, sizes: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -37,6 +38,7 @@ def traffic(kernel: Kernel, sizes: Sequence[Dim]) -> tuple[Dim, ...]:
     """
     counts: dict[int, Dim] = {id(buffer): 0 for buffer in kernel.buffers}
     own_sizes = dict(zip(kernel.dims, sizes, strict=True))
+    own_sizes.update({loop.together: 1 for loop in kernel.grid()[0] if loop.together is not None})
 
     def add(buffer: Buffer, times: Dim) -> None:
         if id(buffer) in counts:

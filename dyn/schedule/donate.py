@@ -369,7 +369,7 @@ def _without_copy(variant: Variant, at: int, output: int) -> Variant:
     updating = replace(kernel, body=body, in_place=True, note=f"{kernel.note}, in place")
     check(updating)
     loops, block = updating.grid()
-    cost = iteration_cost(block, [loop.var for loop in loops])
+    cost = iteration_cost(block, loops)
     cost = cost if isinstance(cost, int) else substitute(cost, dict(zip(kernel.dims, variant.dims, strict=True)))
     return replace(variant, kernel=updating, cost=cost, note=f"{variant.note}, in place", in_place=output)
 

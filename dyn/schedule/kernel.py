@@ -3,7 +3,7 @@
 ::
 
     Kernel  = (buffers, dims, scratch, body)
-    stmt    = Loop(role, var, extent, body, folds, carries, order, bound, start) | Store(buffer, index, value)
+    stmt    = Loop(role, var, extent, body, folds, carries, order, bound, start, together) | Store(buffer, index, value)
             | Update(buffer, index, …) | TileContract(…) | Let(var, value)
             | Pack(buffer, outer, inner, value, …) | Multiply(acc, rows, cols, red, lhs, rhs, unit, …)
     interval = (var, start, extent)
@@ -266,7 +266,9 @@ class Loop:
     Statements of ``body`` run before the folds' values are combined and the carries' values taken. The folds of a LANE
     loop combine in ``order``, or where it is None as the target likes; those of a SERIAL one in the order's steps, or
     one after the other. ``bound`` names the symbols of ``extent`` that stand for computed values, each an int64.
-    LANE and SERIAL loops may begin at a ``start`` that is no computed value: ``range(start, start + extent)``.
+    LANE and SERIAL loops may begin at a ``start`` that is no computed value: ``range(start, start + extent)``. The
+    innermost GRID loop may take some neighbouring iterations at once: ``together`` is then their number in its body, at
+    least 1, and ``var`` the first of them. It computes the same however the loop's range is cut into such runs.
     """
 
     role: Role
@@ -280,6 +282,7 @@ class Loop:
     order: Order | None = None
     bound: Bindings = ()
     start: Dim = 0
+    together: Symbol | None = None
 
 
 @record(eq=False)
@@ -482,7 +485,7 @@ class Way(Enum):
 @record(eq=False)
 class Multiply:
     """``acc[place + (i - i.start)*stride + j - j.start] (+)= sum over k in red of lhs[i, k] * rhs[k, j]`` for all of
-    ``rows`` (i) and ``cols`` (j): no more than ``tile`` has.
+    ``rows`` (i) and ``cols`` (j): no more than ``tile`` has, but for columns that are streamed.
 
     Sums begin at 0 where ``first`` is 1, and at what is there where it is 0. ``lhs`` and ``rhs`` are loads that are
     linear in both of their variables, or lie in panels; where they are COMPUTED ``rhs`` is any expression. A ``unit``
@@ -492,7 +495,7 @@ class Multiply:
 
     acc: Buffer
     place: Dim
-    stride: int
+    stride: Dim
     rows: Interval
     cols: Interval
     red: Interval

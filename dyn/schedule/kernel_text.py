@@ -164,7 +164,11 @@ class _KernelPrinter:
             order += f" in runs of {' x '.join(map(str, loop.order.runs))}"
         start = "" if loop.start == 0 else f"{self.dim(loop.start)} <= "
         extent = self.dim(loop.extent) if loop.start == 0 else f"{self.dim(loop.start)} + ({self.dim(loop.extent)})"
-        self.line(depth, f"{loop.role.value} {start}{var} < {extent}{bindings}{width}{order} {{")
+        together = ""
+        if loop.together is not None:
+            self.symbols[loop.together] = self.fresh("x")
+            together = f" by {self.symbols[loop.together]}"
+        self.line(depth, f"{loop.role.value} {start}{var} < {extent}{bindings}{width}{order}{together} {{")
         inner = dict(lets)
         for carry, init in zip(loop.carries, inits, strict=True):
             name = self.refs[id(carry.state)] = self.refs[id(carry.ref)] = self.fresh("c")

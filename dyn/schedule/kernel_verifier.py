@@ -93,6 +93,13 @@ class _Checker:
                 if stmt.role is Role.TEAM:
                     self.team(stmt, in_lane=in_lane)
                 inner = symbols | {stmt.var}
+                if stmt.together is not None:
+                    inner |= {stmt.together}
+                    innermost = is_grid and not any(isinstance(s, Loop) and s.role is Role.GRID for s in stmt.body)
+                    if not innermost:
+                        raise self.fail(
+                            f"loop {stmt.var.name} takes iterations together, and is no innermost grid loop"
+                        )
                 lane = in_lane or stmt.role is Role.LANE
                 inside = refs | self.carried(stmt, symbols, refs)
                 inner_refs = self.block(stmt.body, inner, inside, in_lane=lane, grid=is_grid, in_tile=in_tile)

@@ -321,6 +321,7 @@ def bind_kernel(
         if isinstance(stmt, Loop):
             inner.add(stmt.var)
             inner.update(s for s, _ in stmt.bound)
+            inner.update(() if stmt.together is None else (stmt.together,))
         elif isinstance(stmt, TileContract):
             inner |= {stmt.row, stmt.col, stmt.red}
             inner.update(part for digits in stmt.digits for part, _ in digits.parts)
@@ -334,7 +335,7 @@ def bind_kernel(
     while len(block) == 1 and isinstance(block[0], Loop) and block[0].role is Role.GRID:
         grid.append(block[0])
         block = block[0].body
-    cost = iteration_cost(block, [loop.var for loop in grid])
+    cost = iteration_cost(block, grid)
     parameters = Parameters(frozenset(inner))
     sized = {id(b): replace(b, size=parameters.rewrite(b.size)) for b in (*buffers, *scratch) if b.size != 0}
     rewritten = _Rename(parameters, sized).block(body)

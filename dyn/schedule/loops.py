@@ -11,6 +11,7 @@ fuse       two neighbouring axes become one, where every index moves through bot
 confine    quotients of what lies in one chunk are 0
 flatten    neighbouring axes become one whatever the strides, by division where no one stride runs through them
 split      an axis becomes chunks of a size, and what lies in one
+join       some neighbouring chunks are one iteration, as many as a thread has to do
 reorder    a phase's own parallel axes go where they are wanted; those with an order keep it
 hoist      the outermost axis of the only phase becomes a shared one: a part of a reduction for each of its iterations
 sink       the last shared axes become the innermost of every phase instead
@@ -75,9 +76,11 @@ from dyn.shapes import (
     Dim,
     Symbol,
     as_dim,
+    dim_min,
     product,
     substitute,
 )
+from dyn.shapes import symbol as new_symbol
 
 
 class ScheduleError(IRError):
@@ -137,6 +140,8 @@ class Loops:
         self._change: dict[Symbol, Dim] = dict(self.equal)
         #: The shared axes that are less than a number, where indices are divided by that.
         self._confined: dict[Symbol, int] = {}
+        #: The number of iterations of the last shared loop that are one, where some are.
+        self._together: Symbol | None = None
         self.phases = [self.code.phase(stage, self.keep.get(n, ())) for n, stage in enumerate(self.nest.stages)]
 
     @property
@@ -281,6 +286,17 @@ class Loops:
         phase = self.code.phase(stage)
         self.phases.append(phase)
         return phase
+
+    def join(self, outer: Axis, inner: Axis, whole: Axis, size: int) -> Axis:
+        """Let neighbouring chunks of an axis that was split into such of ``size`` elements be one iteration, as many as
+        a thread has to do: what then lies in one."""
+        if outer not in self.shared or self.shared[-1] is not inner or outer.extent == 1 or self._together is not None:
+            raise ScheduleError(f"{inner.name} is not the last shared axis, or {outer.name} no loop over chunks of it")
+        self._together = new_symbol("together", "iterations of a grid loop that are one")
+        extent = dim_min(as_dim(self._together) * size, whole.extent - as_dim(outer.var) * size)
+        self.shared[-1] = replace(inner, extent=extent)
+        self.steps.append(Step("join", (outer.name,), f"over {inner.name}"))
+        return self.shared[-1]
 
     def sink(self, axes: Sequence[Axis]) -> None:
         """Make the last shared axes the innermost of each phase.
@@ -546,7 +562,7 @@ class Loops:
         if self._jammed is not None:
             *outer, rows, lanes = self.shared
             body = unroll_and_jam(rows, self._jammed[1], [lanes], roles[-1:], body, self._is_positive)
-        body = nest(outer, roles[: len(outer)], body, self.team_lanes)
+        body = nest(outer, roles[: len(outer)], body, self.team_lanes, self._together)
         found = self.code.buffers()
         buffers = tuple([found[value] for value in (found if order is None else order)])
         made = bind_kernel(

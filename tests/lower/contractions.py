@@ -101,3 +101,16 @@ def chunked(tile: Tile, rows: int, cols: int, lhs: str = "mk", static: int | Non
     )  # fmt: skip
     inner = Loop(Role.GRID, q, floordiv(dn + cols - 1, cols), (stmt,))
     return Kernel("chunks", (a, b, c), (m, n, k), (), (Loop(Role.GRID, p, floordiv(dm + rows - 1, rows), (inner,)),))
+
+
+def joined(tile: Tile, cols: int) -> Kernel:
+    """A batch of products whose GRID iterations over columns are one where they are neighbours."""
+    g, m, n, k, i, j, r, p, q, t = [symbol(s) for s in "gmnkijrpqt"]
+    dg, dm, dn, dk, dp, dq, dt = [as_dim(s) for s in (g, m, n, k, p, q, t)]
+    row, col, red = as_dim(i), dq * cols + as_dim(j), as_dim(r)
+    a, b, c, acc = Buffer("a", F32), Buffer("b", F32), Buffer("c", F32), Ref("acc", F32)
+    lhs, rhs = Load(a, (dp * dm + row) * dk + red), Load(b, (dp * dk + red) * dn + col)
+    store = Store(c, (dp * dm + row) * dn + col, acc)
+    stmt = TileContract(i, j, r, dm, dim_min(dt * cols, dn - dq * cols), dk, lhs, rhs, acc, (store,), tile)
+    inner = Loop(Role.GRID, q, floordiv(dn + cols - 1, cols), (stmt,), together=t)
+    return Kernel("joined", (a, b, c), (g, m, n, k), (), (Loop(Role.GRID, p, dg, (inner,)),))

@@ -47,7 +47,7 @@ from dyn.schedule.x86.blocking import STREAMED_BYTES, CacheBlocking
 from dyn.schedule.x86.blocking import blocking as blocking_of
 from dyn.schedule.x86.contractions import contract_schedules
 from dyn.shapes import Dim, Symbol, as_dim, dim_min, symbol
-from tests.lower.contractions import LHS, PLACE, PLACE_I8, RHS, Axes, chunked, contraction, store_bias
+from tests.lower.contractions import LHS, PLACE, PLACE_I8, RHS, Axes, chunked, contraction, joined, store_bias
 from tests.lower.x86_run import Compiled, compile_kernels
 
 F32, F64, I32, I64 = dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64
@@ -519,6 +519,24 @@ def test_results_depend_on_no_cutting() -> None:
         np.testing.assert_array_equal(parts, want)
 
 
+@pytest.mark.parametrize("tile", [tiled(8, 2, packed=False), tiled(4, 2, packed=False), tiled(8, 2)], ids=str)
+def test_neighbouring_iterations_are_one(tile: Tile) -> None:
+    """However the range is cut, in the middle of a batch too; a cut is one iteration, and its rows long pieces."""
+    (kernel,) = compile_kernels([joined(tile, 32)])
+    for g, m, n, k in [(1, 1, 2000, 33), (3, 2, 100, 7), (2, 3, 1100, 9), (2, 8, 700, 20), (1, 5, 31, 3), (0, 1, 9, 9)]:
+        a, b = values((g, m, k), F32, 1), values((g, k, n), F32, 2)
+        whole = np.full((g, m, n), 7, np.float32)
+        kernel((g, m, n, k), [a, b, whole])
+        for index in range(g):
+            close(whole[index], a[index], b[index])
+        total = g * -(-n // 32)
+        for step in (1, 3, 7):
+            parts = np.full((g, m, n), 7, np.float32)
+            for begin in range(0, total, step):
+                kernel((g, m, n, k), [a, b, parts], (begin, min(begin + step, total)))
+            np.testing.assert_array_equal(parts, whole)
+
+
 def test_scratch_is_bounded() -> None:
     """Whatever the sizes: a constant that fits into a second-level cache."""
     target = host_target()
@@ -530,7 +548,7 @@ def test_scratch_is_bounded() -> None:
             size = emit_kernel(contraction("g", lhs, rhs, PACKED), target).scratch_bytes
         assert isinstance(size, int)
         assert size < 1 << 20
-    assert emit_kernel(contraction("g", "mk", "kn", DIRECT), target).scratch_bytes == 4 * STREAMED_BYTES
+    assert emit_kernel(contraction("g", "mk", "kn", DIRECT), target).scratch_bytes == STREAMED_BYTES
 
 
 # --- targets and schedules ------------------------------------------------------------------------------------------
@@ -609,7 +627,7 @@ def test_schedules_divide_the_columns() -> None:
     high, wide = (8, 48), (6, 64)
     assert tiles == {768: high, 48: high, 64: wide, 128: wide, 32: (12, 32), 50: high, 100: high}
     variants = contract_schedules(target, F32, lying(F32), cols=768)
-    assert [v.tile for v in variants] == [Tile(8, 192, ()), Tile(4, 96)]
+    assert [v.tile for v in variants] == [Tile(8, 128, ()), Tile(4, 96)]
     assert [(v.min_rows, v.max_rows) for v in variants] == [(0, 8), (9, None)]
     assert contract_schedules(target, F32, lying(F32), cols=100)[1].tile.rows == 8
 
@@ -627,13 +645,14 @@ def test_schedules_of_intels_caches() -> None:
     assert intel[0] == first[0]
 
 
-def test_streams_are_pieces_of_a_kilobyte() -> None:
+def test_streams_are_pieces_of_rows() -> None:
     """Of known columns an even number of pieces; of narrow elements more to a piece, as accumulators have room."""
     f32, bf16, i8 = F32, dtypes.bfloat16, dtypes.int8
-    cases = [(f32, None, 256), (f32, 64, 64), (f32, 768, 192), (f32, 1000, 256), (f32, 4096, 256), (bf16, 4096, 512)]
-    for rhs, cols, columns in [*cases, (bf16, None, 512), (i8, 4096, 512), (i8, 100, 112)]:
+    cases = [(f32, None, 128), (f32, 64, 64), (f32, 768, 128), (f32, 1000, 128), (f32, 4096, 128), (bf16, 4096, 256)]
+    for rhs, cols, columns in [*cases, (bf16, None, 256), (i8, 4096, 512), (i8, 100, 112)]:
         (low, *_) = contract_schedules(TARGETS[0], F32, Reach(F32, rhs, rhs_columns=True), cols=cols)
         assert low.tile == Tile(8, columns, ()), (rhs, cols)
+        assert low.joins
 
 
 def test_both_operands_packed_on_intel() -> None:

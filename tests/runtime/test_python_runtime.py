@@ -363,7 +363,7 @@ def test_a_buffer_that_is_no_array(runtime: PythonRuntime, by: int, what: str) -
     buffers = (ctypes.c_int64 * 2)(there + by, there)
     kernel = ctypes.CFUNCTYPE(None)(lambda: pytest.fail("it was run"))
     address = ctypes.cast(kernel, ctypes.c_void_p).value or 0
-    assert native(runtime, "launch", address, 1, 0, ctypes.addressof(buffers), 0, 1, 0) == 1
+    assert native(runtime, "launch", address, 1, 0, ctypes.addressof(buffers), 0, 1, 0, 0) == 1
     text = problem(runtime)
     assert text.startswith("lambda: launch 0, ")
     assert text.endswith(what.format(there + by) + ".")
@@ -372,13 +372,13 @@ def test_a_buffer_that_is_no_array(runtime: PythonRuntime, by: int, what: str) -
 
 def test_launches_of_nothing(runtime: PythonRuntime) -> None:
     values = begun(runtime)
-    assert native(runtime, "launch", 0, 1, 0, 0, 0, 1, 0) == 1
+    assert native(runtime, "launch", 0, 1, 0, 0, 0, 1, 0, 0) == 1
     assert ": kernel None, grid 1, 0 bytes of scratch." in problem(runtime)
     del values
 
 
 def test_a_launch_that_there_is_none_of(runtime: PythonRuntime) -> None:
-    assert native(runtime, "launch", 1, 1, 0, 0, 0, 1, 99) == 1
+    assert native(runtime, "launch", 1, 1, 0, 0, 0, 1, 0, 99) == 1
     assert problem(runtime) == "lambda: there is no launch 99."
 
 

@@ -33,6 +33,7 @@ from dyn.schedule.kernel import (
     Stmt,
     Store,
     Tile,
+    Way,
 )
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.kernel_verifier import check
@@ -41,7 +42,7 @@ from dyn.schedule.target import Target
 from dyn.schedule.x86 import blocked as blocks
 from dyn.schedule.x86.blocking import CacheBlocking, blocking
 from dyn.shapes import Symbol, as_dim, evaluate, symbol
-from tests.lower.contractions import LHS, PLACE, RHS, Axes, chunked, contraction
+from tests.lower.contractions import LHS, PLACE, RHS, Axes, chunked, contraction, joined
 
 F32, I8, I32 = dtypes.float32, dtypes.int8, dtypes.int32
 AVX512 = Target("x86", "znver4", "+avx512vnni,+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx2,+fma,+f16c", 64, 32)
@@ -72,6 +73,8 @@ class Run:
         #: How often each element of a global buffer was packed, and how many products there were.
         self.packed: Counter[tuple[str, int]] = Counter()
         self.products = 0
+        #: Columns of multiplications.
+        self.widths: set[int] = set()
         self.block(kernel.body)
 
     def dim(self, dim: Any) -> int:
@@ -88,6 +91,11 @@ class Run:
         for stmt in body:
             if isinstance(stmt, Let):
                 self.env[stmt.var] = self.dim(stmt.value)
+            elif isinstance(stmt, Loop) and stmt.together is not None:
+                extent = self.dim(stmt.extent)
+                for begin, end in [(0, extent // 3), (extent // 3, extent)]:  # as two threads may have them
+                    self.env[stmt.var], self.env[stmt.together] = begin, end - begin
+                    self.block(stmt.body if begin < end else ())
             elif isinstance(stmt, Loop):
                 for _ in self.values(Interval(stmt.var, stmt.start, stmt.extent)):
                     self.block(stmt.body)
@@ -129,11 +137,13 @@ class Run:
 
     def multiply(self, stmt: Multiply) -> None:
         acc, place, first = self.memory[id(stmt.acc)], self.dim(stmt.place), self.dim(stmt.first)
+        stride = self.dim(stmt.stride)
+        self.widths.add(self.dim(stmt.cols.extent))
         assert self.dim(stmt.rows.extent) <= stmt.tile.rows
-        assert self.dim(stmt.cols.extent) <= stmt.tile.columns
+        assert self.dim(stmt.cols.extent) <= (stmt.tile.columns if stmt.way is not Way.STREAM else stmt.acc.size)
         for i, _ in enumerate(self.values(stmt.rows)):
             for j, _ in enumerate(self.values(stmt.cols)):
-                total = 0 if first else int(acc[place + i * stmt.stride + j])
+                total = 0 if first else int(acc[place + i * stride + j])
                 for k, _ in enumerate(self.values(stmt.red)):
                     right = self.eval(stmt.rhs, count=stmt.packed is not None and i == 0)
                     total += self.product(stmt, self.eval(stmt.lhs), right)
@@ -142,7 +152,7 @@ class Run:
                         panel, column = divmod(j, to.width)
                         at = self.dim(to.place) + panel * to.apart + k * to.width + column
                         self.memory[id(to.buffer)][at] = right
-                acc[place + i * stmt.stride + j] = total
+                acc[place + i * stride + j] = total
 
     def product(self, stmt: Multiply, left: int, right: int) -> int:
         self.products += 1
@@ -212,6 +222,19 @@ def test_rows_and_columns_in_chunks(own: CacheBlocking, static: int | None) -> N
     assert set(run.packed.values()) == {2}, "once for each chunk of rows"
 
 
+@pytest.mark.parametrize("m", [1, 2, 3, 5, 8, 11])
+def test_columns_that_neighbouring_iterations_share(m: int) -> None:
+    """Few rows have few accumulators, and long pieces of the right operand's rows."""
+    form = blocks.blocked(joined(tile(AVX512, 8, 2, packed=False), 32), AVX512)
+    check(form)
+    n, k = 1700, 3
+    a, b = np.arange(m * k) % 7, np.arange(k * n) % 5
+    c = np.zeros(m * n, np.int64)
+    run = Run(form, [a, b, c], dict(zip(form.dims, (1, m, n, k), strict=True)))
+    np.testing.assert_array_equal(c.reshape(m, n), a.reshape(m, k) @ b.reshape(k, n))
+    assert max(run.widths) == {1: 1024, 2: 1024, 3: 1024, 5: 256, 8: 256, 11: 256}[m]
+
+
 def test_each_element_is_computed_once_a_packed_panel() -> None:
     """A prologue: the elements of either operand are computed as often as its block is packed."""
 
@@ -275,6 +298,7 @@ def test_faults_are_found() -> None:
         (Multiply, {"first": as_dim(other)}, "whether sums begin mentions other, which is not in scope"),
         (Let, {"value": as_dim(other)}, "the value of blocks mentions other, which is not in scope"),
         (Loop, {"role": Role.GRID, "start": 3}, "a grid loop, begins at 3"),
+        (Loop, {"together": other}, "takes iterations together, and is no innermost grid loop"),
     ]
     for of, changes, message in faults:
         with pytest.raises(IRError, match=message):

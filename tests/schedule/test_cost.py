@@ -49,13 +49,13 @@ def test_a_loop_costs_what_it_moves_and_computes() -> None:
 def test_an_update_reads_and_writes_a_place_of_its_own() -> None:
     row = Load(Buffer("ids", dtypes.int64), as_dim(ROW))
     update = Update(OUT, as_dim(J), ((J, row),), Scalar.ADD, Const(F32, 1.0))
-    assert iteration_cost((update,), (ROW,)) == 8 + 2 * 4 + 16
+    assert iteration_cost((update,), (Loop(Role.GRID, ROW, 3),)) == 8 + 2 * 4 + 16
 
 
 def test_the_first_iteration_of_a_grid_stands_for_all() -> None:
     load = Load(X, as_dim(ROW))
     loop = Loop(Role.LANE, ROW, dim_min(8192, as_dim(N) - 8192 * as_dim(G)), (Store(OUT, as_dim(ROW), load),))
-    assert iteration_cost((loop,), (G,)) == 8 * dim_min(8192, as_dim(N))
+    assert iteration_cost((loop,), (Loop(Role.GRID, G, 3),)) == 8 * dim_min(8192, as_dim(N))
 
 
 def test_an_extent_that_depends_on_an_outer_loop() -> None:

@@ -17,6 +17,9 @@ from dyn.schedule.launch import Body, Condition, Launch, Variant, dispatches, sc
 from dyn.shapes import Dim
 from dyn.stitch.groups import Group
 
+#: Pieces of a thread, of launches whose neighbouring iterations are one.
+LONG_PIECES = 1
+
 
 class Launches:
     """Writes launches in their order.
@@ -222,7 +225,7 @@ class Launches:
             text.emit(f"store i64 {value}, ptr {slot}, align 8")
         arguments = (
             f"ptr %rt, ptr {kernel}, i64 {dim(variant.grid)}, ptr %dims, ptr %buffers, i64 {dim(scratch)}, "
-            f"i64 {self.sizes.estimate(variant.cost)}, i64 {dispatch}"
+            f"i64 {self.sizes.estimate(variant.cost)}, i64 {_pieces(variant)}, i64 {dispatch}"
         )
         status = text.value(f"call i32 {text.runtime(LAUNCH)}({arguments})")
         text.fault(self.memory.failed, text.value(f"icmp ne i32 {status}, 0"))
@@ -462,3 +465,12 @@ class Launches:
 
     def _set(self, variable: int, pointer: str) -> None:
         self.text.emit(f"store ptr {pointer}, ptr %variable{variable}, align 8")
+
+
+def _pieces(variant: Variant) -> int:
+    """The most pieces of a launch that a thread has; 0 for as many as balance the work.
+
+    Where neighbouring iterations are one, long pieces are quick ones.
+    """
+    grid, _ = variant.kernel.grid()
+    return LONG_PIECES if grid and grid[-1].together is not None else 0

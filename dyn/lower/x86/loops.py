@@ -8,7 +8,7 @@ a contraction comes to for each of its tiles, have one section where they can.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dyn.errors import NotYetError
@@ -16,7 +16,7 @@ from dyn.lower.x86 import memory
 from dyn.lower.x86.ahead import Ahead
 from dyn.lower.x86.folds import Accumulator, State
 from dyn.lower.x86.guards import LoopGuard, multiple
-from dyn.lower.x86.llvm_text import VType, vtype
+from dyn.lower.x86.llvm_text import CountedLoop, VType, vtype
 from dyn.lower.x86.plan import lane_plan
 from dyn.lower.x86.runs import Runs
 from dyn.lower.x86.scopes import Lanes, LaneValue
@@ -37,36 +37,63 @@ def grid_loops(em: KernelEmitter) -> None:
     grid, body = em.kernel.grid()
     run, done = fn.label("run"), fn.label("done")
     extents = [em.dim(loop.extent) for loop in grid]
+    together = grid[-1].together if grid else None
     with em.scope(guarded=True):
         fn.branch_if(fn.op("icmp slt", I64, "%begin", "%end"), run, done)
         fn.start(run)
-        first: list[str] = []
-        rest = "%begin"
-        for extent in reversed(extents[1:]):
-            first.insert(0, fn.op("urem", I64, rest, extent))
-            rest = fn.op("udiv", I64, rest, extent)
-        first.insert(0, rest)
-        with em.scope():
-            several = len(grid) > 1
-            loop = fn.loop(
-                "%begin", "%end", 1, [(I64, i) for i in first] if several else [], at_least_once=True, hint="grid"
-            )
-            indices = loop.carried if several else [loop.index] * len(grid)
-            for level, index in zip(grid, indices, strict=True):
-                em.bind(level.var, index)
-            em.statements(body)
-            following: list[str] = []
-            carry = ""
-            for level in range(len(grid) - 1, -1, -1) if several else ():
-                step = fn.cast("zext", vtype("i1"), carry, I64) if carry else "1"
-                index = fn.op("add nsw", I64, indices[level], step)
-                if level:
-                    carry = fn.op("icmp eq", I64, index, extents[level])
-                    index = fn.select(carry, I64, "0", index)
-                following.insert(0, index)
-            loop.close(following)
+        if together is None:
+            with em.scope():
+                loop, following = _grid(em, grid, extents, "%begin", "%end")
+                em.statements(body)
+                loop.close(following())
+        else:
+            # What is left of the range in each iteration of the loops around is one iteration of the innermost.
+            *around, inner = extents
+            first = fn.op("udiv", I64, "%begin", inner)
+            last = fn.op("add nuw", I64, fn.op("udiv", I64, fn.op("sub", I64, "%end", "1"), inner), "1")
+            with em.scope():
+                loop, following = _grid(em, grid[:-1], around, first, last)
+                passed = fn.op("mul nuw", I64, loop.index, inner)
+                begin = fn.intrinsic("smax", I64, fn.op("sub", I64, "%begin", passed), "0")
+                end = fn.intrinsic("smin", I64, fn.op("sub", I64, "%end", passed), inner)
+                em.bind(grid[-1].var, begin)
+                em.bind(together, fn.op("sub", I64, end, begin))
+                em.statements(body)
+                loop.close(following())
         fn.branch(done)
         fn.start(done)
+
+
+def _grid(
+    em: KernelEmitter, grid: Sequence[Loop], extents: Sequence[str], begin: str, end: str
+) -> tuple[CountedLoop, Callable[[], list[str]]]:
+    """Open a loop over [begin, end) of some GRID loops' linear space, and bind their variables; what it carries on is
+    known at its end."""
+    fn, several = em.fn, len(grid) > 1
+    first: list[str] = []
+    rest = begin
+    for extent in reversed(extents[1:]):
+        first.insert(0, fn.op("urem", I64, rest, extent))
+        rest = fn.op("udiv", I64, rest, extent)
+    first.insert(0, rest)
+    loop = fn.loop(begin, end, 1, [(I64, i) for i in first] if several else [], at_least_once=True, hint="grid")
+    indices = loop.carried if several else [loop.index] * len(grid)
+    for level, index in zip(grid, indices, strict=True):
+        em.bind(level.var, index)
+
+    def following() -> list[str]:
+        found: list[str] = []
+        carry = ""
+        for level in range(len(grid) - 1, -1, -1) if several else ():
+            step = fn.cast("zext", vtype("i1"), carry, I64) if carry else "1"
+            index = fn.op("add nsw", I64, indices[level], step)
+            if level:
+                carry = fn.op("icmp eq", I64, index, extents[level])
+                index = fn.select(carry, I64, "0", index)
+            found.insert(0, index)
+        return found
+
+    return loop, following
 
 
 def extent_of(em: KernelEmitter, loop: Loop) -> LaneValue:

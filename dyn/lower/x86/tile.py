@@ -127,13 +127,15 @@ def _few_rows(em: KernelEmitter, stmt: Multiply, operands: Operands) -> LeafFunc
         unit = unit_of(target, operands.lhs, operands.rhs, operands.acc)
         # More rows of such operands are added by pairs of floats.
         by_pairs = unit is not None and operands.acc.is_float and not target.batch_invariant
-        return Stream(vec, height, stmt.stride, operands, target, by_pairs).leaf()
+        return Stream(vec, height, 0, operands, target, by_pairs).leaf()
+    assert isinstance(stmt.stride, int)
     kind = Turned if stmt.way is Way.TURNED else Dot
     return kind(vec, height, stmt.stride, operands, target).leaf()
 
 
 def _micro(em: KernelEmitter, stmt: Multiply, operands: Operands, rows: int, vectors: int, rhs: Rhs) -> Micro:
     vec = em.register(stmt.acc.dtype, em.target.lanes(stmt.acc.dtype.itemsize))
+    assert isinstance(stmt.stride, int)
     return Micro(vec, rows, vectors, stmt.stride, rhs, stmt.first != 1, 1, operands, em.target)
 
 

@@ -2,8 +2,9 @@
 
 What such a product takes is the time that its right operand takes to come from memory, once. Accumulators in registers
 would read a few lines of each of its rows, pages apart, which no prefetcher follows. Here a piece of a row is as long
-as accumulators in the first-level cache are, and a few rows are added at a time, so that each accumulator is loaded and
-stored once for them.
+as accumulators in the first-level cache are, of one row longer than of several, and a few rows are added at a time, so
+that each accumulator is loaded and stored once for them. Processors foresee long pieces: to ask for lines by hand takes
+longer then.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dyn.lower.x86.llvm_text import FunctionText, constant
 from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.registers import register
 from dyn.lower.x86.tile_kernels import I64, MICRO_PARAMS, FewRows, column_mask, multiply_add, row_pointers
+from dyn.schedule.x86.blocking import LONG_PIECE_ROWS, streamed_heights, streamed_stride
 
 
 def steps_together(rows: int, registers: int) -> int:
@@ -29,7 +31,8 @@ def steps_together(rows: int, registers: int) -> int:
 
 @record()
 class Stream(FewRows):
-    """``acc[rows, cols] (+)= a[rows, depth] · b[depth, cols]`` for up to ``rows`` rows and any number of columns.
+    """``acc[rows, cols] (+)= a[rows, depth] · b[depth, cols]`` for up to ``rows`` rows, and as many columns as there
+    are accumulators for that many.
 
     Parameters are a micro-kernel's. Products are added one by one, in the order of the reduced dimension; ``by_pairs``
     the second of two before the first, as the unit does it that adds bfloat16 for more rows.
@@ -46,8 +49,7 @@ class Stream(FewRows):
         fn = FunctionText()
         whole = fn.value(f"and i64 %cols, {-self.vec.lanes}")
         mask = column_mask(fn, self.vec, fn.op("sub nsw", I64, "%cols", whole), 0)
-        powers = [1 << power for power in range(self.rows.bit_length())]
-        for height in [power for power in powers if power < self.rows]:
+        for height in streamed_heights(self.rows)[:-1]:
             here, higher = fn.label("rows"), fn.label("more")
             fn.branch_if(fn.op("icmp sle", I64, "%rows", str(height)), here, higher)
             fn.start(here)
@@ -80,8 +82,11 @@ class Stream(FewRows):
 
     def _places(self, fn: FunctionText, height: int, column: str) -> list[str]:
         """The addresses of a column's accumulators."""
-        first = fn.gep(self.vec.elem, "%acc", column)
-        return [fn.gep(self.vec.elem, first, str(r * self.stride)) for r in range(height)]
+        first, stride = fn.gep(self.vec.elem, "%acc", column), self._row_stride(height)
+        return [fn.gep(self.vec.elem, first, str(r * stride)) for r in range(height)]
+
+    def _row_stride(self, height: int) -> int:
+        return streamed_stride(height, self.vec.bits // 8, self.vec.lanes)
 
     def _steps(
         self, fn: FunctionText, a_rows: list[str], together: int, start: str, stop: str, whole: str, mask: str
@@ -96,9 +101,10 @@ class Stream(FewRows):
         for a in a_rows:
             first = fn.gep(left, a, reds.index)
             factors.append([own.spread(m, own.lhs, fn.gep(left, first, str(u)), vec.lanes) for u in range(together)])
-        ahead = fn.op("mul nsw", I64, "%ldb", str(together))
+        asks = len(a_rows) > LONG_PIECE_ROWS
+        ahead = fn.op("mul nsw", I64, "%ldb", str(together)) if asks else ""
         cols = fn.loop("0", whole, vec.lanes, hint="col")
-        for line in lines:
+        for line in lines if asks else ():
             fn.prefetch(fn.gep(right, fn.gep(right, line, ahead), cols.index))
         self._vector(m, factors, lines, cols.index, "")
         cols.close()

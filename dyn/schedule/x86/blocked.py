@@ -55,7 +55,16 @@ from dyn.schedule.panels import panels_in
 from dyn.schedule.strided import own_digits, strided
 from dyn.schedule.target import Target
 from dyn.schedule.units import Unit
-from dyn.schedule.x86.blocking import IN_PLACE, PANEL_BYTES, PARTIAL_ROWS, STREAMED_BYTES, blocking
+from dyn.schedule.x86.blocking import (
+    IN_PLACE,
+    PANEL_BYTES,
+    PARTIAL_ROWS,
+    STREAMED_BYTES,
+    blocking,
+    streamed_heights,
+    streamed_piece,
+    streamed_stride,
+)
 from dyn.schedule.x86.units import reads_as_it_lies, unit_of
 from dyn.schedule.x86.words import WORD, in_words, words_of
 from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, substitute, symbol
@@ -184,7 +193,9 @@ class _Blocks:
         self.width = self.vectors * self.lanes
         #: Elements from the accumulators of a row to the next one's: kernels that stream have one distance, whatever
         #: the columns, so that contractions share them.
-        self.stride = max(STREAMED_BYTES // itemsize, self.width) if self._streams() else self.width
+        self.stride = self.width
+        if self.way in (Way.STREAM, Way.COMPUTED):
+            self.stride = max(streamed_stride(self.height, itemsize, self.lanes), self.width)
         #: How panels are packed, for this target's caches.
         self.blocking = IN_PLACE if self.once else blocking(target)
         #: Panels that lie packed side by side, and take turns at each tile of rows.
@@ -221,6 +232,8 @@ class _Blocks:
         self.panels = max(self.blocking.left_panels if self.left is None and not self.once else 1, self.group)
         #: Elements from the accumulators of one tile to those of the next.
         self.slot = max(self.height * self.stride, self.lead * self.group * self.width)
+        if self.way is Way.STREAM:
+            self.slot = STREAMED_BYTES // itemsize
         most = self.panels - 1 + (-(-self.width // self.narrow) if self.narrow else 1)
         slots = self.tiles * most if self.resumes else 1
         self.acc = Buffer("acc", self.dtype, Space.SCRATCH, slots * self.slot)
@@ -290,9 +303,6 @@ class _Blocks:
             raise ValueError(f"{tile.rhs} does not lie in panels of {width} columns by {group}")
         return tile.rhs if self.unit is None else self._of_words(tile.rhs)
 
-    def _streams(self) -> bool:
-        return self.way in (Way.STREAM, Way.COMPUTED)
-
     def _panel_kinds(self) -> None:
         """Columns of narrow panels, if there may be any, and whether there may be wide ones."""
         cols, lanes = self.tile.col_extent, self.lanes
@@ -353,12 +363,16 @@ class _Blocks:
             value = own.factors()[0] if self.unit is None else own.lhs
             words = None if self.unit is None else words_of(self.elements, self.unit, 0)
             made.append(Pack(self.left_block, 0, self.left_stride, part.rows, part.red, value, 0, own.digits, words))
-        lets, wide, count = self._count(part.cols.extent)
+        width: Dim = self.width
+        if self.way is Way.STREAM:
+            lets, width = _let(self._by_height(dim_min(part.rows.extent, self.height), self._piece), "piece")
+            made += lets
+        lets, wide, count = self._count(part.cols.extent, width)
         made += lets
         tiles = self._row_tiles(part.rows.extent)
 
         def panel(number: Dim, member: Dim, make: Callable[[_Panel], Stmts]) -> Stmts:
-            lets, cols = self._cut(part.cols, number, wide)
+            lets, cols = self._cut(part.cols, number, wide, width)
             return (*lets, *make(_Panel(number, member, cols)))
 
         def tile(panel: _Panel, t: Dim) -> Stmts:
@@ -390,11 +404,28 @@ class _Blocks:
 
         return (*made, *_each(_ceil_div(count, self.group), shared, "panel"))
 
-    def _count(self, cols: Dim) -> tuple[Stmts, Dim, Dim]:
+    def _by_height(self, rows: Dim, of: Callable[[int], int]) -> Dim:
+        """What belongs to the least height that so many rows are streamed by."""
+        lower, *higher = streamed_heights(self.height)
+        found: Dim = of(lower)
+        for height in higher:
+            found = found + (of(height) - of(lower)) * dim_min(dim_max(rows - lower, 0), 1)
+            lower = height
+        return found
+
+    def _streamed(self, height: int) -> int:
+        """The distance of the accumulators of so many rows that are streamed."""
+        return streamed_stride(height, self.dtype.itemsize, self.lanes)
+
+    def _piece(self, height: int) -> int:
+        """Columns that are streamed one after the other, for so many rows."""
+        return streamed_piece(height, self.tile.rhs.dtype.itemsize, self.dtype.itemsize, self.lanes)
+
+    def _count(self, cols: Dim, width: Dim) -> tuple[Stmts, Dim, Dim]:
         """The numbers of wide panels of so many columns and of all: narrow panels that would cost as much as a wide one
         are one."""
         if not self.narrow:
-            count = _ceil_div(cols, self.width)
+            count = _ceil_div(cols, width)
             return (), count, count
         if not self.has_wide:
             return (), 0, _ceil_div(cols, self.narrow)
@@ -402,10 +433,10 @@ class _Blocks:
         more, count = _let(wide + _ceil_div(dim_max(cols - wide * self.width, 0), self.narrow), "panels")
         return (*lets, *more), wide, count
 
-    def _cut(self, cols: Interval, number: Dim, wide: Dim) -> tuple[Stmts, Interval]:
+    def _cut(self, cols: Interval, number: Dim, wide: Dim, width: Dim) -> tuple[Stmts, Interval]:
         """A panel of a block's columns, by its number, of which those below ``wide`` are wide."""
         if not (self.narrow and self.has_wide):
-            width = self.narrow if self.narrow else self.width
+            width = self.narrow if self.narrow else width
             return (), Interval(cols.var, cols.start + number * width, dim_min(width, cols.extent - number * width))
         start = dim_min(number, wide) * self.width + dim_max(number - wide, 0) * self.narrow
         size = self.narrow + (self.width - self.narrow) * dim_min(dim_max(wide - number, 0), 1)
@@ -437,9 +468,12 @@ class _Blocks:
             last, place = _let(self.several * (panel.number * self.tiles + t) * self.slot, "place")
             more = (*more, *last)
         cols, stride, is_first = panel.cols, as_dim(self.stride), 1 - dim_min(t, 1)
+        if self.way is Way.STREAM:
+            last, stride = _let(self._by_height(rows.extent, self._streamed), "stride")
+            more = (*more, *last)
         shape = replace(self.tile.tile, rows=self.height, columns=self.width)
         if not self.packing:
-            made = (self._multiply(part, panel, rows, place, shape, self.stride),)
+            made = (self._multiply(part, panel, rows, place, shape, stride),)
         else:
             packing, wide, across = shape, panel, self.stride
             if not self.has_wide:
@@ -459,7 +493,7 @@ class _Blocks:
         return (*lets, *more, *made, *_when(part.last, (self._epilogue(rows, cols, place, stride),)))
 
     def _multiply(
-        self, part: _CacheBlock, panel: _Panel, rows: Interval, place: Dim, shape: Tile, stride: int,
+        self, part: _CacheBlock, panel: _Panel, rows: Interval, place: Dim, shape: Tile, stride: Dim,
         packed: PanelPlaces | None = None,
     ) -> Stmt:  # fmt: skip
         row, col, red = as_dim(self.tile.row), as_dim(self.tile.col), as_dim(self.tile.red) - part.red.start

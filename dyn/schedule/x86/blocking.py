@@ -46,9 +46,12 @@ LEFT_ROWS_OF_FEW = 96
 PANEL_BYTES = {16: 192 * 1024, 32: 192 * 1024, 64: 384 * 1024}
 #: Rows of partial accumulators: all that a GRID iteration takes.
 PARTIAL_ROWS = 528
-#: Bytes of a row's accumulators at the most where the right operand is streamed: those of all rows stay in the
-#: first-level cache, of 32 KiB and more.
-STREAMED_BYTES = 2048
+#: Bytes of all accumulators where the right operand is streamed: they stay in the first-level cache, which has 32 KiB
+#: or more.
+STREAMED_BYTES = 16384
+#: Bytes of one of its rows that are read in one go, and up to how many rows these are long ones, that a processor's
+#: prefetchers follow. With more rows there is time to ask for lines.
+_LONG_PIECE, _PIECE, LONG_PIECE_ROWS = 4096, 1024, 4
 #: For what is not packed, but read where it lies.
 IN_PLACE = CacheBlocking()
 #: Measured on Zen 5, whose second-level cache gives 64 bytes a cycle and keeps up with all that is asked of it.
@@ -74,6 +77,22 @@ _INTEL_512_NAMES = (
 )  # fmt: skip
 #: Rows of processors whose vectors have 64 bytes.
 _OF_512 = {**dict.fromkeys(_INTEL_512_NAMES, _INTEL_512), "znver4": _ZEN_4}
+
+
+def streamed_heights(rows: int) -> list[int]:
+    """The numbers of rows that there is code for where the right operand is streamed, for up to so many."""
+    return [*[1 << power for power in range(rows.bit_length()) if 1 << power < rows], rows]
+
+
+def streamed_stride(height: int, itemsize: int, lanes: int) -> int:
+    """Elements from a row's accumulators to the next one's, where the right operand is streamed for so many rows."""
+    return STREAMED_BYTES // itemsize // height // lanes * lanes
+
+
+def streamed_piece(height: int, rhs: int, acc: int, lanes: int) -> int:
+    """Columns that are streamed one after the other, for so many rows; the bytes of an element and of its sum."""
+    size = _LONG_PIECE if height <= LONG_PIECE_ROWS else _PIECE
+    return min(streamed_stride(height, acc, lanes), size // rhs // lanes * lanes)
 
 
 def blocking(target: Target) -> CacheBlocking:

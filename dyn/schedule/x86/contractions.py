@@ -20,7 +20,7 @@ from dyn.dtypes import DType
 from dyn.schedule.kernel import Operand, Tile
 from dyn.schedule.sizes import ContractVariant, Reach
 from dyn.schedule.target import Target
-from dyn.schedule.x86.blocking import LEFT_ROWS_OF_FEW, STREAMED_BYTES, CacheBlocking, blocking
+from dyn.schedule.x86.blocking import LEFT_ROWS_OF_FEW, CacheBlocking, blocking, streamed_stride
 from dyn.schedule.x86.units import reads_as_it_lies, reads_words, unit_of
 from dyn.shapes import Dim, SymExpr
 
@@ -33,8 +33,9 @@ _FEW_ROWS = (4, 8)
 _TURNED_VECTORS = 4
 #: Rows of a tile over panels, at the most.
 _MOST_PANEL_ROWS = 8
-#: Bytes of a row of the right operand that are streamed one after the other.
-_PIECE = 1024
+#: Bytes of a row of the right operand that a GRID iteration streams; where it lies, a thread reads as many of these one
+#: after the other as it has, where it is computed each by itself.
+_PIECE, _COMPUTED_PIECE = 512, 1024
 
 
 def contract_schedules(
@@ -87,15 +88,16 @@ def contract_schedules(
     rows = few = _FEW_ROWS[target.registers >= 32]
     in_order = streamed is not None or target.batch_invariant
     if streamed is not None:
-        columns, way = _streamed_columns(target, dtype, streamed, cols), "streamed"
+        piece = (_PIECE if col_contiguous else _COMPUTED_PIECE) // streamed.itemsize
+        columns, way = _streamed_columns(target, dtype, piece, cols), "streamed"
     elif in_order:
         columns, way = _TURNED_VECTORS * lanes, "turned"
     else:
         rows, few, columns, way = 4, DOT_ROWS, 3 * lanes, "dots"
     low = Tile(rows, columns, (), in_order=in_order and streamed is None)
-    note = f"{way} {rows}x{columns}, at most {few} rows"
+    note, alike = f"{way} {rows}x{columns}, at most {few} rows", in_order and (unit is None or not dtype.is_float)
     return (
-        ContractVariant(low, few, columns, 0, few, note, adds_alike=in_order and (unit is None or not dtype.is_float)),
+        ContractVariant(low, few, columns, 0, few, note, adds_alike=alike, joins=col_contiguous),
         *[replace(variant, min_rows=few + 1) for variant in last],
     )
 
@@ -147,11 +149,11 @@ def _word_tile(cols: Dim | None, lanes: int) -> tuple[int, int]:
     return (12, 2) if isinstance(cols, int) and cols % (3 * lanes) and cols % (2 * lanes) == 0 else (8, 3)
 
 
-def _streamed_columns(target: Target, dtype: DType, rhs: DType, cols: Dim | None) -> int:
-    """Columns of a GRID iteration that streams the right operand: about ``_PIECE`` bytes of each of its rows, and of
-    known columns an even number of such pieces, none of them much smaller than the others."""
+def _streamed_columns(target: Target, dtype: DType, piece: int, cols: Dim | None) -> int:
+    """Columns of a GRID iteration that streams the right operand: about ``piece``, and of known columns an even number
+    of such pieces, none of them much smaller than the others."""
     lanes = target.lanes(dtype.itemsize)
-    columns = min(_PIECE // rhs.itemsize, STREAMED_BYTES // dtype.itemsize)
+    columns = min(piece, streamed_stride(_FEW_ROWS[target.registers >= 32], dtype.itemsize, lanes))
     if isinstance(cols, int):
         pieces = max(round(cols / columns), 1)
         pieces += pieces % 2 if pieces > 1 else 0
