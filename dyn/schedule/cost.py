@@ -52,7 +52,7 @@ def traffic(kernel: Kernel, sizes: Sequence[Dim]) -> tuple[Dim, ...]:
             elif isinstance(stmt, TileContract):
                 inside = around.inside(stmt.row, stmt.row_extent).inside(stmt.col, stmt.col_extent)
                 own = inside.inside(stmt.red, stmt.red_extent)
-            else:
+            elif isinstance(stmt, Store | Update):
                 times = around.count()
                 add(stmt.buffer, 2 * times if isinstance(stmt, Update) and stmt.combine is not None else times)
             for expr in walk_exprs(stmt_exprs(stmt)):

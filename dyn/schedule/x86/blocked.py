@@ -34,7 +34,6 @@ from dyn.schedule.kernel import (
     Expr,
     Interval,
     Kernel,
-    Let,
     Load,
     Loop,
     Multiply,
@@ -52,6 +51,7 @@ from dyn.schedule.kernel import (
 )
 from dyn.schedule.kernel_walks import walk_stmts
 from dyn.schedule.panels import panels_in
+from dyn.schedule.statements import Stmts, ceil_div, for_each, for_pieces, let, name_extent, when
 from dyn.schedule.strided import own_digits, strided
 from dyn.schedule.target import Target
 from dyn.schedule.units import Unit
@@ -67,9 +67,7 @@ from dyn.schedule.x86.blocking import (
 )
 from dyn.schedule.x86.units import reads_as_it_lies, unit_of
 from dyn.schedule.x86.words import WORD, in_words, words_of
-from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, substitute, symbol
-
-Stmts = tuple[Stmt, ...]
+from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, substitute
 
 
 def blocked(kernel: Kernel, target: Target) -> Kernel:
@@ -91,52 +89,6 @@ def blocked(kernel: Kernel, target: Target) -> Kernel:
 
     body = expanded(kernel.body)
     return replace(kernel, body=body, scratch=tuple(scratch))
-
-
-def _ceil_div(extent: Dim, size: Dim) -> Dim:
-    return floordiv(extent + (size - 1), size)
-
-
-def _each(count: Dim, make: Callable[[Dim], Stmts], name: str) -> Stmts:
-    """Statements for each number below ``count``."""
-    if count == 1:
-        return make(0)
-    var = symbol(name, "a block of a contraction")
-    return (Loop(Role.SERIAL, var, count, make(as_dim(var))),)
-
-
-def _let(dim: Dim, name: str) -> tuple[Stmts, Dim]:
-    """A name for an index expression that is more than one already."""
-    if isinstance(dim, int) or dim.is_symbol is not None:
-        return (), dim
-    var = symbol(name, "a number of a contraction")
-    return (Let(var, dim),), as_dim(var)
-
-
-def _extent(dim: Dim, name: str) -> tuple[Stmts, Dim]:
-    """A name for an extent, unless that would hide what code is chosen by: a factor of it."""
-    return ((), dim) if known_factor(dim) != 1 else _let(dim, name)
-
-
-def _pieces(extent: Dim, step: Dim | None, make: Callable[[Dim, Dim], Stmts], name: str) -> Stmts:
-    """Statements for each piece of an extent, by where it begins and its size: ``step``, or what is left; with None
-    one piece."""
-    most = most_iterations(extent)
-    if step is None or (isinstance(step, int) and most is not None and most <= step):
-        return make(0, extent)
-
-    def piece(n: Dim) -> Stmts:
-        lets, size = _extent(dim_min(step, extent - step * n), name)
-        return (*lets, *make(step * n, size))
-
-    return _each(_ceil_div(extent, step), piece, name)
-
-
-def _when(condition: Dim, body: Stmts) -> Stmts:
-    """Statements that run where a condition is 1, and not where it is 0."""
-    if condition == 0:
-        return ()
-    return _each(condition, lambda _: body, "if")
 
 
 @record(eq=False)
@@ -323,15 +275,15 @@ class _Blocks:
         lets, blocks, depth, row_step, col_step = list[Stmt](), as_dim(1), steps, None, None
 
         def name(dim: Dim, own: str) -> Dim:
-            made, named = _let(dim, own)
+            made, named = let(dim, own)
             lets.extend(made)
             return named
 
         #: 0 where one block of the reduced dimension is all.
         self.several: Dim = 0
         if self.resumes:
-            blocks = name(dim_max(_ceil_div(steps, self.block), 1), "blocks")
-            depth = name(_ceil_div(_ceil_div(steps, blocks), self.lanes), "vectors") * self.lanes
+            blocks = name(dim_max(ceil_div(steps, self.block), 1), "blocks")
+            depth = name(ceil_div(ceil_div(steps, blocks), self.lanes), "vectors") * self.lanes
             self.several = name(dim_min(blocks - 1, 1), "several")
             most = most_iterations(tile.col_extent)
             if most is None or most > self.panels * self.width:
@@ -342,17 +294,17 @@ class _Blocks:
         def reds(rows: Interval, cols: Interval, n: Dim) -> Stmts:
             own, size = (), steps
             if self.resumes:
-                own, size = _extent(dim_min(steps - depth * n, depth), "steps")
+                own, size = name_extent(dim_min(steps - depth * n, depth), "steps")
             first, last = 1 - dim_min(n, 1), dim_max(n + 2 - blocks, 0)
             return (*own, *self._block(_CacheBlock(rows, cols, Interval(red, depth * n, size), first, last)))
 
         def columns(rows: Interval, j0: Dim, size: Dim) -> Stmts:
-            return _each(blocks, lambda n: reds(rows, Interval(col, j0, size), n), "reds")
+            return for_each(blocks, lambda n: reds(rows, Interval(col, j0, size), n), "reds")
 
         def rows(i0: Dim, size: Dim) -> Stmts:
-            return _pieces(tile.col_extent, col_step, lambda j0, n: columns(Interval(row, i0, size), j0, n), "cols")
+            return for_pieces(tile.col_extent, col_step, lambda j0, n: columns(Interval(row, i0, size), j0, n), "cols")
 
-        made = _pieces(tile.row_extent, row_step, rows, "rows")
+        made = for_pieces(tile.row_extent, row_step, rows, "rows")
         return (*lets, *made)
 
     def _block(self, part: _CacheBlock) -> Stmts:
@@ -365,7 +317,7 @@ class _Blocks:
             made.append(Pack(self.left_block, 0, self.left_stride, part.rows, part.red, value, 0, own.digits, words))
         width: Dim = self.width
         if self.way is Way.STREAM:
-            lets, width = _let(self._by_height(dim_min(part.rows.extent, self.height), self._piece), "piece")
+            lets, width = let(self._by_height(dim_min(part.rows.extent, self.height), self._piece), "piece")
             made += lets
         lets, wide, count = self._count(part.cols.extent, width)
         made += lets
@@ -382,27 +334,27 @@ class _Blocks:
 
             def alone(panel: _Panel) -> Stmts:
                 packed = (self._packed(part, panel),) if packs else ()
-                return (*packed, *_each(tiles, lambda t: tile(panel, t), "tile"))
+                return (*packed, *for_each(tiles, lambda t: tile(panel, t), "tile"))
 
-            return (*made, *_each(count, lambda n: panel(n, 0, alone), "panel"))
+            return (*made, *for_each(count, lambda n: panel(n, 0, alone), "panel"))
 
         def shared(n: Dim) -> Stmts:
             """Panels that take every tile of rows while it is near."""
             first = n * self.group
             members = dim_min(count - first, self.group)
 
-            def each(count: Dim, make: Callable[[_Panel], Stmts]) -> Stmts:
-                return _each(count, lambda member: panel(first + member, member, make), "member")
+            def of_members(count: Dim, make: Callable[[_Panel], Stmts]) -> Stmts:
+                return for_each(count, lambda member: panel(first + member, member, make), "member")
 
             def tiled(t: Dim) -> Stmts:
                 # The first tile of rows packs all of the panels.
                 own = 1 + dim_min(t, 1) * (members - 1) if self.lead else members
-                return each(own, lambda panel: tile(panel, t))
+                return of_members(own, lambda panel: tile(panel, t))
 
-            packed = each(members, lambda panel: (self._packed(part, panel),)) if packs else ()
-            return (*packed, *_each(tiles, tiled, "tile"))
+            packed = of_members(members, lambda panel: (self._packed(part, panel),)) if packs else ()
+            return (*packed, *for_each(tiles, tiled, "tile"))
 
-        return (*made, *_each(_ceil_div(count, self.group), shared, "panel"))
+        return (*made, *for_each(ceil_div(count, self.group), shared, "panel"))
 
     def _by_height(self, rows: Dim, of: Callable[[int], int]) -> Dim:
         """What belongs to the least height that so many rows are streamed by."""
@@ -425,12 +377,12 @@ class _Blocks:
         """The numbers of wide panels of so many columns and of all: narrow panels that would cost as much as a wide one
         are one."""
         if not self.narrow:
-            count = _ceil_div(cols, width)
+            count = ceil_div(cols, width)
             return (), count, count
         if not self.has_wide:
-            return (), 0, _ceil_div(cols, self.narrow)
-        lets, wide = _let(floordiv(cols + (self.narrow - 1), self.width), "wide")
-        more, count = _let(wide + _ceil_div(dim_max(cols - wide * self.width, 0), self.narrow), "panels")
+            return (), 0, ceil_div(cols, self.narrow)
+        lets, wide = let(floordiv(cols + (self.narrow - 1), self.width), "wide")
+        more, count = let(wide + ceil_div(dim_max(cols - wide * self.width, 0), self.narrow), "panels")
         return (*lets, *more), wide, count
 
     def _cut(self, cols: Interval, number: Dim, wide: Dim, width: Dim) -> tuple[Stmts, Interval]:
@@ -440,12 +392,12 @@ class _Blocks:
             return (), Interval(cols.var, cols.start + number * width, dim_min(width, cols.extent - number * width))
         start = dim_min(number, wide) * self.width + dim_max(number - wide, 0) * self.narrow
         size = self.narrow + (self.width - self.narrow) * dim_min(dim_max(wide - number, 0), 1)
-        lets, start = _let(start, "column")
-        more, extent = _extent(dim_min(size, cols.extent - start), "width")
+        lets, start = let(start, "column")
+        more, extent = name_extent(dim_min(size, cols.extent - start), "width")
         return (*lets, *more), Interval(cols.var, cols.start + start, extent)
 
     def _row_tiles(self, rows: Dim) -> Dim:
-        tiles = _ceil_div(rows + self.shift, self.height)
+        tiles = ceil_div(rows + self.shift, self.height)
         return dim_min(tiles, rows) if self.lead else tiles  # none where there are no rows
 
     def _packed(self, part: _CacheBlock, panel: _Panel) -> Stmt:
@@ -458,18 +410,18 @@ class _Blocks:
 
     def _tile(self, part: _CacheBlock, panel: _Panel, t: Dim) -> Stmts:
         """A tile of rows of a panel, and the epilogue for what it has finished."""
-        lets, start = _let(dim_max(t * self.height - self.shift, 0), "row") if self.shift else ((), t * self.height)
+        lets, start = let(dim_max(t * self.height - self.shift, 0), "row") if self.shift else ((), t * self.height)
         end = t * self.height - self.shift + self.height
         size = dim_min(part.rows.extent, end) - start if self.shift else dim_min(part.rows.extent - start, self.height)
-        more, size = _extent(size, "height")
+        more, size = name_extent(size, "height")
         rows = Interval(part.rows.var, part.rows.start + start, size)
         place: Dim = 0
         if self.resumes:
-            last, place = _let(self.several * (panel.number * self.tiles + t) * self.slot, "place")
+            last, place = let(self.several * (panel.number * self.tiles + t) * self.slot, "place")
             more = (*more, *last)
         cols, stride, is_first = panel.cols, as_dim(self.stride), 1 - dim_min(t, 1)
         if self.way is Way.STREAM:
-            last, stride = _let(self._by_height(rows.extent, self._streamed), "stride")
+            last, stride = let(self._by_height(rows.extent, self._streamed), "stride")
             more = (*more, *last)
         shape = replace(self.tile.tile, rows=self.height, columns=self.width)
         if not self.packing:
@@ -487,10 +439,10 @@ class _Blocks:
                 stride = self.width + is_first * (across - self.width)
             packed = PanelPlaces(self.panel, panel.member * self.apart, self.width, self.apart)
             made = (
-                *_when(is_first, (self._multiply(part, wide, rows, place, packing, across, packed),)),
-                *_when(dim_min(t, 1), (self._multiply(part, panel, rows, place, shape, self.stride),)),
+                *when(is_first, (self._multiply(part, wide, rows, place, packing, across, packed),)),
+                *when(dim_min(t, 1), (self._multiply(part, panel, rows, place, shape, self.stride),)),
             )
-        return (*lets, *more, *made, *_when(part.last, (self._epilogue(rows, cols, place, stride),)))
+        return (*lets, *more, *made, *when(part.last, (self._epilogue(rows, cols, place, stride),)))
 
     def _multiply(
         self, part: _CacheBlock, panel: _Panel, rows: Interval, place: Dim, shape: Tile, stride: Dim,
