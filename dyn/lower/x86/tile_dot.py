@@ -19,12 +19,12 @@ from dyn.lower.x86.squares import interleave
 from dyn.lower.x86.tile_kernels import (
     I64,
     MICRO_PARAMS,
-    PTR,
     FewRows,
     column_mask,
     multiply_add,
     row_pointers,
 )
+from dyn.schedule.x86.blocking import streamed_heights
 
 
 @record()
@@ -42,29 +42,47 @@ class Dot(FewRows):
     @lru_cache(maxsize=64)  # noqa: B019  (of frozen records, bounded)
     def leaf(self) -> LeafFunction:
         fn = FunctionText()
+        whole = fn.value(f"and i64 %depth, {-self.vec.lanes}")
+        mask = column_mask(fn, self.vec, fn.op("sub nsw", I64, "%depth", whole), 0)
+        for height in streamed_heights(self.rows)[:-1]:
+            here, higher = fn.label("rows"), fn.label("more")
+            fn.branch_if(fn.op("icmp sle", I64, "%rows", str(height)), here, higher)
+            fn.start(here)
+            self._rows(fn, height, whole, mask)
+            fn.start(higher)
+        self._rows(fn, self.rows, whole, mask)
+        return finish_leaf(self.name, MICRO_PARAMS, fn)
+
+    def _rows(self, fn: FunctionText, height: int, whole: str, mask: str) -> None:
+        """All columns, as many at a time as 16 bytes hold elements, for ``height`` rows at the most.
+
+        Each of these goes through a part of the columns of its own, from one to the next: they lie one after the other,
+        and processors follow a few long streams where they lose short ones.
+        """
         vec, elem, size = self.vec, self.vec.elem, self.vec.bits // 8
         group, right_elem = 16 // size, register(self.operands.rhs).elem
-        a_rows = row_pointers(fn, register(self.operands.lhs).elem, self.rows)
-        whole = fn.value(f"and i64 %depth, {-vec.lanes}")
-        mask = column_mask(fn, vec, fn.op("sub nsw", I64, "%depth", whole), 0)
+        a_rows = row_pointers(fn, register(self.operands.lhs).elem, height)
         last = fn.value("add nsw i64 %cols, -1")
-        cols = fn.loop("0", "%cols", group, [(PTR, "%acc")], hint="col")
-        columns: list[str] = []
+        part = fn.op("udiv", I64, fn.op("add nuw", I64, "%cols", str(group - 1)), str(group))
+        cols = fn.loop("0", part, 1, hint="col")
+        places, columns = list[str](), list[str]()
         for c in range(group):  # columns that do not exist are the last one once more
-            j = fn.intrinsic("smin", I64, fn.op("add nuw", I64, cols.index, str(c)), last)
-            columns.append(fn.gep(right_elem, "%b", fn.op("mul nsw", I64, j, "%ldb")))
-        zeros = [(vec, constant(0, vec))] * (self.rows * group)
+            first = fn.op("mul nuw", I64, part, str(c)) if c else "0"
+            places.append(fn.intrinsic("smin", I64, fn.op("add nuw", I64, cols.index, first), last))
+            columns.append(fn.gep(right_elem, "%b", fn.op("mul nsw", I64, places[-1], "%ldb")))
+        zeros = [(vec, constant(0, vec))] * (height * group)
         reds = fn.loop("0", whole, vec.lanes, zeros, hint="red")
         accs = reds.close(self._step(fn, a_rows, columns, reds.index, reds.carried, ""))
         accs = self._step(fn, a_rows, columns, whole, accs, mask)
-        acc = cols.carried[0]
-        part = vtype(elem, group)
-        for r in range(self.rows):
-            sums = _add_lanes(fn, vec, accs[r * group : (r + 1) * group])
-            fn.store(part, sums, fn.gep(elem, acc, str(r * self.stride)), size)
-        cols.close([fn.gep(elem, acc, str(group))])
+        sums = vtype(elem, group)
+        for r in range(height):
+            found = _add_lanes(fn, vec, accs[r * group : (r + 1) * group])
+            row = fn.gep(elem, "%acc", str(r * self.stride))
+            for c, place in enumerate(places):
+                one = fn.value(f"extractelement {sums.text} {found}, i32 {c}")
+                fn.store(vtype(elem), one, fn.gep(elem, row, place), size)
+        cols.close()
         fn.emit("ret void")
-        return finish_leaf(self.name, MICRO_PARAMS, fn)
 
     def _step(
         self, fn: FunctionText, a_rows: list[str], columns: list[str], k: str, accs: list[str], mask: str
