@@ -36,7 +36,10 @@ def test_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--programs", "resnet"], "error: there is no program 'resnet'; there are encoder, mlp.\n"),
+        (
+            ["--programs", "resnet"],
+            "error: there is no program 'resnet'; there are encoder, mlp, decoding, lstm, recommender.\n",
+        ),
         (["--repeats", "0"], "error: --repeats and --shapes must be at least 1.\n"),
     ],
 )
