@@ -9,15 +9,20 @@ longer then.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from dyn.frozen import record
 from dyn.lower.x86.leaf_functions import LeafFunction, finish_leaf
-from dyn.lower.x86.llvm_text import FunctionText, constant
+from dyn.lower.x86.llvm_text import CountedLoop, FunctionText, constant
 from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.registers import register
 from dyn.lower.x86.tile_kernels import I64, MICRO_PARAMS, FewRows, column_mask, multiply_add, row_pointers
 from dyn.schedule.x86.blocking import LONG_PIECE_ROWS, streamed_heights, streamed_stride
+
+#: Rows that go through the right operand's piece together, where it is a short one, and steps that they take at once:
+#: rows of some 4 KiB fall into few sets of the first-level cache, which has to hold these and those that come next.
+_PAIR, _STEPS_BY_TWO = 2, 4
 
 
 def steps_together(rows: int, registers: int) -> int:
@@ -65,63 +70,92 @@ class Stream(FewRows):
         fn.branch_if("%first", clear, add)
         fn.start(clear)
         cols = fn.loop("0", "%cols", vec.lanes, hint="col")
-        for place in self._places(fn, height, cols.index):
+        for place in self._places(fn, height, "%acc", self._row_stride(height), cols.index):
             fn.store(vec, constant(0, vec), place, size)
         cols.close()
         fn.branch(add)
         fn.start(add)
-        together = steps_together(height, self.target.registers)
-        pointers = row_pointers(fn, register(self.operands.lhs).elem, height)
-        start = "0"
+        group = height if height <= LONG_PIECE_ROWS else _PAIR
+        together, start = steps_together(group, self.target.registers), "0"
+        together = together if group == height else min(together, _STEPS_BY_TWO)
+        pointers = row_pointers(fn, register(self.operands.lhs).elem, height) if group == height else []
         counts = [together, 2, 1] if self.by_pairs else [together, 1]
         for count in sorted(set(counts), reverse=True):
             stop = fn.value(f"and i64 %depth, {-count}") if count > 1 else "%depth"
-            self._steps(fn, pointers, count, start, stop, whole, mask)
+            reds, lines = self._open(fn, count, start, stop)
+            if pointers:
+                self._steps(fn, pointers, "%acc", self._row_stride(height), reds.index, lines, whole, mask)
+            else:
+                self._by_two(fn, self._row_stride(height), reds.index, lines, whole, mask)
+            reds.close()
             start = stop
         fn.emit("ret void")
-
-    def _places(self, fn: FunctionText, height: int, column: str) -> list[str]:
-        """The addresses of a column's accumulators."""
-        first, stride = fn.gep(self.vec.elem, "%acc", column), self._row_stride(height)
-        return [fn.gep(self.vec.elem, first, str(r * stride)) for r in range(height)]
 
     def _row_stride(self, height: int) -> int:
         return streamed_stride(height, self.vec.bits // 8, self.vec.lanes)
 
-    def _steps(
-        self, fn: FunctionText, a_rows: list[str], together: int, start: str, stop: str, whole: str, mask: str
-    ) -> None:
-        vec, own, m = self.vec, self.operands, Machine(self.target, fn)
-        left, right = register(own.lhs).elem, register(own.rhs).elem
+    def _places(self, fn: FunctionText, height: int, acc: str, stride: int, column: str) -> list[str]:
+        """The addresses of a column's accumulators."""
+        first = fn.gep(self.vec.elem, acc, column)
+        return [fn.gep(self.vec.elem, first, str(r * stride)) for r in range(height)]
+
+    def _open(self, fn: FunctionText, together: int, start: str, stop: str) -> tuple[CountedLoop, list[str]]:
+        """Open a loop over steps, some at a time: it, and the right operand's rows of these."""
+        right = register(self.operands.rhs).elem
         reds = fn.loop(start, stop, together, hint="red")
-        base = fn.gep(right, "%b", fn.op("mul nsw", I64, reds.index, "%ldb"))
-        lines, factors = [base], list[list[str]]()
+        lines = [fn.gep(right, "%b", fn.op("mul nsw", I64, reds.index, "%ldb"))]
         for _ in range(together - 1):
             lines.append(fn.gep(right, lines[-1], "%ldb"))
+        return reds, lines
+
+    def _by_two(self, fn: FunctionText, stride: int, step: str, lines: list[str], whole: str, mask: str) -> None:
+        """The products of some steps for two rows at a time: so many steps are added at once for so few, that
+        accumulators are seldom loaded and stored, and the right operand's piece is in the first-level cache meanwhile.
+        Every two of them ask for two of the lines that come next."""
+        left, right = register(self.operands.lhs).elem, register(self.operands.rhs).elem
+        last = fn.value("add nsw i64 %rows, -1")
+        rows = fn.loop("0", "%rows", _PAIR, at_least_once=True, hint="rows")
+        pointers: list[str] = []
+        for r in range(_PAIR):
+            row = fn.intrinsic("smin", I64, fn.op("add nuw", I64, rows.index, str(r)), last)
+            pointers.append(fn.gep(left, "%a", fn.op("mul nsw", I64, row, "%lda")))
+        acc = fn.gep(self.vec.elem, "%acc", fn.op("mul nuw", I64, rows.index, str(stride)))
+        following = fn.op("mul nsw", I64, fn.op("add nuw", I64, rows.index, str(len(lines))), "%ldb")
+        asked = [fn.gep(right, lines[0], following)] if len(lines) > 1 else []
+        asked += [fn.gep(right, asked[0], "%ldb")] if asked else []
+        self._steps(fn, pointers, acc, stride, step, lines, whole, mask, asked)
+        rows.close()
+
+    def _steps(
+        self, fn: FunctionText, a_rows: list[str], acc: str, stride: int, step: str, lines: list[str], whole: str,
+        mask: str, asked: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """The products of some steps for some rows, column by column; and asks for the same columns of other lines."""
+        vec, own, m = self.vec, self.operands, Machine(self.target, fn)
+        left, right = register(own.lhs).elem, register(own.rhs).elem
+        factors: list[list[str]] = []
         for a in a_rows:
-            first = fn.gep(left, a, reds.index)
-            factors.append([own.spread(m, own.lhs, fn.gep(left, first, str(u)), vec.lanes) for u in range(together)])
-        asks = len(a_rows) > LONG_PIECE_ROWS
-        ahead = fn.op("mul nsw", I64, "%ldb", str(together)) if asks else ""
+            first = fn.gep(left, a, step)
+            factors.append([own.spread(m, own.lhs, fn.gep(left, first, str(u)), vec.lanes) for u in range(len(lines))])
         cols = fn.loop("0", whole, vec.lanes, hint="col")
-        for line in lines if asks else ():
-            fn.prefetch(fn.gep(right, fn.gep(right, line, ahead), cols.index))
-        self._vector(m, factors, lines, cols.index, "")
+        for line in asked:
+            fn.prefetch(fn.gep(right, line, cols.index))
+        self._vector(m, factors, lines, self._places(fn, len(a_rows), acc, stride, cols.index), cols.index, "")
         cols.close()
         # The last vector, of which some columns exist, or none.
         rest, done = fn.label("rest"), fn.label("done")
         fn.branch_if(fn.op("icmp slt", I64, whole, "%cols"), rest, done)
         fn.start(rest)
-        self._vector(m, factors, lines, whole, mask)
+        self._vector(m, factors, lines, self._places(fn, len(a_rows), acc, stride, whole), whole, mask)
         fn.branch(done)
         fn.start(done)
-        reds.close()
 
-    def _vector(self, m: Machine, factors: list[list[str]], lines: list[str], column: str, mask: str) -> None:
+    def _vector(
+        self, m: Machine, factors: list[list[str]], lines: list[str], places: list[str], column: str, mask: str
+    ) -> None:
         """Add the products of some steps to a vector of columns of each row."""
         fn, vec, own, size = m.fn, self.vec, self.operands, self.vec.bits // 8
         right = register(own.rhs).elem
-        places = self._places(fn, len(factors), column)
         accs = [fn.load(vec, place, size) for place in places]
         order = list(range(len(lines)))
         if self.by_pairs:

@@ -85,8 +85,10 @@ def streamed_heights(rows: int) -> list[int]:
 
 
 def streamed_stride(height: int, itemsize: int, lanes: int) -> int:
-    """Elements from a row's accumulators to the next one's, where the right operand is streamed for so many rows."""
-    return STREAMED_BYTES // itemsize // height // lanes * lanes
+    """Elements from a row's accumulators to the next one's, where the right operand is streamed for so many rows: of
+    many, which go two by two, there is one more where they are odd."""
+    rows = height if height <= LONG_PIECE_ROWS else height + height % 2
+    return STREAMED_BYTES // itemsize // rows // lanes * lanes
 
 
 def streamed_piece(height: int, rhs: int, acc: int, lanes: int) -> int:
