@@ -222,9 +222,12 @@ def test_rows_and_columns_in_chunks(own: CacheBlocking, static: int | None) -> N
     assert set(run.packed.values()) == {2}, "once for each chunk of rows"
 
 
+@pytest.mark.parametrize("far", [False, True], ids=["near", "far"])
 @pytest.mark.parametrize("m", [1, 2, 3, 5, 8, 11])
-def test_columns_that_neighbouring_iterations_share(m: int) -> None:
-    """Few rows have few accumulators, and long pieces of the right operand's rows."""
+def test_columns_that_neighbouring_iterations_share(m: int, far: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows have few accumulators, and long pieces of the right operand's rows: longer where it is large."""
+    if far:
+        monkeypatch.setattr(blocks, "FAR_BYTES", 4096)
     form = blocks.blocked(joined(tile(AVX512, 8, 2, packed=False), 32), AVX512)
     check(form)
     n, k = 1700, 3
@@ -232,7 +235,9 @@ def test_columns_that_neighbouring_iterations_share(m: int) -> None:
     c = np.zeros(m * n, np.int64)
     run = Run(form, [a, b, c], dict(zip(form.dims, (1, m, n, k), strict=True)))
     np.testing.assert_array_equal(c.reshape(m, n), a.reshape(m, k) @ b.reshape(k, n))
-    assert max(run.widths) == {1: 1024, 2: 1024, 3: 1024, 5: 256, 8: 256, 11: 256}[m]
+    whole = 1700 - 18 * 32  # the larger part of the columns
+    expected = {1: whole, 2: whole, 3: 1024, 5: 256, 8: 256, 11: 256} if far else {1: 1024, 2: 1024, 3: 1024}
+    assert max(run.widths) == expected.get(m, 256)
 
 
 def test_each_element_is_computed_once_a_packed_panel() -> None:

@@ -56,6 +56,7 @@ from dyn.schedule.strided import own_digits, strided
 from dyn.schedule.target import Target
 from dyn.schedule.units import Unit
 from dyn.schedule.x86.blocking import (
+    FAR_BYTES,
     IN_PLACE,
     PANEL_BYTES,
     PARTIAL_ROWS,
@@ -317,7 +318,7 @@ class _Blocks:
             made.append(Pack(self.left_block, 0, self.left_stride, part.rows, part.red, value, 0, own.digits, words))
         width: Dim = self.width
         if self.way is Way.STREAM:
-            lets, width = let(self._by_height(dim_min(part.rows.extent, self.height), self._piece), "piece")
+            lets, width = let(self._piece(dim_min(part.rows.extent, self.height)), "piece")
             made += lets
         lets, wide, count = self._count(part.cols.extent, width)
         made += lets
@@ -369,9 +370,20 @@ class _Blocks:
         """The distance of the accumulators of so many rows that are streamed."""
         return streamed_stride(height, self.dtype.itemsize, self.lanes)
 
-    def _piece(self, height: int) -> int:
-        """Columns that are streamed one after the other, for so many rows."""
-        return streamed_piece(height, self.tile.rhs.dtype.itemsize, self.dtype.itemsize, self.lanes)
+    def _piece(self, rows: Dim) -> Dim:
+        """Columns that are streamed one after the other, for so many rows: more where the right operand is more than
+        the caches hold."""
+        tile, itemsize = self.tile, self.tile.rhs.dtype.itemsize
+
+        def by_height(*, far: bool) -> Dim:
+            acc, lanes = self.dtype.itemsize, self.lanes
+            return self._by_height(rows, lambda height: streamed_piece(height, itemsize, acc, lanes, far=far))
+
+        own = strided(tile.rhs, tile.red, tile.col)
+        assert own is not None
+        is_far = dim_max(dim_min(floordiv(tile.red_extent * own.slow, FAR_BYTES // itemsize), 1), 0)
+        near = by_height(far=False)
+        return near + (by_height(far=True) - near) * is_far
 
     def _count(self, cols: Dim, width: Dim) -> tuple[Stmts, Dim, Dim]:
         """The numbers of wide panels of so many columns and of all: narrow panels that would cost as much as a wide one

@@ -50,8 +50,11 @@ PARTIAL_ROWS = 528
 #: or more.
 STREAMED_BYTES = 16384
 #: Bytes of one of its rows that are read in one go, and up to how many rows these are long ones, that a processor's
-#: prefetchers follow. With more rows there is time to ask for lines.
+#: prefetchers follow: of what comes from memory all that there are accumulators for. With more rows there is time to
+#: ask for lines.
 _LONG_PIECE, _PIECE, LONG_PIECE_ROWS = 4096, 1024, 4
+#: Bytes of a right operand from which on it is taken to come from memory: the weights of a program are many such.
+FAR_BYTES = 6 << 20
 #: For what is not packed, but read where it lies.
 IN_PLACE = CacheBlocking()
 #: Measured on Zen 5, whose second-level cache gives 64 bytes a cycle and keeps up with all that is asked of it.
@@ -91,10 +94,13 @@ def streamed_stride(height: int, itemsize: int, lanes: int) -> int:
     return STREAMED_BYTES // itemsize // rows // lanes * lanes
 
 
-def streamed_piece(height: int, rhs: int, acc: int, lanes: int) -> int:
-    """Columns that are streamed one after the other, for so many rows; the bytes of an element and of its sum."""
-    size = _LONG_PIECE if height <= LONG_PIECE_ROWS else _PIECE
-    return min(streamed_stride(height, acc, lanes), size // rhs // lanes * lanes)
+def streamed_piece(height: int, rhs: int, acc: int, lanes: int, *, far: bool) -> int:
+    """Columns that are streamed one after the other, for so many rows; the bytes of an element and of its sum. ``far``
+    says that the right operand comes from memory."""
+    most = streamed_stride(height, acc, lanes)
+    if height > LONG_PIECE_ROWS:
+        return min(most, _PIECE // rhs // lanes * lanes)
+    return most if far else min(most, _LONG_PIECE // rhs // lanes * lanes)
 
 
 def blocking(target: Target) -> CacheBlocking:
