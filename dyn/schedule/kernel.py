@@ -485,7 +485,7 @@ class Way(Enum):
 @record(eq=False)
 class Multiply:
     """``acc[place + (i - i.start)*stride + j - j.start] (+)= sum over k in red of lhs[i, k] * rhs[k, j]`` for all of
-    ``rows`` (i) and ``cols`` (j): no more than ``tile`` has, but for columns that are streamed.
+    ``rows`` (i) and ``cols`` (j): no more than ``tile`` has, but for the columns of what is no TILE.
 
     Sums begin at 0 where ``first`` is 1, and at what is there where it is 0. ``lhs`` and ``rhs`` are loads that are
     linear in both of their variables, or lie in panels; where they are COMPUTED ``rhs`` is any expression. A ``unit``

@@ -140,7 +140,7 @@ class Run:
         stride = self.dim(stmt.stride)
         self.widths.add(self.dim(stmt.cols.extent))
         assert self.dim(stmt.rows.extent) <= stmt.tile.rows
-        assert self.dim(stmt.cols.extent) <= (stmt.tile.columns if stmt.way is not Way.STREAM else stmt.acc.size)
+        assert self.dim(stmt.cols.extent) <= (stmt.tile.columns if stmt.way is Way.TILE else stmt.acc.size)
         for i, _ in enumerate(self.values(stmt.rows)):
             for j, _ in enumerate(self.values(stmt.cols)):
                 total = 0 if first else int(acc[place + i * stride + j])

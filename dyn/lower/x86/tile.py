@@ -101,14 +101,15 @@ def _kernel(em: KernelEmitter, stmt: Multiply, operands: Operands, rows: str, co
 
     if stmt.way is not Way.TILE:
         return named(_few_rows(em, stmt, operands))
-    if stmt.packed is not None:
-        return named(_packing(em, stmt, operands))
     lanes = em.target.lanes(stmt.acc.dtype.itemsize)
+    few = ints.test("slt", cols, str(stmt.narrow + 1)) if stmt.narrow else ""
+    if stmt.packed is not None:
+        packing = named(_packing(em, stmt, operands, width // lanes))
+        return ints.choose(few, named(_packing(em, stmt, operands, stmt.narrow // lanes)), packing) if few else packing
     narrow, most = stmt.narrow // lanes, most_iterations(stmt.cols.extent)
     vectors = narrow if narrow and most is not None and most <= stmt.narrow else -(-width // lanes)
     own = main = named(_tile(em, stmt, operands, height, vectors))
     if narrow and vectors != narrow:
-        few = ints.test("slt", cols, str(stmt.narrow + 1))
         main = ints.choose(few, named(_tile(em, stmt, operands, height, narrow)), main)
     if known_factor(stmt.rows.extent) % height == 0:
         return main
@@ -148,11 +149,12 @@ def _tile(em: KernelEmitter, stmt: Multiply, operands: Operands, rows: int, vect
     return replace(micro, unroll=unroll, ahead=own.ahead, ragged=ragged, unit=stmt.unit).leaf()
 
 
-def _packing(em: KernelEmitter, stmt: Multiply, operands: Operands) -> LeafFunction:
-    """The function for a tile that packs the panel, or all of some panels, as it reads the right operand."""
+def _packing(em: KernelEmitter, stmt: Multiply, operands: Operands, vectors: int) -> LeafFunction:
+    """The function for a tile that packs the panel, or all of some panels, as it reads the right operand: so many
+    vectors of columns."""
     panels, lanes = stmt.packed, em.target.lanes(stmt.acc.dtype.itemsize)
     assert panels is not None
-    micro = _micro(em, stmt, operands, stmt.tile.rows, stmt.tile.columns // lanes, Rhs.PACKING)
+    micro = _micro(em, stmt, operands, stmt.tile.rows, vectors, Rhs.PACKING)
     if panels.width < stmt.tile.columns:
         return replace(micro, panel=panels.width // lanes, apart=panels.apart).leaf()
     return replace(micro, unroll=blocking(em.target).unroll).leaf()

@@ -147,7 +147,7 @@ class _Blocks:
         #: Elements from the accumulators of a row to the next one's: kernels that stream have one distance, whatever
         #: the columns, so that contractions share them.
         self.stride = self.width
-        if self.way in (Way.STREAM, Way.COMPUTED):
+        if self.way in (Way.STREAM, Way.COMPUTED, Way.DOTS):
             self.stride = max(streamed_stride(self.height, itemsize, self.lanes), self.width)
         #: How panels are packed, for this target's caches.
         self.blocking = IN_PLACE if self.once else blocking(target)
@@ -316,10 +316,8 @@ class _Blocks:
             value = own.factors()[0] if self.unit is None else own.lhs
             words = None if self.unit is None else words_of(self.elements, self.unit, 0)
             made.append(Pack(self.left_block, 0, self.left_stride, part.rows, part.red, value, 0, own.digits, words))
-        width: Dim = self.width
-        if self.way is Way.STREAM:
-            lets, width = let(self._piece(dim_min(part.rows.extent, self.height)), "piece")
-            made += lets
+        lets, width = let(self._panel_width(part.rows.extent), "piece")
+        made += lets
         lets, wide, count = self._count(part.cols.extent, width)
         made += lets
         tiles = self._row_tiles(part.rows.extent)
@@ -356,6 +354,14 @@ class _Blocks:
             return (*packed, *for_each(tiles, tiled, "tile"))
 
         return (*made, *for_each(ceil_div(count, self.group), shared, "panel"))
+
+    def _panel_width(self, rows: Dim) -> Dim:
+        """Columns of a panel, or of the wide ones, for so many rows."""
+        if self.way is Way.STREAM:
+            return self._piece(dim_min(rows, self.height))
+        if self.way is Way.DOTS:  # rows of one tile read it once: it need not stay in a cache
+            return self.stride + (self.width - self.stride) * dim_min(dim_max(rows - self.height, 0), 1)
+        return self.width
 
     def _by_height(self, rows: Dim, of: Callable[[int], int]) -> Dim:
         """What belongs to the least height that so many rows are streamed by."""
@@ -468,7 +474,7 @@ class _Blocks:
             right = Load(self.panel, panel.member * self.apart + red * self.width + col - panel.cols.start)
         return Multiply(
             self.acc, place, stride, rows, panel.cols, part.red, left, right, shape, self.way, self.unit, part.first,
-            packed, self.narrow if packed is None else 0,
+            packed, self.narrow if shape.columns > self.narrow else 0,
         )  # fmt: skip
 
     def _epilogue(self, rows: Interval, cols: Interval, place: Dim, stride: Dim) -> Stmt:

@@ -97,7 +97,7 @@ def contract_schedules(
     low = Tile(rows, columns, (), in_order=in_order and streamed is None)
     note, alike = f"{way} {rows}x{columns}, at most {few} rows", in_order and (unit is None or not dtype.is_float)
     return (
-        ContractVariant(low, few, columns, 0, few, note, adds_alike=alike, joins=col_contiguous),
+        ContractVariant(low, few, columns, 0, few, note, adds_alike=alike, joins=col_contiguous or way == "dots"),
         *[replace(variant, min_rows=few + 1) for variant in last],
     )
 
