@@ -236,7 +236,7 @@ def test_columns_that_neighbouring_iterations_share(m: int, far: bool, monkeypat
     run = Run(form, [a, b, c], dict(zip(form.dims, (1, m, n, k), strict=True)))
     np.testing.assert_array_equal(c.reshape(m, n), a.reshape(m, k) @ b.reshape(k, n))
     whole = 1700 - 18 * 32  # the larger part of the columns
-    expected = {1: whole, 2: whole, 3: 1024, 5: 256, 8: 256, 11: 256} if far else {1: 1024, 2: 1024, 3: 1024}
+    expected = {1: whole, 2: whole, 3: 1024, 5: 256, 8: 256, 11: 256} if far else {1: 1024, 2: 1024}
     assert max(run.widths) == expected.get(m, 256)
 
 

@@ -14,11 +14,17 @@ from functools import lru_cache
 
 from dyn.frozen import record
 from dyn.lower.x86.leaf_functions import LeafFunction, finish_leaf
-from dyn.lower.x86.llvm_text import CountedLoop, FunctionText, constant
+from dyn.lower.x86.llvm_text import CountedLoop, FunctionText, constant, vtype
 from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.registers import register
 from dyn.lower.x86.tile_kernels import I64, MICRO_PARAMS, FewRows, column_mask, multiply_add, row_pointers
-from dyn.schedule.x86.blocking import LONG_PIECE_ROWS, streamed_heights, streamed_stride
+from dyn.schedule.x86.blocking import (
+    LONG_PIECE,
+    LONG_PIECE_ROWS,
+    ROWS_WITH_TIME,
+    streamed_heights,
+    streamed_stride,
+)
 
 #: Rows that go through the right operand's piece together, where it is a short one, and steps that they take at once:
 #: rows of some 4 KiB fall into few sets of the first-level cache, which has to hold these and those that come next.
@@ -84,7 +90,8 @@ class Stream(FewRows):
             stop = fn.value(f"and i64 %depth, {-count}") if count > 1 else "%depth"
             reds, lines = self._open(fn, count, start, stop)
             if pointers:
-                self._steps(fn, pointers, "%acc", self._row_stride(height), reds.index, lines, whole, mask)
+                asked = self._following(fn, lines, height)
+                self._steps(fn, pointers, "%acc", self._row_stride(height), reds.index, lines, whole, mask, asked)
             else:
                 self._by_two(fn, self._row_stride(height), reds.index, lines, whole, mask)
             reds.close()
@@ -107,6 +114,16 @@ class Stream(FewRows):
         for _ in range(together - 1):
             lines.append(fn.gep(right, lines[-1], "%ldb"))
         return reds, lines
+
+    def _following(self, fn: FunctionText, lines: list[str], height: int) -> list[str]:
+        """The lines that are asked for with some: those that come after them where pieces are short, and lie apart or
+        leave time. Else once more the same, which costs nothing."""
+        right = register(self.operands.rhs)
+        asks = fn.op("icmp slt", I64, "%cols", str(LONG_PIECE // self.operands.rhs.itemsize))
+        if height < ROWS_WITH_TIME:
+            asks = fn.op("and", vtype("i1"), asks, fn.op("icmp ne", I64, "%cols", "%ldb"))
+        distance = fn.select(asks, I64, fn.op("mul nsw", I64, "%ldb", str(len(lines))), "0")
+        return [fn.gep(right.elem, line, distance) for line in lines]
 
     def _by_two(self, fn: FunctionText, stride: int, step: str, lines: list[str], whole: str, mask: str) -> None:
         """The products of some steps for two rows at a time: so many steps are added at once for so few, that

@@ -49,20 +49,22 @@ PARTIAL_ROWS = 528
 #: Bytes of all accumulators where the right operand is streamed: they stay in the first-level cache, which has 32 KiB
 #: or more.
 STREAMED_BYTES = 16384
-#: Bytes of one of its rows that are read in one go, and up to how many rows these are long ones, that a processor's
-#: prefetchers follow: of what comes from memory all that there are accumulators for. With more rows there is time to
-#: ask for lines.
-_LONG_PIECE, _PIECE, LONG_PIECE_ROWS = 4096, 1024, 4
+#: Bytes of one of its rows that are read in one go: long pieces, which a processor's prefetchers follow, for up to so
+#: many rows, and of what comes from memory all that there are accumulators for; else short ones, whose lines are asked
+#: for.
+LONG_PIECE, _PIECE, LONG_PIECE_ROWS = 4096, 1024, 4
+#: Rows from which on arithmetic leaves time to ask for lines, and pieces are long in what comes from memory alone.
+ROWS_WITH_TIME = 3
 #: Bytes of a right operand from which on it is taken to come from memory: the weights of a program are many such.
 FAR_BYTES = 6 << 20
 #: For what is not packed, but read where it lies.
 IN_PLACE = CacheBlocking()
 #: Measured on Zen 5, whose second-level cache gives 64 bytes a cycle and keeps up with all that is asked of it.
 _FIRST = CacheBlocking()
-#: Measured on Zen 4: 264 rows by 256 columns, 320 steps of which are packed at once, are 660 KiB of its 1 MiB of
+#: Measured on Zen 4: 264 rows by 192 columns, 320 steps of which are packed at once, are 590 KiB of its 1 MiB of
 #: second-level cache.
 _ZEN_4 = CacheBlocking(
-    left_rows=264, left_vectors=16, left_depth=320, left_bytes=264 * 320 * 4, left_panels=4, left_grid=4
+    left_rows=264, left_vectors=12, left_depth=320, left_bytes=264 * 320 * 4, left_panels=4, left_grid=4
 )
 #: Measured on Cascade Lake. Its second-level cache gives half of that, less while it is filled, so tiles are high, and
 #: the panels together with the rows at hand leave room in 1 MiB for what streams by. A panel's rows are asked for by
@@ -98,9 +100,9 @@ def streamed_piece(height: int, rhs: int, acc: int, lanes: int, *, far: bool) ->
     """Columns that are streamed one after the other, for so many rows; the bytes of an element and of its sum. ``far``
     says that the right operand comes from memory."""
     most = streamed_stride(height, acc, lanes)
-    if height > LONG_PIECE_ROWS:
+    if height > LONG_PIECE_ROWS or (height >= ROWS_WITH_TIME and not far):
         return min(most, _PIECE // rhs // lanes * lanes)
-    return most if far else min(most, _LONG_PIECE // rhs // lanes * lanes)
+    return most if far else min(most, LONG_PIECE // rhs // lanes * lanes)
 
 
 def blocking(target: Target) -> CacheBlocking:
