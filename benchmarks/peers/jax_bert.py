@@ -6,30 +6,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from benchmarks.tree import map_leaves
-
-#: The stages of a compile, as JAX's monitoring names them; the last is XLA's own, and happens once for each compile.
-STAGES = (
-    "/jax/core/compile/jaxpr_trace_duration",
-    "/jax/core/compile/jaxpr_to_mlir_module_duration",
-    "/jax/core/compile/backend_compile_duration",
-)
+from benchmarks.peers.jitted import Jitted
 
 
-class Peer:
+class Peer(Jitted):
     def __init__(self, config: dict[str, Any], params: dict[str, Any], threads: int) -> None:
         # The number of threads is set from outside, by affinity: XLA takes a thread for each CPU it may run on.
         self.heads: int = config["heads"]
         self.epsilon: float = config["epsilon"]
-        self.params = map_leaves(lambda _, array: jnp.asarray(array), params)
-        self.compiles, self.seconds = 0, 0.0
-        self.run = jax.jit(self.encode)
-        jax.monitoring.register_event_duration_secs_listener(self.count)
-
-    def __call__(self, *arrays: np.ndarray) -> jax.Array:
-        return self.run(self.params, *arrays).block_until_ready()
+        super().__init__(self.encode, params)
 
     def encode(self, params: dict[str, Any], ids: jax.Array, mask: jax.Array) -> jax.Array:
         p = params["embeddings"]
@@ -52,17 +38,6 @@ class Peer:
         centred = x - x.mean(-1, keepdims=True)
         variance = jnp.square(centred).mean(-1, keepdims=True)
         return centred * jax.lax.rsqrt(variance + self.epsilon) * p["scale"] + p["bias"]
-
-    def count(self, event: str, duration_secs: float, **_: Any) -> None:
-        if event in STAGES:
-            self.seconds += duration_secs
-            self.compiles += event == STAGES[-1]
-
-    def compiled(self) -> tuple[int, float]:
-        return self.compiles, self.seconds
-
-    def versions(self) -> str:
-        return f"jax {jax.__version__} (XLA, {jax.default_backend()})"
 
 
 def dense(p: dict[str, jax.Array], x: jax.Array) -> jax.Array:

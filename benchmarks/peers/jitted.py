@@ -9,8 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.peers.jax_bert import STAGES
 from benchmarks.tree import map_leaves
+
+#: The stages of a compile, as JAX's monitoring names them; the last is XLA's own, and happens once for each compile.
+STAGES = (
+    "/jax/core/compile/jaxpr_trace_duration",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration",
+    "/jax/core/compile/backend_compile_duration",
+)
 
 
 class Jitted:

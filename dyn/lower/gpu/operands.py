@@ -25,7 +25,8 @@ from dyn.lower.gpu.slices import ACCESS, SliceLayout
 from dyn.ops.scalar import Scalar
 from dyn.schedule.gpu.contractions import ThreadBlocking
 from dyn.schedule.kernel import Apply, Digits, Expr, Load
-from dyn.schedule.kernel_walks import expr_dims, walk_exprs
+from dyn.schedule.kernel_walks import walk_exprs
+from dyn.schedule.strided import own_digits
 from dyn.shapes import Symbol, free_symbols, linear_in
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class StagedOperand:
         self.tables = [
             Digested(em, found, symbol, count, limit, symbol is red)
             for symbol, count, limit in ((outer, most, extent), (red, depth, steps))
-            if (found := _own_digits(expr, symbol, digits)) is not None
+            if (found := own_digits(expr, symbol, digits)) is not None
         ]
         #: Whether threads go along the contracted axis.
         self.along_red = _is_along(expr, outer, red, digits)
@@ -313,15 +314,6 @@ def word_bytes(dtype: DType) -> int:
     return max(dtype.itemsize, 4)
 
 
-def _own_digits(expr: Expr, symbol: Symbol, digits: tuple[Digits, ...]) -> Digits | None:
-    """The digits of a symbol that an operand is written in, if it is written in any."""
-    used = {s for dim in expr_dims((expr,)) for s in free_symbols(dim)}
-    for found in digits:
-        if symbol in free_symbols(found.value) and not used.isdisjoint([part for part, _ in found.parts]):
-            return found
-    return None
-
-
 def _contiguous(expr: Expr, along: Symbol) -> bool:
     """Whether some load reads neighbours for neighbouring values of a symbol."""
     loads = [node for node in walk_exprs((expr,)) if isinstance(node, Load)]
@@ -333,7 +325,7 @@ def _is_along(expr: Expr, outer: Symbol, red: Symbol, digits: tuple[Digits, ...]
     """Whether neighbours along the contracted axis lie next to each other, and those along the operand's own do not."""
 
     def fastest(symbol: Symbol) -> Symbol:
-        found = _own_digits(expr, symbol, digits)
+        found = own_digits(expr, symbol, digits)
         return symbol if found is None else found.parts[-1][0]
 
     return not _contiguous(expr, fastest(outer)) and _contiguous(expr, fastest(red))
@@ -348,7 +340,7 @@ def can_be_copied(expr: Expr, outer: Symbol, red: Symbol, digits: tuple[Digits, 
 def _plain_load(expr: Expr, outer: Symbol, red: Symbol, digits: tuple[Digits, ...]) -> Load | None:
     """The load that an operand is, where it lies in memory in the order of one of its axes, and steps are equally far
     apart from one another; converted, perhaps."""
-    if any(_own_digits(expr, symbol, digits) is not None for symbol in (outer, red)):
+    if any(own_digits(expr, symbol, digits) is not None for symbol in (outer, red)):
         return None
     along = red if _is_along(expr, outer, red, digits) else outer
     load = expr.args[0] if isinstance(expr, Apply) and expr.fn is Scalar.CAST else expr

@@ -53,8 +53,8 @@ def emit_multiply(em: KernelEmitter, stmt: Multiply) -> None:
         along, across = stmt.red.var, stmt.cols.var
         if stmt.way in (Way.DOTS, Way.TURNED):
             along, across = across, along
-            lanes = em.target.lanes(stmt.acc.dtype.itemsize)
-            panel = em.alloc_scratch(lanes * lanes * stmt.acc.dtype.itemsize)
+        if stmt.way is Way.TURNED:
+            panel = em.alloc_scratch(em.target.lanes(stmt.acc.dtype.itemsize) * em.target.vector_bytes)
         ldb = str(stmt.tile.columns) if stmt.tile.from_panels else em.dim(_step(stmt.rhs, along, across))
         if stmt.packed is not None:
             panel = em.address(stmt.packed.buffer, stmt.packed.place)
@@ -128,10 +128,10 @@ def _few_rows(em: KernelEmitter, stmt: Multiply, operands: Operands) -> LeafFunc
         unit = unit_of(target, operands.lhs, operands.rhs, operands.acc)
         # More rows of such operands are added by pairs of floats.
         by_pairs = unit is not None and operands.acc.is_float and not target.batch_invariant
-        return Stream(vec, height, 0, operands, target, by_pairs).leaf()
+        return Stream(vec, height, operands, target, by_pairs).leaf()
     assert isinstance(stmt.stride, int)
     kind = Turned if stmt.way is Way.TURNED else Dot
-    return kind(vec, height, stmt.stride, operands, target).leaf()
+    return kind(vec, height, operands, target, stmt.stride).leaf()
 
 
 def _micro(em: KernelEmitter, stmt: Multiply, operands: Operands, rows: int, vectors: int, rhs: Rhs) -> Micro:

@@ -20,6 +20,7 @@ from dyn.lower.x86.tile_kernels import (
     I64,
     MICRO_PARAMS,
     FewRows,
+    by_height,
     column_mask,
     multiply_add,
     row_pointers,
@@ -31,26 +32,22 @@ from dyn.schedule.x86.blocking import streamed_heights
 class Dot(FewRows):
     """``acc[rows, cols] = a[rows, depth] · b[depth, cols]`` for any number of columns.
 
-    Parameters are a micro-kernel's, but that ``ldb`` is the distance of two columns. Products are summed in a fixed
-    order that depends on ``depth`` and the vector width alone.
+    Parameters are a micro-kernel's, but that ``ldb`` is the distance of two columns; ``acc`` is a block of ``stride``
+    elements a row. Products are summed in a fixed order that depends on ``depth`` and the vector width alone.
     """
+
+    stride: int
 
     @property
     def name(self) -> str:
-        return self._name("dot")
+        return self._name(f"dot.s{self.stride}")
 
     @lru_cache(maxsize=64)  # noqa: B019  (of frozen records, bounded)
     def leaf(self) -> LeafFunction:
         fn = FunctionText()
         whole = fn.value(f"and i64 %depth, {-self.vec.lanes}")
         mask = column_mask(fn, self.vec, fn.op("sub nsw", I64, "%depth", whole), 0)
-        for height in streamed_heights(self.rows)[:-1]:
-            here, higher = fn.label("rows"), fn.label("more")
-            fn.branch_if(fn.op("icmp sle", I64, "%rows", str(height)), here, higher)
-            fn.start(here)
-            self._rows(fn, height, whole, mask)
-            fn.start(higher)
-        self._rows(fn, self.rows, whole, mask)
+        by_height(fn, streamed_heights(self.rows), lambda height: self._rows(fn, height, whole, mask))
         return finish_leaf(self.name, MICRO_PARAMS, fn)
 
     def _rows(self, fn: FunctionText, height: int, whole: str, mask: str) -> None:

@@ -8,6 +8,7 @@ calls instead of copies of whatever encloses them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import lru_cache
 
@@ -81,16 +82,27 @@ class Operands:
 @record()
 class FewRows:
     """A kernel for up to ``rows`` rows and any number of columns, which reads both operands where they lie: fields and
-    name of all of its kinds. ``acc`` is a block of ``stride`` elements a row."""
+    name of all of its kinds."""
 
     vec: VType
     rows: int
-    stride: int
     operands: Operands
     target: Target
 
     def _name(self, kind: str) -> str:
-        return f"dyn.tile.{kind}.{self.vec.mangled}.{self.rows}.s{self.stride}{self.operands.name}"
+        return f"dyn.tile.{kind}.{self.vec.mangled}.{self.rows}{self.operands.name}"
+
+
+def by_height(fn: FunctionText, heights: Sequence[int], emit: Callable[[int], None]) -> None:
+    """Code for several numbers of rows, in order: that of the least which is enough runs, and returns."""
+    *lower, highest = heights
+    for height in lower:
+        here, higher = fn.label("rows"), fn.label("more")
+        fn.branch_if(fn.op("icmp sle", I64, "%rows", str(height)), here, higher)
+        fn.start(here)
+        emit(height)
+        fn.start(higher)
+    emit(highest)
 
 
 @record()

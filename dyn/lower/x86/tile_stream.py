@@ -17,7 +17,7 @@ from dyn.lower.x86.leaf_functions import LeafFunction, finish_leaf
 from dyn.lower.x86.llvm_text import CountedLoop, FunctionText, constant, vtype
 from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.registers import register
-from dyn.lower.x86.tile_kernels import I64, MICRO_PARAMS, FewRows, column_mask, multiply_add, row_pointers
+from dyn.lower.x86.tile_kernels import I64, MICRO_PARAMS, FewRows, by_height, column_mask, multiply_add, row_pointers
 from dyn.schedule.x86.blocking import (
     LONG_PIECE,
     LONG_PIECE_ROWS,
@@ -60,13 +60,7 @@ class Stream(FewRows):
         fn = FunctionText()
         whole = fn.value(f"and i64 %cols, {-self.vec.lanes}")
         mask = column_mask(fn, self.vec, fn.op("sub nsw", I64, "%cols", whole), 0)
-        for height in streamed_heights(self.rows)[:-1]:
-            here, higher = fn.label("rows"), fn.label("more")
-            fn.branch_if(fn.op("icmp sle", I64, "%rows", str(height)), here, higher)
-            fn.start(here)
-            self._rows(fn, height, whole, mask)
-            fn.start(higher)
-        self._rows(fn, self.rows, whole, mask)
+        by_height(fn, streamed_heights(self.rows), lambda height: self._rows(fn, height, whole, mask))
         return finish_leaf(self.name, MICRO_PARAMS, fn)
 
     def _rows(self, fn: FunctionText, height: int, whole: str, mask: str) -> None:

@@ -15,7 +15,7 @@ from dyn.lower.x86.llvm_text import FunctionText, constant
 from dyn.lower.x86.machine import Machine
 from dyn.lower.x86.registers import register
 from dyn.lower.x86.squares import square
-from dyn.lower.x86.tile_kernels import I64, MICRO_PARAMS, FewRows, column_mask, multiply_add, row_pointers
+from dyn.lower.x86.tile_kernels import I64, MICRO_PARAMS, FewRows, by_height, column_mask, multiply_add, row_pointers
 
 
 @record()
@@ -23,12 +23,15 @@ class Turned(FewRows):
     """``acc[rows, cols] (+)= a[rows, depth] · b[depth, cols]`` for up to ``rows`` rows and any number of columns.
 
     Parameters are a micro-kernel's, but that ``ldb`` is the distance of two columns, and that ``panel`` has room for a
-    square of vectors. Products are added one by one, in the order of the reduced dimension.
+    square of vectors; ``acc`` is a block of ``stride`` elements a row. Products are added one by one, in the order of
+    the reduced dimension.
     """
+
+    stride: int
 
     @property
     def name(self) -> str:
-        return self._name("turned")
+        return self._name(f"turned.s{self.stride}")
 
     @lru_cache(maxsize=64)  # noqa: B019  (of frozen records, bounded)
     def leaf(self) -> LeafFunction:
@@ -36,13 +39,8 @@ class Turned(FewRows):
         whole = fn.value(f"and i64 %depth, {-self.vec.lanes}")
         mask = column_mask(fn, self.vec, fn.op("sub nsw", I64, "%depth", whole), 0)
         last = fn.value("add nsw i64 %cols, -1")
-        for height in [height for height in (1, 4) if height < self.rows]:
-            here, higher = fn.label("rows"), fn.label("more")
-            fn.branch_if(fn.op("icmp sle", I64, "%rows", str(height)), here, higher)
-            fn.start(here)
-            self._rows(fn, height, whole, mask, last)
-            fn.start(higher)
-        self._rows(fn, self.rows, whole, mask, last)
+        heights = [*[height for height in (1, 4) if height < self.rows], self.rows]
+        by_height(fn, heights, lambda height: self._rows(fn, height, whole, mask, last))
         return finish_leaf(self.name, MICRO_PARAMS, fn)
 
     def _rows(self, fn: FunctionText, height: int, whole: str, mask: str, last: str) -> None:
