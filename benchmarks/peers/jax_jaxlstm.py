@@ -16,7 +16,7 @@ class Peer(Jitted):
 
 
 def lstm(params: dict[str, Any], xs: jax.Array) -> jax.Array:
-    """What the cell gives for each step of ``xs``, ``(time, batch, features)``."""
+    """Outputs of the cell for each step of ``xs``, ``(time, batch, features)``."""
     width = params["hidden"].shape[0]
 
     def cell(state: tuple[jax.Array, jax.Array], x: jax.Array) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:

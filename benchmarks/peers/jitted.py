@@ -1,4 +1,4 @@
-"""What the peers have in common that run JAX programs under ``jax.jit``: a compile for every shape."""
+"""Base of the peers that run JAX programs under ``jax.jit``: a compile for every shape."""
 
 from __future__ import annotations
 

@@ -128,13 +128,13 @@ def _one_stride(dim: Dim, outer: Axis, inner: Axis) -> bool:
 
 
 def nest(
-    axes: Sequence[Axis], roles: Sequence[Role], body: tuple[Stmt, ...], width: int = 0, together: Symbol | None = None
+    axes: Sequence[Axis], roles: Sequence[Role], body: tuple[Stmt, ...], width: int = 0, count: Symbol | None = None
 ) -> tuple[Stmt, ...]:
-    """Perfectly nested loops without folds; teams have ``width`` lanes, and the innermost loop takes some iterations
-    ``together``."""
+    """Perfectly nested loops without folds; teams have ``width`` lanes, and the innermost loop takes ``count``
+    iterations at once."""
     for a, role in zip(reversed(axes), reversed(roles), strict=True):
-        body = (Loop(role, a.var, a.extent, body, width=width if role is Role.TEAM else 0, together=together),)
-        together = None
+        body = (Loop(role, a.var, a.extent, body, width=width if role is Role.TEAM else 0, count=count),)
+        count = None
     return body
 
 

@@ -25,7 +25,7 @@ _MULTIPLY_ADDS = 4
 
 def iteration_cost(body: tuple[Stmt, ...], grid: Sequence[Loop]) -> Dim:
     """The cost of one iteration, the first: ``body`` is what the GRID loops enclose."""
-    alone: dict[Symbol, Dim] = {loop.together: 1 for loop in grid if loop.together is not None}
+    alone: dict[Symbol, Dim] = {loop.count: 1 for loop in grid if loop.count is not None}
     return _at_zero(substitute(_block(body), alone), frozenset([loop.var for loop in grid]))
 
 
@@ -38,7 +38,7 @@ def traffic(kernel: Kernel, sizes: Sequence[Dim]) -> tuple[Dim, ...]:
     """
     counts: dict[int, Dim] = {id(buffer): 0 for buffer in kernel.buffers}
     own_sizes = dict(zip(kernel.dims, sizes, strict=True))
-    own_sizes.update({loop.together: 1 for loop in kernel.grid()[0] if loop.together is not None})
+    own_sizes.update({loop.count: 1 for loop in kernel.grid()[0] if loop.count is not None})
 
     def add(buffer: Buffer, times: Dim) -> None:
         if id(buffer) in counts:

@@ -3,7 +3,7 @@
 ::
 
     Kernel  = (buffers, dims, scratch, body)
-    stmt    = Loop(role, var, extent, body, folds, carries, order, bound, start, together) | Store(buffer, index, value)
+    stmt    = Loop(role, var, extent, body, folds, carries, order, bound, start, count) | Store(buffer, index, value)
             | Update(buffer, index, …) | TileContract(…) | Let(var, value)
             | Pack(buffer, outer, inner, value, …) | Multiply(acc, rows, cols, red, lhs, rhs, unit, …)
     interval = (var, start, extent)
@@ -267,7 +267,7 @@ class Loop:
     loop combine in ``order``, or where it is None as the target likes; those of a SERIAL one in the order's steps, or
     one after the other. ``bound`` names the symbols of ``extent`` that stand for computed values, each an int64.
     LANE and SERIAL loops may begin at a ``start`` that is no computed value: ``range(start, start + extent)``. The
-    innermost GRID loop may take some neighbouring iterations at once: ``together`` is then their number in its body, at
+    innermost GRID loop may take some neighbouring iterations at once: ``count`` is then their number in its body, at
     least 1, and ``var`` the first of them. It computes the same however the loop's range is cut into such runs.
     """
 
@@ -282,7 +282,7 @@ class Loop:
     order: Order | None = None
     bound: Bindings = ()
     start: Dim = 0
-    together: Symbol | None = None
+    count: Symbol | None = None
 
 
 @record(eq=False)
@@ -458,17 +458,17 @@ class Pack:
 
 @record(eq=False)
 class PanelPlaces:
-    """Places for a right operand in panels of ``width`` columns, ``apart`` elements from one another, each dense with
-    its columns contiguous."""
+    """Places for a right operand in panels of ``width`` columns, ``panel_stride`` elements from one another, each dense
+    with its columns contiguous."""
 
     buffer: Buffer
     place: Dim
     width: int
-    apart: int
+    panel_stride: int
 
 
-class Way(Enum):
-    """Way in which a tile's products are added."""
+class Algorithm(Enum):
+    """Algorithm by which a tile's products are added."""
 
     #: Accumulators in registers, the right operand in panels or where it lies.
     TILE = "tile"
@@ -487,10 +487,10 @@ class Multiply:
     """``acc[place + (i - i.start)*stride + j - j.start] (+)= sum over k in red of lhs[i, k] * rhs[k, j]`` for all of
     ``rows`` (i) and ``cols`` (j): no more than ``tile`` has, but for the columns of what is no TILE.
 
-    Sums begin at 0 where ``first`` is 1, and at what is there where it is 0. ``lhs`` and ``rhs`` are loads that are
-    linear in both of their variables, or lie in panels; where they are COMPUTED ``rhs`` is any expression. A ``unit``
-    multiplies words: ``red`` counts these. What is read of ``rhs`` may be ``packed`` meanwhile. No more than ``narrow``
-    columns, where that is not 0, take a tile of so many.
+    Sums begin at 0 where ``first`` is 1, and at what is there where it is 0; DOTS always begin. ``lhs`` and ``rhs`` are
+    loads that are linear in both of their variables, or lie in panels; where they are COMPUTED ``rhs`` is any
+    expression. A ``unit`` multiplies words: ``red`` counts these. What is read of ``rhs`` may be ``packed`` meanwhile.
+    No more than ``narrow`` columns, where that is not 0, take a tile of so many.
     """
 
     acc: Buffer
@@ -502,7 +502,7 @@ class Multiply:
     lhs: Expr
     rhs: Expr
     tile: Tile
-    way: Way = Way.TILE
+    algorithm: Algorithm = Algorithm.TILE
     unit: Unit | None = None
     first: Dim = 1
     packed: PanelPlaces | None = None

@@ -164,11 +164,11 @@ class _KernelPrinter:
             order += f" in runs of {' x '.join(map(str, loop.order.runs))}"
         start = "" if loop.start == 0 else f"{self.dim(loop.start)} <= "
         extent = self.dim(loop.extent) if loop.start == 0 else f"{self.dim(loop.start)} + ({self.dim(loop.extent)})"
-        together = ""
-        if loop.together is not None:
-            self.symbols[loop.together] = self.fresh("x")
-            together = f" by {self.symbols[loop.together]}"
-        self.line(depth, f"{loop.role.value} {start}{var} < {extent}{bindings}{width}{order}{together} {{")
+        count = ""
+        if loop.count is not None:
+            self.symbols[loop.count] = self.fresh("x")
+            count = f" by {self.symbols[loop.count]}"
+        self.line(depth, f"{loop.role.value} {start}{var} < {extent}{bindings}{width}{order}{count} {{")
         inner = dict(lets)
         for carry, init in zip(loop.carries, inits, strict=True):
             name = self.refs[id(carry.state)] = self.refs[id(carry.ref)] = self.fresh("c")
@@ -253,14 +253,18 @@ class _KernelPrinter:
         )
         unit = "" if stmt.unit is None else f" by {stmt.unit.text}"
         acc = f"{self.buffers[id(stmt.acc)]}[{self.dim(stmt.place)}, {stmt.stride} a row]"
-        how = f"{stmt.way.value} {stmt.tile.rows}x{stmt.tile.columns}" + (f" or {stmt.narrow}" if stmt.narrow else "")
+        how = f"{stmt.algorithm.value} {stmt.tile.rows}x{stmt.tile.columns}" + (
+            f" or {stmt.narrow}" if stmt.narrow else ""
+        )
         first = "" if stmt.first == 1 else f" from 0 if {self.dim(stmt.first)}"
         self.line(depth, f"multiply {acc} for {intervals}{unit} {how}{first} {{")
         self.line(depth + 1, f"lhs {self.expr(stmt.lhs, depth + 1, {})}")
         self.line(depth + 1, f"rhs {self.expr(stmt.rhs, depth + 1, {})}")
         if stmt.packed is not None:
             own = stmt.packed
-            place = f"{self.buffers[id(own.buffer)]}[{self.dim(own.place)}, {own.width} a row, {own.apart} a panel]"
+            place = (
+                f"{self.buffers[id(own.buffer)]}[{self.dim(own.place)}, {own.width} a row, {own.panel_stride} a panel]"
+            )
             self.line(depth + 1, f"packs rhs to {place}")
         self.line(depth, "}")
 

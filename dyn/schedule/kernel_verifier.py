@@ -7,6 +7,7 @@ from dyn.errors import IRError
 from dyn.ops.scalar import COMPARISONS, MONOIDS, Scalar
 from dyn.schedule.kernel import (
     MOST_UNROLLED,
+    Algorithm,
     Apply,
     Buffer,
     Const,
@@ -28,7 +29,6 @@ from dyn.schedule.kernel import (
     Store,
     TileContract,
     Update,
-    Way,
     most_iterations,
 )
 from dyn.schedule.kernel_walks import stmt_exprs, symbols_of_extent, walk_exprs, walk_stmts
@@ -93,8 +93,8 @@ class _Checker:
                 if stmt.role is Role.TEAM:
                     self.team(stmt, in_lane=in_lane)
                 inner = symbols | {stmt.var}
-                if stmt.together is not None:
-                    inner |= {stmt.together}
+                if stmt.count is not None:
+                    inner |= {stmt.count}
                     innermost = is_grid and not any(isinstance(s, Loop) and s.role is Role.GRID for s in stmt.body)
                     if not innermost:
                         raise self.fail(
@@ -294,10 +294,13 @@ class _Checker:
         self.leaf("a multiplication", stmt.intervals, symbols, in_lane=in_lane)
         self.scratch(stmt.acc, stmt.place, symbols)
         self.scope(stmt.first, symbols, "whether sums begin")
+        self.scope(stmt.stride, symbols, "the stride of sums")
+        if stmt.algorithm is Algorithm.DOTS and stmt.first != 1:
+            raise self.fail(f"{stmt.acc.name} are dot products, which are not added to others")
         row, col, red = [interval.var for interval in stmt.intervals]
         self.exprs((stmt.lhs,), symbols | {row, red}, refs)
         self.exprs((stmt.rhs,), symbols | {red, col}, refs)
-        if not isinstance(stmt.lhs, Load) or not (isinstance(stmt.rhs, Load) or stmt.way is Way.COMPUTED):
+        if not isinstance(stmt.lhs, Load) or not (isinstance(stmt.rhs, Load) or stmt.algorithm is Algorithm.COMPUTED):
             raise self.fail(f"{stmt.acc.name} are sums of products of what does not lie in memory")
         words = stmt.unit is not None
         for operand in (stmt.lhs, stmt.rhs):

@@ -321,7 +321,7 @@ def bind_kernel(
         if isinstance(stmt, Loop):
             inner.add(stmt.var)
             inner.update(s for s, _ in stmt.bound)
-            inner.update(() if stmt.together is None else (stmt.together,))
+            inner.update(() if stmt.count is None else (stmt.count,))
         elif isinstance(stmt, TileContract):
             inner |= {stmt.row, stmt.col, stmt.red}
             inner.update(part for digits in stmt.digits for part, _ in digits.parts)

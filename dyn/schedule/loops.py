@@ -11,7 +11,7 @@ fuse       two neighbouring axes become one, where every index moves through bot
 confine    quotients of what lies in one chunk are 0
 flatten    neighbouring axes become one whatever the strides, by division where no one stride runs through them
 split      an axis becomes chunks of a size, and what lies in one
-join       some neighbouring chunks are one iteration, as many as a thread has to do
+merge      some neighbouring chunks are one iteration, as many as a thread has to do
 reorder    a phase's own parallel axes go where they are wanted; those with an order keep it
 hoist      the outermost axis of the only phase becomes a shared one: a part of a reduction for each of its iterations
 sink       the last shared axes become the innermost of every phase instead
@@ -140,8 +140,8 @@ class Loops:
         self._change: dict[Symbol, Dim] = dict(self.equal)
         #: The shared axes that are less than a number, where indices are divided by that.
         self._confined: dict[Symbol, int] = {}
-        #: The number of iterations of the last shared loop that are one, where some are.
-        self._together: Symbol | None = None
+        #: The chunks of which some neighbours are one iteration, and their number.
+        self._merged: tuple[Axis, Symbol] | None = None
         self.phases = [self.code.phase(stage, self.keep.get(n, ())) for n, stage in enumerate(self.nest.stages)]
 
     @property
@@ -287,15 +287,16 @@ class Loops:
         self.phases.append(phase)
         return phase
 
-    def join(self, outer: Axis, inner: Axis, whole: Axis, size: int) -> Axis:
+    def merge_chunks(self, outer: Axis, inner: Axis, whole: Axis, size: int) -> Axis:
         """Let neighbouring chunks of an axis that was split into such of ``size`` elements be one iteration, as many as
         a thread has to do: what then lies in one."""
-        if outer not in self.shared or self.shared[-1] is not inner or outer.extent == 1 or self._together is not None:
+        if outer not in self.shared or self.shared[-1] is not inner or outer.extent == 1 or self._merged is not None:
             raise ScheduleError(f"{inner.name} is not the last shared axis, or {outer.name} no loop over chunks of it")
-        self._together = new_symbol("together", "iterations of a grid loop that are one")
-        extent = dim_min(as_dim(self._together) * size, whole.extent - as_dim(outer.var) * size)
+        count = new_symbol("count", "iterations of a grid loop that are one")
+        self._merged = outer, count
+        extent = dim_min(as_dim(count) * size, whole.extent - as_dim(outer.var) * size)
         self.shared[-1] = replace(inner, extent=extent)
-        self.steps.append(Step("join", (outer.name,), f"over {inner.name}"))
+        self.steps.append(Step("merge", (outer.name,), f"over {inner.name}"))
         return self.shared[-1]
 
     def sink(self, axes: Sequence[Axis]) -> None:
@@ -562,7 +563,10 @@ class Loops:
         if self._jammed is not None:
             *outer, rows, lanes = self.shared
             body = unroll_and_jam(rows, self._jammed[1], [lanes], roles[-1:], body, self._is_positive)
-        body = nest(outer, roles[: len(outer)], body, self.team_lanes, self._together)
+        if self._merged is not None and outer[-1:] != [self._merged[0]]:
+            raise ScheduleError(f"chunks of {self._merged[0].name} are merged, which is not the innermost grid loop")
+        count = None if self._merged is None else self._merged[1]
+        body = nest(outer, roles[: len(outer)], body, self.team_lanes, count)
         found = self.code.buffers()
         buffers = tuple([found[value] for value in (found if order is None else order)])
         made = bind_kernel(

@@ -112,7 +112,8 @@ class ContractVariant:
     One GRID iteration should take ``row_chunk`` rows and ``col_panel`` columns: whole tiles. One that ``adds_alike``
     adds up in the order of the last variant, which is right for any number of rows. One for at most ``max_cols``
     columns, or ``max_results`` of all batches together, stands in front of another one for the same rows. The columns
-    of one that is ``in_panel`` are those of one panel; one that ``joins`` takes all that a thread has to do at once.
+    of one that is ``in_panel`` are those of one panel; one that ``merges_chunks`` takes all that a thread has to do
+    at once.
     """
 
     tile: Tile
@@ -125,7 +126,7 @@ class ContractVariant:
     max_cols: int | None = None
     max_results: int | None = None
     in_panel: bool = False
-    joins: bool = False
+    merges_chunks: bool = False
 
 
 @record()

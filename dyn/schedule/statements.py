@@ -18,7 +18,7 @@ def for_each(count: Dim, make: Callable[[Dim], Stmts], name: str) -> Stmts:
     """Statements for each number below ``count``."""
     if count == 1:
         return make(0)
-    var = symbol(name, "a block of a contraction")
+    var = symbol(name, "a loop of a schedule")
     return (Loop(Role.SERIAL, var, count, make(as_dim(var))),)
 
 
@@ -26,7 +26,7 @@ def let(dim: Dim, name: str) -> tuple[Stmts, Dim]:
     """A name for an index expression that is more than one already."""
     if isinstance(dim, int) or dim.is_symbol is not None:
         return (), dim
-    var = symbol(name, "a number of a contraction")
+    var = symbol(name, "a number of a schedule")
     return (Let(var, dim),), as_dim(var)
 
 
@@ -35,7 +35,7 @@ def name_extent(dim: Dim, name: str) -> tuple[Stmts, Dim]:
     return ((), dim) if known_factor(dim) != 1 else let(dim, name)
 
 
-def for_pieces(extent: Dim, step: Dim | None, make: Callable[[Dim, Dim], Stmts], name: str) -> Stmts:
+def for_chunks(extent: Dim, step: Dim | None, make: Callable[[Dim, Dim], Stmts], name: str) -> Stmts:
     """Statements for each piece of an extent, by where it begins and its size: ``step``, or what is left; with None
     one piece."""
     most = most_iterations(extent)

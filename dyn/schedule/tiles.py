@@ -134,8 +134,8 @@ def in_tiles(variant: ContractVariant, row: Axis, column: Axis) -> Schedule:
         loops.reorder([*loops.shared[:-4], chunk, panel, rows, columns])
         if variant.in_panel:
             loops.confine(columns, variant.col_panel)
-        if variant.joins and panel.extent != 1:
-            columns = loops.join(panel, columns, column, variant.col_panel)
+        if variant.merges_chunks and panel.extent != 1:
+            columns = loops.merge_chunks(panel, columns, column, variant.col_panel)
         loops.tensorise(rows, columns, variant.tile)
 
     return schedule

@@ -112,5 +112,5 @@ def joined(tile: Tile, cols: int) -> Kernel:
     lhs, rhs = Load(a, (dp * dm + row) * dk + red), Load(b, (dp * dk + red) * dn + col)
     store = Store(c, (dp * dm + row) * dn + col, acc)
     stmt = TileContract(i, j, r, dm, dim_min(dt * cols, dn - dq * cols), dk, lhs, rhs, acc, (store,), tile)
-    inner = Loop(Role.GRID, q, floordiv(dn + cols - 1, cols), (stmt,), together=t)
+    inner = Loop(Role.GRID, q, floordiv(dn + cols - 1, cols), (stmt,), count=t)
     return Kernel("joined", (a, b, c), (g, m, n, k), (), (Loop(Role.GRID, p, dg, (inner,)),))

@@ -537,6 +537,20 @@ def test_neighbouring_iterations_are_one(tile: Tile) -> None:
             np.testing.assert_array_equal(parts, whole)
 
 
+def test_wide_tiles_of_bytes() -> None:
+    """Right operands of bytes are streamed by tiles that are wider than what there are accumulators for."""
+    lanes = host_target().lanes(4)
+    cases = [(8, 752), (5, 700), (8, 1280), (3, 600)]
+    made = [
+        contraction("g", "km", "kn", Tile(8, -(-n // lanes) * lanes, ()), operands=(F32, I8), extents=(m, n, None))
+        for m, n in cases
+    ]
+    for (m, n), kernel in zip(cases, compile_kernels(made), strict=True):
+        for k in (1, 70, 3000):
+            a, b = values((m, k), F32, 1), values((k, n), I8, 2)
+            close(run(kernel, a, b, lhs="km"), a, b.astype(np.float32))
+
+
 def test_scratch_is_bounded() -> None:
     """Whatever the sizes: a constant that fits into a second-level cache."""
     target = host_target()
@@ -652,7 +666,7 @@ def test_streams_are_pieces_of_rows() -> None:
     for rhs, cols, columns in [*cases, (bf16, None, 256), (i8, 4096, 512), (i8, 100, 112)]:
         (low, *_) = contract_schedules(TARGETS[0], F32, Reach(F32, rhs, rhs_columns=True), cols=cols)
         assert low.tile == Tile(8, columns, ()), (rhs, cols)
-        assert low.joins
+        assert low.merges_chunks
 
 
 def test_both_operands_packed_on_intel() -> None:

@@ -17,6 +17,7 @@ from dyn import dtypes
 from dyn.errors import IRError
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import (
+    Algorithm,
     Apply,
     Const,
     Expr,
@@ -33,7 +34,6 @@ from dyn.schedule.kernel import (
     Stmt,
     Store,
     Tile,
-    Way,
 )
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.kernel_verifier import check
@@ -91,10 +91,10 @@ class Run:
         for stmt in body:
             if isinstance(stmt, Let):
                 self.env[stmt.var] = self.dim(stmt.value)
-            elif isinstance(stmt, Loop) and stmt.together is not None:
+            elif isinstance(stmt, Loop) and stmt.count is not None:
                 extent = self.dim(stmt.extent)
                 for begin, end in [(0, extent // 3), (extent // 3, extent)]:  # as two threads may have them
-                    self.env[stmt.var], self.env[stmt.together] = begin, end - begin
+                    self.env[stmt.var], self.env[stmt.count] = begin, end - begin
                     self.block(stmt.body if begin < end else ())
             elif isinstance(stmt, Loop):
                 for _ in self.values(Interval(stmt.var, stmt.start, stmt.extent)):
@@ -140,7 +140,7 @@ class Run:
         stride = self.dim(stmt.stride)
         self.widths.add(self.dim(stmt.cols.extent))
         assert self.dim(stmt.rows.extent) <= stmt.tile.rows
-        assert self.dim(stmt.cols.extent) <= (stmt.tile.columns if stmt.way is Way.TILE else stmt.acc.size)
+        assert self.dim(stmt.cols.extent) <= (stmt.tile.columns if stmt.algorithm is Algorithm.TILE else stride)
         for i, _ in enumerate(self.values(stmt.rows)):
             for j, _ in enumerate(self.values(stmt.cols)):
                 total = 0 if first else int(acc[place + i * stride + j])
@@ -150,7 +150,7 @@ class Run:
                     if stmt.packed is not None:
                         to = stmt.packed
                         panel, column = divmod(j, to.width)
-                        at = self.dim(to.place) + panel * to.apart + k * to.width + column
+                        at = self.dim(to.place) + panel * to.panel_stride + k * to.width + column
                         self.memory[id(to.buffer)][at] = right
                 acc[place + i * stride + j] = total
 
@@ -204,6 +204,15 @@ def test_any_sizes_layouts_and_tiles(
     assert run.products == m * n * k
 
 
+@pytest.mark.parametrize(("rows", "wide", "lhs"), [(8, 752, "km"), (5, 700, "km"), (8, 1280, "km"), (8, 752, "mk")])
+def test_tiles_that_are_cut_into_several_pieces(rows: int, wide: int, lhs: str) -> None:
+    """Eight rows have sums for fewer columns than a tile of bytes has: those that wait have places for all pieces."""
+    shape = Tile(8, -(-wide // 16) * 16, ())
+    kernel = contraction("g", lhs, "kn", shape, operands=(F32, I8), extents=(rows, wide, None))
+    with caches(SHORT):
+        execute(kernel, AVX512, rows, wide, 65, lhs)
+
+
 @given(small, columns, steps, st.sampled_from([AVX512, INTEL]), st.sampled_from([SHORT, TURNS]))
 def test_words(m: int, n: int, k: int, target: Target, own: CacheBlocking) -> None:
     shape = Tile(4, 32, (Operand.LHS, Operand.RHS), unit="vpdpbusd")
@@ -215,7 +224,7 @@ def test_words(m: int, n: int, k: int, target: Target, own: CacheBlocking) -> No
 @pytest.mark.parametrize("own", [SHORT, TURNS], ids=["alone", "turns"])
 @pytest.mark.parametrize("static", [96, None])
 def test_rows_and_columns_in_chunks(own: CacheBlocking, static: int | None) -> None:
-    """What a GRID iteration takes is cut further; columns that fill panels have one multiplication that packs all."""
+    """A GRID iteration's rows and columns are cut further; one multiplication packs columns that fill panels."""
     with caches(own):
         run = execute(chunked(tile(AVX512, 8, 2), 16, 64, static=static), AVX512, 21, 96, 70)
     assert run.products == 21 * 96 * 70
@@ -289,7 +298,7 @@ def _changed(kernel: Kernel, of: type[Stmt], **changes: Any) -> Kernel:
 
 
 def test_faults_are_found() -> None:
-    """What leaves of contractions keep to."""
+    """Each rule of a contraction's leaves."""
     form = blocks.blocked(contraction("g", "km", "kn", tile(AVX512, 8, 3)), AVX512)
     other = symbol("other")
     out = next(stmt.buffer for stmt in walk_stmts(form.body) if isinstance(stmt, Store))
@@ -301,9 +310,11 @@ def test_faults_are_found() -> None:
         (Multiply, {"acc": out}, "c, which a contraction stores to, is no scratch"),
         (Multiply, {"lhs": half}, "acc are sums of products of what does not lie in memory"),
         (Multiply, {"first": as_dim(other)}, "whether sums begin mentions other, which is not in scope"),
+        (Multiply, {"stride": as_dim(other)}, "the stride of sums mentions other, which is not in scope"),
+        (Multiply, {"algorithm": Algorithm.DOTS}, "acc are dot products, which are not added to others"),
         (Let, {"value": as_dim(other)}, "the value of blocks mentions other, which is not in scope"),
         (Loop, {"role": Role.GRID, "start": 3}, "a grid loop, begins at 3"),
-        (Loop, {"together": other}, "takes iterations together, and is no innermost grid loop"),
+        (Loop, {"count": other}, "takes iterations together, and is no innermost grid loop"),
     ]
     for of, changes, message in faults:
         with pytest.raises(IRError, match=message):

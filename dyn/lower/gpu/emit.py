@@ -21,6 +21,7 @@ from collections import ChainMap, Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
+from dyn.errors import NotYetError
 from dyn.frozen import record
 from dyn.lower.gpu.barriers import BarrierPoint, Barriers
 from dyn.lower.gpu.contract import blocking_of, emit_contraction
@@ -44,6 +45,7 @@ from dyn.schedule.kernel import (
     Role,
     Stmt,
     Store,
+    TileContract,
     Update,
     most_iterations,
 )
@@ -265,6 +267,7 @@ class Emitter:
             elif isinstance(stmt, Loop):
                 self.loop(stmt)
             else:
+                assert isinstance(stmt, TileContract), "packs and multiplications are x86's"
                 emit_contraction(self, stmt)
         self.neighbours(stores)
 
@@ -291,6 +294,11 @@ class Emitter:
             self.forget_scratch()
 
     def loop(self, loop: Loop) -> None:
+        if loop.start != 0 or loop.count is not None:
+            raise NotYetError(
+                f"kernel {self.kernel.name}: loop {loop.var.name}, which begins at {loop.start}, is not generated for "
+                "GPUs yet."
+            )
         if loop.role is Role.TEAM:
             self.team_loop(loop)
         elif loop.role is Role.UNROLL:

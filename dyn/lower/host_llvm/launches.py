@@ -18,7 +18,7 @@ from dyn.shapes import Dim
 from dyn.stitch.groups import Group
 
 #: Pieces of a thread, of launches whose neighbouring iterations are one.
-LONG_PIECES = 1
+PIECES_OF_LONG_RUNS = 1
 
 
 class Launches:
@@ -473,4 +473,4 @@ def _pieces(variant: Variant) -> int:
     Where neighbouring iterations are one, long pieces are quick ones.
     """
     grid, _ = variant.kernel.grid()
-    return LONG_PIECES if grid and grid[-1].together is not None else 0
+    return PIECES_OF_LONG_RUNS if grid and grid[-1].count is not None else 0

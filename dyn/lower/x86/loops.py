@@ -37,11 +37,11 @@ def grid_loops(em: KernelEmitter) -> None:
     grid, body = em.kernel.grid()
     run, done = fn.label("run"), fn.label("done")
     extents = [em.dim(loop.extent) for loop in grid]
-    together = grid[-1].together if grid else None
+    count = grid[-1].count if grid else None
     with em.scope(guarded=True):
         fn.branch_if(fn.op("icmp slt", I64, "%begin", "%end"), run, done)
         fn.start(run)
-        if together is None:
+        if count is None:
             with em.scope():
                 loop, following = _grid(em, grid, extents, "%begin", "%end")
                 em.statements(body)
@@ -57,7 +57,7 @@ def grid_loops(em: KernelEmitter) -> None:
                 begin = fn.intrinsic("smax", I64, fn.op("sub", I64, "%begin", passed), "0")
                 end = fn.intrinsic("smin", I64, fn.op("sub", I64, "%end", passed), inner)
                 em.bind(grid[-1].var, begin)
-                em.bind(together, fn.op("sub", I64, end, begin))
+                em.bind(count, fn.op("sub", I64, end, begin))
                 em.statements(body)
                 loop.close(following())
         fn.branch(done)

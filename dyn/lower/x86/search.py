@@ -43,7 +43,7 @@ def search_of(loop: Loop) -> Search | None:
 
     Places are in int64, which holds every index: in a narrower one they might not increase.
     """
-    if len(loop.folds) != 1 or loop.body or loop.carries:
+    if len(loop.folds) != 1 or loop.body or loop.carries or loop.start != 0:
         return None
     (fold,) = loop.folds
     if fold.monoid.scalar is not Scalar.MIN or fold.refs[0].dtype is not dtypes.int64:

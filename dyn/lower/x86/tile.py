@@ -19,7 +19,7 @@ from dyn.lower.x86.tile_pack import PackedBlock, Packer
 from dyn.lower.x86.tile_stream import Stream
 from dyn.lower.x86.tile_turned import Turned
 from dyn.lower.x86.tile_words import WordPacker
-from dyn.schedule.kernel import Expr, Load, Multiply, Pack, Space, Way, known_factor, most_iterations
+from dyn.schedule.kernel import Algorithm, Expr, Load, Multiply, Pack, Space, known_factor, most_iterations
 from dyn.schedule.strided import strided
 from dyn.schedule.x86.blocking import blocking
 from dyn.schedule.x86.units import unit_of
@@ -46,14 +46,14 @@ def emit_multiply(em: KernelEmitter, stmt: Multiply) -> None:
     rows, cols, depth = [em.dim(interval.extent) for interval in stmt.intervals]
     first = Ints(em.fn).test("ne", em.dim(stmt.first), "0")
     a, lda = _address(em, stmt, stmt.lhs), em.dim(_step(stmt.lhs, stmt.rows.var, stmt.red.var))
-    if stmt.way is Way.COMPUTED:
+    if stmt.algorithm is Algorithm.COMPUTED:
         multiply_computed(em, stmt, operands, acc, first, (a, lda))
     else:
         b, panel = _address(em, stmt, stmt.rhs), "null"
         along, across = stmt.red.var, stmt.cols.var
-        if stmt.way in (Way.DOTS, Way.TURNED):
+        if stmt.algorithm in (Algorithm.DOTS, Algorithm.TURNED):
             along, across = across, along
-        if stmt.way is Way.TURNED:
+        if stmt.algorithm is Algorithm.TURNED:
             panel = em.alloc_scratch(em.target.lanes(stmt.acc.dtype.itemsize) * em.target.vector_bytes)
         ldb = str(stmt.tile.columns) if stmt.tile.from_panels else em.dim(_step(stmt.rhs, along, across))
         if stmt.packed is not None:
@@ -99,7 +99,7 @@ def _kernel(em: KernelEmitter, stmt: Multiply, operands: Operands, rows: str, co
         define(em, leaf)
         return f"@{leaf.name}"
 
-    if stmt.way is not Way.TILE:
+    if stmt.algorithm is not Algorithm.TILE:
         return named(_few_rows(em, stmt, operands))
     lanes = em.target.lanes(stmt.acc.dtype.itemsize)
     few = ints.test("slt", cols, str(stmt.narrow + 1)) if stmt.narrow else ""
@@ -124,13 +124,13 @@ def _few_rows(em: KernelEmitter, stmt: Multiply, operands: Operands) -> LeafFunc
     """The function for a few rows and any number of columns."""
     target, height = em.target, stmt.tile.rows
     vec = em.register(stmt.acc.dtype, target.lanes(stmt.acc.dtype.itemsize))
-    if stmt.way is Way.STREAM:
+    if stmt.algorithm is Algorithm.STREAM:
         unit = unit_of(target, operands.lhs, operands.rhs, operands.acc)
         # More rows of such operands are added by pairs of floats.
         by_pairs = unit is not None and operands.acc.is_float and not target.batch_invariant
         return Stream(vec, height, operands, target, by_pairs).leaf()
     assert isinstance(stmt.stride, int)
-    kind = Turned if stmt.way is Way.TURNED else Dot
+    kind = Turned if stmt.algorithm is Algorithm.TURNED else Dot
     return kind(vec, height, operands, target, stmt.stride).leaf()
 
 
@@ -156,5 +156,5 @@ def _packing(em: KernelEmitter, stmt: Multiply, operands: Operands, vectors: int
     assert panels is not None
     micro = _micro(em, stmt, operands, stmt.tile.rows, vectors, Rhs.PACKING)
     if panels.width < stmt.tile.columns:
-        return replace(micro, panel=panels.width // lanes, apart=panels.apart).leaf()
+        return replace(micro, panel=panels.width // lanes, apart=panels.panel_stride).leaf()
     return replace(micro, unroll=blocking(em.target).unroll).leaf()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dyn.lower.x86.llvm_text import FunctionText, vtype
 
 I64 = vtype("i64")
-I1 = vtype("i1")
+
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "eq": operator.eq,
     "ne": operator.ne,
@@ -50,10 +50,6 @@ class Ints:
         """The quotient of a number of at least 0 and a positive one, rounded down."""
         return a if b == "1" else self._binary("udiv", operator.floordiv, a, b)
 
-    def ceil_div(self, a: str, b: int) -> str:
-        """The quotient of a number of at least 0 and a positive one, rounded up."""
-        return self.div(self.add(a, str(b - 1)), str(b))
-
     def least(self, a: str, b: str) -> str:
         return str(min(int(a), int(b))) if is_literal(a) and is_literal(b) else self.fn.intrinsic("smin", I64, a, b)
 
@@ -70,14 +66,6 @@ class Ints:
         if is_literal(a) and is_literal(b):
             return "true" if _COMPARE[relation](int(a), int(b)) else "false"
         return self.fn.op(f"icmp {relation}", I64, a, b)
-
-    def both(self, p: str, q: str) -> str:
-        """The conjunction of two i1."""
-        if "false" in (p, q):
-            return "false"
-        if p == "true":
-            return q
-        return p if q == "true" else self.fn.op("and", I1, p, q)
 
     def pick(self, p: str, a: str, b: str) -> str:
         """``a`` where ``p`` holds, else ``b``."""

@@ -40,8 +40,6 @@ class Rhs(Enum):
 
     #: From a packed panel.
     PACKED = "packed"
-    #: Where it lies; no column from ``cols`` on is read.
-    DIRECT = "direct"
     #: Where it lies, writing the panel for the kernels that follow. What this costs hides behind the arithmetic.
     PACKING = "packing"
 

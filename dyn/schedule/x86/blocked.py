@@ -30,6 +30,7 @@ from dataclasses import replace
 from dyn.frozen import record
 from dyn.schedule.expressions import Rewriter
 from dyn.schedule.kernel import (
+    Algorithm,
     Buffer,
     Expr,
     Interval,
@@ -45,13 +46,12 @@ from dyn.schedule.kernel import (
     Stmt,
     Tile,
     TileContract,
-    Way,
     known_factor,
     most_iterations,
 )
 from dyn.schedule.kernel_walks import walk_stmts
 from dyn.schedule.panels import panels_in
-from dyn.schedule.statements import Stmts, ceil_div, for_each, for_pieces, let, name_extent, when
+from dyn.schedule.statements import Stmts, ceil_div, for_chunks, for_each, let, name_extent, when
 from dyn.schedule.strided import own_digits, strided
 from dyn.schedule.target import Target
 from dyn.schedule.units import Unit
@@ -129,14 +129,14 @@ class _Blocks:
         #: Where operands lie, if they are read there; else they are packed. A right operand that is computed in
         #: registers is an expression.
         self.left = self._left()
-        self.right, self.way = self._right()
+        self.right, self.algorithm = self._right()
         #: Whether the right operand is read once, by kernels that take any number of columns.
-        self.once = self.way is not Way.TILE
+        self.once = self.algorithm is not Algorithm.TILE
         self._sizes()
         self._memory()
 
     def _sizes(self) -> None:
-        """What the contraction is cut by."""
+        """Decide what the contraction is cut by."""
         tile, target, itemsize = self.tile, self.target, self.dtype.itemsize
         self.lanes = target.lanes(itemsize)
         self.height, self.vectors = tile.tile.rows, -(-tile.tile.columns // self.lanes)
@@ -147,7 +147,7 @@ class _Blocks:
         #: Elements from the accumulators of a row to the next one's: kernels that stream have one distance, whatever
         #: the columns, so that contractions share them.
         self.stride = self.width
-        if self.way in (Way.STREAM, Way.COMPUTED, Way.DOTS):
+        if self.algorithm in (Algorithm.STREAM, Algorithm.COMPUTED, Algorithm.DOTS):
             self.stride = max(streamed_stride(self.height, itemsize, self.lanes), self.width)
         #: How panels are packed, for this target's caches.
         self.blocking = IN_PLACE if self.once else blocking(target)
@@ -185,16 +185,18 @@ class _Blocks:
         self.panels = max(self.blocking.left_panels if self.left is None and not self.once else 1, self.group)
         #: Elements from the accumulators of one tile to those of the next.
         self.slot = max(self.height * self.stride, self.lead * self.group * self.width)
-        if self.way is Way.STREAM:
+        if self.algorithm is Algorithm.STREAM:
             self.slot = STREAMED_BYTES // itemsize
         most = self.panels - 1 + (-(-self.width // self.narrow) if self.narrow else 1)
+        if self.algorithm is Algorithm.STREAM:  # a tile may be cut into several pieces
+            most = -(-self.panels * self.width // min(map(self._near_piece, streamed_heights(self.height))))
         slots = self.tiles * most if self.resumes else 1
         self.acc = Buffer("acc", self.dtype, Space.SCRATCH, slots * self.slot)
         self.scratch = [self.acc]
         #: Elements from a packed panel of a group to the next one.
-        self.apart = self.depth * self.width
+        self.panel_stride = self.depth * self.width
         if self.right is None or self.packing:
-            self.panel = Buffer("panel", self.packed_dtype, Space.SCRATCH, self.apart * self.group + self.lanes)
+            self.panel = Buffer("panel", self.packed_dtype, Space.SCRATCH, self.panel_stride * self.group + self.lanes)
             self.scratch.append(self.panel)
         if self.left is None:
             # A line more than the block, or all rows would fall into one set of the cache.
@@ -209,7 +211,7 @@ class _Blocks:
         return reads_as_it_lies(self.target, operand.dtype, self.dtype)
 
     def _of_words(self, operand: Expr) -> Load:
-        """What lies there of elements, over the words that they make."""
+        """Elements that lie in memory, over the words that they make."""
         red = self.elements.red
         assert self.unit is not None
         assert isinstance(operand, Load)
@@ -230,23 +232,23 @@ class _Blocks:
         converts = Operand.RHS in tile.tile.staged and tile.lhs.dtype is not self.dtype
         return tile.lhs if lies and not converts and self._lies(tile.lhs) else None
 
-    def _right(self) -> tuple[Expr | None, Way]:
+    def _right(self) -> tuple[Expr | None, Algorithm]:
         """The right operand where it lies, or where it is computed; and the way in which it is multiplied."""
         tile, stages = self.tile, Operand.RHS in self.tile.tile.staged
         if self.in_panels:
-            return self._panels(), Way.TILE
+            return self._panels(), Algorithm.TILE
         own = strided(tile.rhs, tile.red, tile.col, tile.digits)
         own = own if self._lies(tile.rhs) else None
         if stages:
             direct = own is not None and own.fast == 1 and self.target.vector_bytes >= 32  # no branch for a mask
-            return (tile.rhs if direct else None), Way.TILE
+            return (tile.rhs if direct else None), Algorithm.TILE
         turns = own is not None and own.slow == 1 and self.left is not None and self.dtype.itemsize >= 4
         if own is not None and own.fast == 1:
-            return tile.rhs, Way.STREAM
+            return tile.rhs, Algorithm.STREAM
         if turns:
-            return tile.rhs, Way.TURNED if tile.tile.in_order else Way.DOTS
+            return tile.rhs, Algorithm.TURNED if tile.tile.in_order else Algorithm.DOTS
         whole = all(own_digits(tile.rhs, one, tile.digits) is None for one in (tile.red, tile.col))
-        return (tile.factors()[1], Way.COMPUTED) if whole else (None, Way.TILE)
+        return (tile.factors()[1], Algorithm.COMPUTED) if whole else (None, Algorithm.TILE)
 
     def _panels(self) -> Expr:
         """The right operand in panels, whose columns are those of the tile, in words where a unit takes them."""
@@ -303,9 +305,9 @@ class _Blocks:
             return for_each(blocks, lambda n: reds(rows, Interval(col, j0, size), n), "reds")
 
         def rows(i0: Dim, size: Dim) -> Stmts:
-            return for_pieces(tile.col_extent, col_step, lambda j0, n: columns(Interval(row, i0, size), j0, n), "cols")
+            return for_chunks(tile.col_extent, col_step, lambda j0, n: columns(Interval(row, i0, size), j0, n), "cols")
 
-        made = for_pieces(tile.row_extent, row_step, rows, "rows")
+        made = for_chunks(tile.row_extent, row_step, rows, "rows")
         return (*lets, *made)
 
     def _block(self, part: _CacheBlock) -> Stmts:
@@ -357,14 +359,14 @@ class _Blocks:
 
     def _panel_width(self, rows: Dim) -> Dim:
         """Columns of a panel, or of the wide ones, for so many rows."""
-        if self.way is Way.STREAM:
+        if self.algorithm is Algorithm.STREAM:
             return self._piece(dim_min(rows, self.height))
-        if self.way is Way.DOTS:  # rows of one tile read it once: it need not stay in a cache
+        if self.algorithm is Algorithm.DOTS:  # rows of one tile read it once: it need not stay in a cache
             return self.stride + (self.width - self.stride) * dim_min(dim_max(rows - self.height, 0), 1)
         return self.width
 
     def _by_height(self, rows: Dim, of: Callable[[int], int]) -> Dim:
-        """What belongs to the least height that so many rows are streamed by."""
+        """The number that belongs to the least height that so many rows are streamed by."""
         lower, *higher = streamed_heights(self.height)
         found: Dim = of(lower)
         for height in higher:
@@ -380,16 +382,17 @@ class _Blocks:
         """Columns that are streamed one after the other, for so many rows: more where the right operand is more than
         the caches hold."""
         tile, itemsize = self.tile, self.tile.rhs.dtype.itemsize
-
-        def by_height(*, far: bool) -> Dim:
-            acc, lanes = self.dtype.itemsize, self.lanes
-            return self._by_height(rows, lambda height: streamed_piece(height, itemsize, acc, lanes, far=far))
-
         own = strided(tile.rhs, tile.red, tile.col)
         assert own is not None
         is_far = dim_max(dim_min(floordiv(tile.red_extent * own.slow, FAR_BYTES // itemsize), 1), 0)
-        near = by_height(far=False)
-        return near + (by_height(far=True) - near) * is_far
+        near, far = [self._by_height(rows, of) for of in (self._near_piece, self._far_piece)]
+        return near + (far - near) * is_far
+
+    def _near_piece(self, height: int) -> int:
+        return streamed_piece(height, self.tile.rhs.dtype.itemsize, self.dtype.itemsize, self.lanes, far=False)
+
+    def _far_piece(self, height: int) -> int:
+        return streamed_piece(height, self.tile.rhs.dtype.itemsize, self.dtype.itemsize, self.lanes, far=True)
 
     def _count(self, cols: Dim, width: Dim) -> tuple[Stmts, Dim, Dim]:
         """The numbers of wide panels of so many columns and of all: narrow panels that would cost as much as a wide one
@@ -423,7 +426,7 @@ class _Blocks:
         tile, unit = self.tile, self.unit
         value = tile.factors()[1] if unit is None else tile.rhs
         words = None if unit is None else words_of(self.elements, unit, 1)
-        place = panel.member * self.apart
+        place = panel.member * self.panel_stride
         return Pack(self.panel, place, self.width, part.red, panel.cols, value, self.width, tile.digits, words)
 
     def _tile(self, part: _CacheBlock, panel: _Panel, t: Dim) -> Stmts:
@@ -438,7 +441,7 @@ class _Blocks:
             last, place = let(self.several * (panel.number * self.tiles + t) * self.slot, "place")
             more = (*more, *last)
         cols, stride, is_first = panel.cols, as_dim(self.stride), 1 - dim_min(t, 1)
-        if self.way is Way.STREAM:
+        if self.algorithm is Algorithm.STREAM:
             last, stride = let(self._by_height(rows.extent, self._streamed), "stride")
             more = (*more, *last)
         shape = replace(self.tile.tile, rows=self.height, columns=self.width)
@@ -455,7 +458,7 @@ class _Blocks:
                 wide = replace(panel, cols=replace(cols, extent=most))
                 cols = replace(cols, extent=cols.extent + is_first * (most - cols.extent))
                 stride = self.width + is_first * (across - self.width)
-            packed = PanelPlaces(self.panel, panel.member * self.apart, self.width, self.apart)
+            packed = PanelPlaces(self.panel, panel.member * self.panel_stride, self.width, self.panel_stride)
             made = (
                 *when(is_first, (self._multiply(part, wide, rows, place, packing, across, packed),)),
                 *when(dim_min(t, 1), (self._multiply(part, panel, rows, place, shape, self.stride),)),
@@ -471,15 +474,15 @@ class _Blocks:
         if left is None:
             left = Load(self.left_block, (row - part.rows.start) * self.left_stride + red)
         if right is None or (self.packing and packed is None):
-            right = Load(self.panel, panel.member * self.apart + red * self.width + col - panel.cols.start)
+            right = Load(self.panel, panel.member * self.panel_stride + red * self.width + col - panel.cols.start)
         return Multiply(
-            self.acc, place, stride, rows, panel.cols, part.red, left, right, shape, self.way, self.unit, part.first,
-            packed, self.narrow if shape.columns > self.narrow else 0,
+            self.acc, place, stride, rows, panel.cols, part.red, left, right, shape, self.algorithm, self.unit,
+            part.first, packed, self.narrow if shape.columns > self.narrow else 0,
         )  # fmt: skip
 
     def _epilogue(self, rows: Interval, cols: Interval, place: Dim, stride: Dim) -> Stmt:
-        """What becomes of a tile's accumulators: columns outside, rows inside, so that what depends on the column
-        alone, such as a bias, is loaded once a tile."""
+        """The loops over a tile's accumulators: columns outside, rows inside, so that what depends on the column alone,
+        such as a bias, is loaded once a tile."""
         tile = self.tile
         at = place + (as_dim(rows.var) - rows.start) * stride + as_dim(cols.var) - cols.start
         rewriter = Rewriter(lambda dim: dim)

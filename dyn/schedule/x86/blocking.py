@@ -49,19 +49,19 @@ PARTIAL_ROWS = 528
 #: Bytes of all accumulators where the right operand is streamed: they stay in the first-level cache, which has 32 KiB
 #: or more.
 STREAMED_BYTES = 16384
-#: Bytes of one of its rows that are read in one go: long pieces, which a processor's prefetchers follow, for up to so
-#: many rows, and of what comes from memory all that there are accumulators for; else short ones, whose lines are asked
-#: for.
-LONG_PIECE, _PIECE, LONG_PIECE_ROWS = 4096, 1024, 4
-#: Rows from which on arithmetic leaves time to ask for lines, and pieces are long in what comes from memory alone.
-ROWS_WITH_TIME = 3
+#: Bytes of one of its rows that are read in one go. For one row and two ``LONG_PIECE``, which a processor's prefetchers
+#: follow, and for three and four ``_PIECE``, whose lines are asked for; or for all of these as many as there are
+#: accumulators for, where the right operand comes from memory. For more rows ``_PIECE``.
+LONG_PIECE, _PIECE = 4096, 1024
+#: The numbers of rows from which on arithmetic leaves time to ask for lines, and up to which pieces may be long.
+ROWS_WITH_TIME, LONG_PIECE_ROWS = 3, 4
 #: Bytes of a right operand from which on it is taken to come from memory: the weights of a program are many such.
 FAR_BYTES = 6 << 20
 #: For what is not packed, but read where it lies.
 IN_PLACE = CacheBlocking()
 #: Measured on Zen 5, whose second-level cache gives 64 bytes a cycle and keeps up with all that is asked of it.
 _FIRST = CacheBlocking()
-#: Measured on Zen 4: 264 rows by 192 columns, 320 steps of which are packed at once, are 590 KiB of its 1 MiB of
+#: Measured on Zen 4: 264 rows by 192 columns, 320 steps of which are packed at once, are 570 KiB of its 1 MiB of
 #: second-level cache.
 _ZEN_4 = CacheBlocking(
     left_rows=264, left_vectors=12, left_depth=320, left_bytes=264 * 320 * 4, left_panels=4, left_grid=4

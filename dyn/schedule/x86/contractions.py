@@ -35,7 +35,7 @@ _TURNED_VECTORS = 4
 _MOST_PANEL_ROWS = 8
 #: Bytes of a row of the right operand that a GRID iteration streams; where it lies, a thread reads as many of these one
 #: after the other as it has, where it is computed each by itself.
-_PIECE, _COMPUTED_PIECE = 512, 1024
+_STREAMED_BYTES, _COMPUTED_BYTES = 512, 1024
 
 
 def contract_schedules(
@@ -88,7 +88,7 @@ def contract_schedules(
     rows = few = _FEW_ROWS[target.registers >= 32]
     in_order = streamed is not None or target.batch_invariant
     if streamed is not None:
-        piece = (_PIECE if col_contiguous else _COMPUTED_PIECE) // streamed.itemsize
+        piece = (_STREAMED_BYTES if col_contiguous else _COMPUTED_BYTES) // streamed.itemsize
         columns, way = _streamed_columns(target, dtype, piece, cols), "streamed"
     elif in_order:
         columns, way = _TURNED_VECTORS * lanes, "turned"
@@ -97,7 +97,9 @@ def contract_schedules(
     low = Tile(rows, columns, (), in_order=in_order and streamed is None)
     note, alike = f"{way} {rows}x{columns}, at most {few} rows", in_order and (unit is None or not dtype.is_float)
     return (
-        ContractVariant(low, few, columns, 0, few, note, adds_alike=alike, joins=col_contiguous or way == "dots"),
+        ContractVariant(
+            low, few, columns, 0, few, note, adds_alike=alike, merges_chunks=col_contiguous or way == "dots"
+        ),
         *[replace(variant, min_rows=few + 1) for variant in last],
     )
 
