@@ -143,7 +143,7 @@ class _Functions:
         self._callbacks: dict[str, Any] = {
             "alloc": make(_POINTER, _POINTER, _INT)(lambda _, size: self._take(size, "an arena")),
             "free": make(None, _POINTER, _POINTER, _INT)(lambda _, address, size: self._give_back(address)),
-            "launch": make(ctypes.c_int32, _POINTER, _POINTER, _INT, _POINTER, _POINTER, *[_INT] * 3)(self._launch),
+            "launch": make(ctypes.c_int32, _POINTER, _POINTER, _INT, _POINTER, _POINTER, *[_INT] * 4)(self._launch),
             "dyn_block_alloc": make(_POINTER, _INT)(lambda size: self._take(size, "a result")),
             "dyn_block_free": make(None, _POINTER)(self._give_back),
             "PyArray_Empty": ctypes.PYFUNCTYPE(
@@ -175,6 +175,7 @@ class _Functions:
         buffers: int,
         scratch_bytes: int,
         cost: int,
+        pieces: int,
         dispatch: int,
     ) -> int:
         return self.stack[-1].launch(kernel, grid, dims, buffers, scratch_bytes)

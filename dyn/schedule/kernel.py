@@ -467,6 +467,16 @@ class PanelPlaces:
     panel_stride: int
 
 
+@record(eq=False)
+class ColumnSums:
+    """Sums of a block of a right operand's columns, one after the other from ``place`` on, by which a unit's sums are
+    too great: a multiplication writes them where it ``makes`` them, and reads them where others have."""
+
+    buffer: Buffer
+    place: Dim
+    makes: bool
+
+
 class Algorithm(Enum):
     """Algorithm by which a tile's products are added."""
 
@@ -490,7 +500,8 @@ class Multiply:
     Sums begin at 0 where ``first`` is 1, and at what is there where it is 0; DOTS always begin. ``lhs`` and ``rhs`` are
     loads that are linear in both of their variables, or lie in panels; where they are COMPUTED ``rhs`` is any
     expression. A ``unit`` multiplies words: ``red`` counts these. What is read of ``rhs`` may be ``packed`` meanwhile.
-    No more than ``narrow`` columns, where that is not 0, take a tile of so many.
+    No more than ``narrow`` columns, where that is not 0, take a tile of so many. Where a unit takes signed elements for
+    unsigned ones, the tiles of rows of one block of the right operand share its ``column_sums``.
     """
 
     acc: Buffer
@@ -507,6 +518,7 @@ class Multiply:
     first: Dim = 1
     packed: PanelPlaces | None = None
     narrow: int = 0
+    column_sums: ColumnSums | None = None
 
     @property
     def intervals(self) -> tuple[Interval, Interval, Interval]:

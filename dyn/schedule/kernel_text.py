@@ -266,6 +266,10 @@ class _KernelPrinter:
                 f"{self.buffers[id(own.buffer)]}[{self.dim(own.place)}, {own.width} a row, {own.panel_stride} a panel]"
             )
             self.line(depth + 1, f"packs rhs to {place}")
+        if stmt.column_sums is not None:
+            sums = stmt.column_sums
+            place = f"{self.buffers[id(sums.buffer)]}[{self.dim(sums.place)}]"
+            self.line(depth + 1, f"{'makes' if sums.makes else 'takes'} column sums at {place}")
         self.line(depth, "}")
 
     def literal(self, const: Const) -> str:

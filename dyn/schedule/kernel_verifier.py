@@ -308,6 +308,10 @@ class _Checker:
                 raise self.fail(f"a contraction multiplies {operand.dtype} in {stmt.acc.dtype}, which rounds it")
         if stmt.packed is not None:
             self.scratch(stmt.packed.buffer, stmt.packed.place, symbols)
+        if stmt.column_sums is not None:
+            self.scratch(stmt.column_sums.buffer, stmt.column_sums.place, symbols)
+            if stmt.unit is None or not stmt.unit.signs_left:
+                raise self.fail(f"{stmt.acc.name} have column sums, and no unit that needs them")
 
     def exprs(self, roots: tuple[Expr, ...], symbols: frozenset[Symbol], refs: frozenset[int]) -> None:
         for expr in walk_exprs(roots):

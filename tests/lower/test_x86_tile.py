@@ -47,6 +47,7 @@ from dyn.schedule.x86.blocking import STREAMED_BYTES, CacheBlocking
 from dyn.schedule.x86.blocking import blocking as blocking_of
 from dyn.schedule.x86.contractions import contract_schedules
 from dyn.shapes import Dim, Symbol, as_dim, dim_min, symbol
+from tests.guard_pages import GuardedMemory
 from tests.lower.contractions import LHS, PLACE, PLACE_I8, RHS, Axes, chunked, contraction, joined, store_bias
 from tests.lower.x86_run import Compiled, compile_kernels
 
@@ -285,6 +286,22 @@ def test_bfloat16_operands() -> None:
             a = values((m, k), F32, 1).astype(ml_dtypes.bfloat16)
             b = values((k, n), F32, 2).astype(ml_dtypes.bfloat16)
             close(run(kernel, a, b, lhs=left, rhs=right), a.astype(np.float32), b.astype(np.float32))
+
+
+@pytest.mark.parametrize("n", [3, 16, 35])
+def test_computed_columns_end_with_the_operand(n: int) -> None:
+    """Known columns that fill no vector: nothing is read behind the last one."""
+    tile = Tile(8, 3 * host_target().lanes(4), ())
+    bf16 = dtypes.bfloat16
+    made = contraction("g", "mk", to_f32(RHS["kn"]), tile, operands=(F32, bf16), extents=(None, n, None))
+    (kernel,) = compile_kernels([made])
+    for m, k in [(1, 1), (2, 7), (8, 9), (3, 16)]:
+        a, b = values((m, k), F32, 1), values((k, n), F32, 2).astype(ml_dtypes.bfloat16)
+        memory = GuardedMemory(b.nbytes, 2)
+        guarded = memory.array(b.shape, b.dtype)
+        guarded[...] = b
+        close(run(kernel, a, guarded), a, b.astype(np.float32))
+        memory.free()
 
 
 BF16, F16, I8, U8, I16 = dtypes.bfloat16, dtypes.float16, dtypes.int8, dtypes.uint8, dtypes.int16

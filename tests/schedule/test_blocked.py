@@ -73,6 +73,8 @@ class Run:
         #: How often each element of a global buffer was packed, and how many products there were.
         self.packed: Counter[tuple[str, int]] = Counter()
         self.products = 0
+        #: Blocks of the right operand whose columns' sums are there, by their place.
+        self.sums: dict[int, list[int]] = {}
         #: Columns of multiplications.
         self.widths: set[int] = set()
         self.block(kernel.body)
@@ -139,6 +141,12 @@ class Run:
         acc, place, first = self.memory[id(stmt.acc)], self.dim(stmt.place), self.dim(stmt.first)
         stride = self.dim(stmt.stride)
         self.widths.add(self.dim(stmt.cols.extent))
+        if stmt.column_sums is not None:
+            own, block = stmt.column_sums, [self.dim(d) for i in (stmt.cols, stmt.red) for d in (i.start, i.extent)]
+            key = self.dim(own.place)
+            if own.makes:
+                self.sums[key] = block
+            assert self.sums[key] == block, "sums of another block"
         assert self.dim(stmt.rows.extent) <= stmt.tile.rows
         assert self.dim(stmt.cols.extent) <= (stmt.tile.columns if stmt.algorithm is Algorithm.TILE else stride)
         for i, _ in enumerate(self.values(stmt.rows)):

@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 #: Variants for few rows and for few columns, by the bytes of the processor's vectors.
 FEW_ROWS, FEW_COLUMNS = {
     32: ("streamed 4x256, at most 4 rows", "packed 6x8, at most 8 columns"),
-    64: ("streamed 8x256, at most 8 rows", "packed 8x16, at most 16 columns"),
+    64: ("streamed 8x128, at most 8 rows", "packed 8x16, at most 16 columns"),
 }[host_target().vector_bytes]
 
 

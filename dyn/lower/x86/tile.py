@@ -58,6 +58,8 @@ def emit_multiply(em: KernelEmitter, stmt: Multiply) -> None:
         ldb = str(stmt.tile.columns) if stmt.tile.from_panels else em.dim(_step(stmt.rhs, along, across))
         if stmt.packed is not None:
             panel = em.address(stmt.packed.buffer, stmt.packed.place)
+        if stmt.column_sums is not None:
+            panel = em.address(stmt.column_sums.buffer, stmt.column_sums.place)
         em.fn.emit(
             f"call void {_kernel(em, stmt, operands, rows, cols)}(ptr {a}, i64 {lda}, i64 {rows}, ptr {b}, i64 {ldb}, "
             f"i64 {cols}, i64 {depth}, ptr {acc}, i1 {first}, ptr {panel})"
@@ -146,7 +148,8 @@ def _tile(em: KernelEmitter, stmt: Multiply, operands: Operands, rows: int, vect
     unroll = own.unroll if rows == stmt.tile.rows else 1
     ragged = not (unroll > 1 and known_factor(stmt.red.extent) % unroll == 0)
     micro = _micro(em, stmt, operands, rows, vectors, Rhs.PACKED)
-    return replace(micro, unroll=unroll, ahead=own.ahead, ragged=ragged, unit=stmt.unit).leaf()
+    takes = stmt.column_sums is not None and not stmt.column_sums.makes
+    return replace(micro, unroll=unroll, ahead=own.ahead, ragged=ragged, unit=stmt.unit, takes_sums=takes).leaf()
 
 
 def _packing(em: KernelEmitter, stmt: Multiply, operands: Operands, vectors: int) -> LeafFunction:

@@ -73,10 +73,10 @@ class _ComputedColumns:
         with em.scope(guarded=True):
             reds = fn.loop(begin, end, together, hint="red")
             em.bind(red.var, ints.add(em.dim(red.start), reds.index))
-            for start, stop in (("0", covered), (covered, self.cols)):
+            for start, stop, is_whole in (("0", covered, True), (covered, self.cols, False)):
                 with em.scope(guarded=True):
                     loop = fn.loop(start, stop, w, hint="col")
-                    masks = None if start == "0" else (fn.first_lanes(ints.sub(self.cols, loop.index), w),)
+                    masks = None if is_whole else (fn.first_lanes(ints.sub(self.cols, loop.index), w),)
                     em.bind_lanes(Lanes(cols.var, w, 1, ints.add(em.dim(cols.start), loop.index), masks))
                     columns = [em.vectors(step)[0] for step in self.steps[:together]]
                     self._add(columns, reds.index, loop.index)

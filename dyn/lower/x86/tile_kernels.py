@@ -135,6 +135,9 @@ class Micro:
     ragged: bool = True
     #: What multiplies words; of which ``depth`` is the number then.
     unit: Unit | None = None
+    #: Whether the columns' sums, by which those of signed words are too great, are read from ``panel``, rather than
+    #: made and written there.
+    takes_sums: bool = False
 
     @property
     def name(self) -> str:
@@ -142,7 +145,7 @@ class Micro:
         name = f"dyn.tile.{kind}.{self.vec.mangled}.{self.rows}x{self.vectors}.s{self.stride}.u{self.unroll}"
         name += (f".p{self.ahead}" if self.ahead else "") + (f".{self.panel}at{self.apart}" if self.panel else "")
         name += self.operands.name if self.unit is None else f".{self.unit.text}"
-        name += ".left" if self._left_words else ""
+        name += (".left" if self._left_words else "") + (".taking" if self.takes_sums else "")
         return name if self.ragged else name + ".even"
 
     @lru_cache(maxsize=256)  # noqa: B019  (of frozen records, bounded)
@@ -154,7 +157,7 @@ class Micro:
             fn.emit(f"%ahead = mul nsw i64 %ldb, {PREFETCH}")
         a_rows = row_pointers(fn, register(self.operands.lhs).elem, self.rows)
         accs = self._initial(fn)
-        if self._offsets:
+        if self._makes_sums:
             accs += [constant(0, vec)] * self.vectors
         pointers = ["%b", "%panel"] if self.rhs is Rhs.PACKING else ["%b"]
         whole = "0"
@@ -166,9 +169,13 @@ class Micro:
         if self.ragged:
             accs, _ = self._loop(fn, accs, a_rows, masks, pointers, whole, "%depth", 1)
         count = self.rows * self.vectors
+        places = [fn.gep(vec.elem, "%panel", str(v * vec.lanes)) for v in range(self.vectors)] if self._offsets else []
+        sums = [fn.load(vec, place, size) for place in places] if self.takes_sums else accs[count:]
+        for value, place in zip(sums, places, strict=True) if self._makes_sums else ():
+            fn.store(vec, value, place, size)
         for i, acc in enumerate(accs[:count]):
             if self._offsets:
-                acc = fn.op("sub", vec, acc, accs[count + i % self.vectors])
+                acc = fn.op("sub", vec, acc, sums[i % self.vectors])
             fn.store(vec, acc, self._acc(fn, *divmod(i, self.vectors)), size)
         fn.emit("ret void")
         return finish_leaf(self.name, MICRO_PARAMS, fn)
@@ -189,8 +196,13 @@ class Micro:
 
     @property
     def _offsets(self) -> bool:
-        """Whether accumulators of each column's own take what signed elements were made greater by."""
+        """Whether sums are too great by what signed elements were made greater by, times the columns' sums."""
         return self.unit is not None and self.unit.signs_left
+
+    @property
+    def _makes_sums(self) -> bool:
+        """Whether accumulators of each column's own take that."""
+        return self._offsets and not self.takes_sums
 
     def _initial(self, fn: FunctionText) -> list[str]:
         zero = constant(0, self.vec)
@@ -264,7 +276,7 @@ class Micro:
                         accs[i] = multiply_add(m, vec, lhs, columns[v], accs[i])
                     else:
                         accs[i] = add_products(m, self.unit, vec, lhs, columns[v], accs[i])
-            if self.unit is not None and self._offsets:
+            if self.unit is not None and self._makes_sums:
                 for i, column in enumerate(columns, self.rows * self.vectors):
                     accs[i] = add_offset(m, self.unit, vec, column, accs[i])
             packed = str(self.panel * vec.lanes if self.panel else self.stride)

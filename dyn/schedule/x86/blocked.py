@@ -32,6 +32,7 @@ from dyn.schedule.expressions import Rewriter
 from dyn.schedule.kernel import (
     Algorithm,
     Buffer,
+    ColumnSums,
     Expr,
     Interval,
     Kernel,
@@ -198,6 +199,11 @@ class _Blocks:
         if self.right is None or self.packing:
             self.panel = Buffer("panel", self.packed_dtype, Space.SCRATCH, self.panel_stride * self.group + self.lanes)
             self.scratch.append(self.panel)
+        #: Sums of the columns of each panel of a group, which the first tile of rows makes.
+        self.sums: Buffer | None = None
+        if self.unit is not None and self.unit.signs_left:
+            self.sums = Buffer("sums", self.dtype, Space.SCRATCH, self.width * self.group)
+            self.scratch.append(self.sums)
         if self.left is None:
             # A line more than the block, or all rows would fall into one set of the cache.
             self.left_stride = self.depth + max(64 // itemsize, self.lanes)
@@ -445,7 +451,12 @@ class _Blocks:
             last, stride = let(self._by_height(rows.extent, self._streamed), "stride")
             more = (*more, *last)
         shape = replace(self.tile.tile, rows=self.height, columns=self.width)
-        if not self.packing:
+        if self.sums is not None:
+            first, others = [
+                (self._multiply(part, panel, rows, place, shape, stride, makes_sums=makes),) for makes in (True, False)
+            ]
+            made = (*when(is_first, first), *when(dim_min(t, 1), others))
+        elif not self.packing:
             made = (self._multiply(part, panel, rows, place, shape, stride),)
         else:
             packing, wide, across = shape, panel, self.stride
@@ -467,7 +478,7 @@ class _Blocks:
 
     def _multiply(
         self, part: _CacheBlock, panel: _Panel, rows: Interval, place: Dim, shape: Tile, stride: Dim,
-        packed: PanelPlaces | None = None,
+        packed: PanelPlaces | None = None, *, makes_sums: bool = False,
     ) -> Stmt:  # fmt: skip
         row, col, red = as_dim(self.tile.row), as_dim(self.tile.col), as_dim(self.tile.red) - part.red.start
         left, right = self.left, self.right
@@ -475,9 +486,12 @@ class _Blocks:
             left = Load(self.left_block, (row - part.rows.start) * self.left_stride + red)
         if right is None or (self.packing and packed is None):
             right = Load(self.panel, panel.member * self.panel_stride + red * self.width + col - panel.cols.start)
+        sums = None
+        if self.sums is not None:
+            sums = ColumnSums(self.sums, panel.member * self.width, makes_sums)
         return Multiply(
             self.acc, place, stride, rows, panel.cols, part.red, left, right, shape, self.algorithm, self.unit,
-            part.first, packed, self.narrow if shape.columns > self.narrow else 0,
+            part.first, packed, self.narrow if shape.columns > self.narrow else 0, sums,
         )  # fmt: skip
 
     def _epilogue(self, rows: Interval, cols: Interval, place: Dim, stride: Dim) -> Stmt:
