@@ -33,13 +33,11 @@ from dyn.schedule.kernel import (
     Algorithm,
     Buffer,
     ColumnSums,
-    Expr,
     Interval,
     Kernel,
     Load,
     Loop,
     Multiply,
-    Operand,
     Pack,
     PanelPlaces,
     Role,
@@ -51,11 +49,9 @@ from dyn.schedule.kernel import (
     most_iterations,
 )
 from dyn.schedule.kernel_walks import walk_stmts
-from dyn.schedule.panels import panels_in
 from dyn.schedule.statements import Stmts, ceil_div, for_chunks, for_each, let, name_extent, when
-from dyn.schedule.strided import own_digits, strided
+from dyn.schedule.strided import strided
 from dyn.schedule.target import Target
-from dyn.schedule.units import Unit
 from dyn.schedule.x86.blocking import (
     FAR_BYTES,
     IN_PLACE,
@@ -67,9 +63,9 @@ from dyn.schedule.x86.blocking import (
     streamed_piece,
     streamed_stride,
 )
-from dyn.schedule.x86.units import reads_as_it_lies, unit_of
+from dyn.schedule.x86.operands import left_where_it_lies, right_operand, right_panels, unit_of_tile
 from dyn.schedule.x86.words import WORD, in_words, words_of
-from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, substitute
+from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv
 
 
 def blocked(kernel: Kernel, target: Target) -> Kernel:
@@ -121,7 +117,7 @@ class _Blocks:
         self.target = target
         #: The contraction of elements, and that of words, if a unit multiplies these.
         self.elements = tile
-        self.unit = _unit(tile, target)
+        self.unit = unit_of_tile(tile, target)
         self.tile = tile = tile if self.unit is None else in_words(tile, self.unit)
         #: The dtype of accumulators, and that of packed operands.
         self.dtype = tile.acc.dtype
@@ -129,8 +125,11 @@ class _Blocks:
         self.in_panels = tile.tile.from_panels
         #: Where operands lie, if they are read there; else they are packed. A right operand that is computed in
         #: registers is an expression.
-        self.left = self._left()
-        self.right, self.algorithm = self._right()
+        self.left = left_where_it_lies(self.elements, self.unit, target)
+        if self.in_panels:
+            self.right, self.algorithm = right_panels(self.elements, self.unit), Algorithm.TILE
+        else:
+            self.right, self.algorithm = right_operand(tile, target, left_lies=self.left is not None)
         #: Whether the right operand is read once, by kernels that take any number of columns.
         self.once = self.algorithm is not Algorithm.TILE
         self._sizes()
@@ -210,59 +209,6 @@ class _Blocks:
             size = (self.block_rows + self.lanes) * self.left_stride
             self.left_block = Buffer("rows", self.packed_dtype, Space.SCRATCH, size)
             self.scratch.append(self.left_block)
-
-    # --- operands ------------------------------------------------------------------------------------------------
-
-    def _lies(self, operand: Expr) -> bool:
-        return reads_as_it_lies(self.target, operand.dtype, self.dtype)
-
-    def _of_words(self, operand: Expr) -> Load:
-        """Elements that lie in memory, over the words that they make."""
-        red = self.elements.red
-        assert self.unit is not None
-        assert isinstance(operand, Load)
-        return Load(operand.buffer, substitute(operand.index, {red: as_dim(red) * self.unit.group}))
-
-    def _left(self) -> Expr | None:
-        """The left operand where it lies."""
-        tile = self.elements
-        own = strided(tile.lhs, tile.row, tile.red, tile.digits)
-        lies = own is not None and own.fast == 1
-        if self.unit is not None:
-            if Operand.LHS in tile.tile.staged:
-                return None
-            if not lies:
-                raise ValueError(f"{tile.lhs} does not lie in words")
-            return self._of_words(tile.lhs)
-        # Each is read for many panels: where those are packed, it is converted once.
-        converts = Operand.RHS in tile.tile.staged and tile.lhs.dtype is not self.dtype
-        return tile.lhs if lies and not converts and self._lies(tile.lhs) else None
-
-    def _right(self) -> tuple[Expr | None, Algorithm]:
-        """The right operand where it lies, or where it is computed; and the way in which it is multiplied."""
-        tile, stages = self.tile, Operand.RHS in self.tile.tile.staged
-        if self.in_panels:
-            return self._panels(), Algorithm.TILE
-        own = strided(tile.rhs, tile.red, tile.col, tile.digits)
-        own = own if self._lies(tile.rhs) else None
-        if stages:
-            direct = own is not None and own.fast == 1 and self.target.vector_bytes >= 32  # no branch for a mask
-            return (tile.rhs if direct else None), Algorithm.TILE
-        turns = own is not None and own.slow == 1 and self.left is not None and self.dtype.itemsize >= 4
-        if own is not None and own.fast == 1:
-            return tile.rhs, Algorithm.STREAM
-        if turns:
-            return tile.rhs, Algorithm.TURNED if tile.tile.in_order else Algorithm.DOTS
-        whole = all(own_digits(tile.rhs, one, tile.digits) is None for one in (tile.red, tile.col))
-        return (tile.factors()[1], Algorithm.COMPUTED) if whole else (None, Algorithm.TILE)
-
-    def _panels(self) -> Expr:
-        """The right operand in panels, whose columns are those of the tile, in words where a unit takes them."""
-        tile, width = self.elements, self.elements.tile.columns
-        group = 1 if self.unit is None else self.unit.group
-        if panels_in(tile.rhs, tile.col, tile.red, width) != (width, group):
-            raise ValueError(f"{tile.rhs} does not lie in panels of {width} columns by {group}")
-        return tile.rhs if self.unit is None else self._of_words(tile.rhs)
 
     def _panel_kinds(self) -> None:
         """Columns of narrow panels, if there may be any, and whether there may be wide ones."""
@@ -503,12 +449,3 @@ class _Blocks:
         rewriter.exprs[id(tile.acc)] = Load(self.acc, at)
         inner = Loop(Role.SERIAL, rows.var, rows.extent, rewriter.block(tile.epilogue), start=rows.start)
         return Loop(Role.LANE, cols.var, cols.extent, (inner,), start=cols.start)
-
-
-def _unit(tile: TileContract, target: Target) -> Unit | None:
-    if not tile.tile.unit:
-        return None
-    found = unit_of(target, tile.lhs.dtype, tile.rhs.dtype, tile.acc.dtype)
-    if found is None or found.name != tile.tile.unit or tile.digits:
-        raise ValueError(f"{target} has no unit {tile.tile.unit} for {tile.lhs.dtype} and {tile.rhs.dtype}")
-    return found
