@@ -166,7 +166,7 @@ class PythonRuntime:
     # Threads ----------------------------------------------------------------------------------------------------------
 
     def _pieces(self, n: int, most: int, own: int = _PIECES_PER_THREAD) -> tuple[int, Iterator[tuple[int, int]]]:
-        """How many threads share a range, and its pieces, ``own`` for each, which they take from one iterator."""
+        """The number of threads that share a range, and one iterator of its pieces, at most ``own`` for each thread."""
         threads = thread_count(self.site.threads)
         count = max(min(threads * own, most), 1) if threads > 1 else 1
         cuts = [n * k // count for k in range(count + 1)]

@@ -295,9 +295,9 @@ class Emitter:
 
     def loop(self, loop: Loop) -> None:
         if loop.start != 0 or loop.count is not None:
+            how = "takes several iterations of the grid at once" if loop.start == 0 else f"begins at {loop.start}"
             raise NotYetError(
-                f"kernel {self.kernel.name}: loop {loop.var.name}, which begins at {loop.start}, is not generated for "
-                "GPUs yet."
+                f"kernel {self.kernel.name}: loop {loop.var.name}, which {how}, is not generated for GPUs yet."
             )
         if loop.role is Role.TEAM:
             self.team_loop(loop)

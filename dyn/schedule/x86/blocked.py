@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from dyn.frozen import record
 from dyn.schedule.expressions import Rewriter
@@ -33,12 +34,14 @@ from dyn.schedule.kernel import (
     Algorithm,
     Buffer,
     ColumnSums,
+    Expr,
     Interval,
     Kernel,
     Load,
     Loop,
     Multiply,
     Pack,
+    PackedWords,
     PanelPlaces,
     Role,
     Space,
@@ -185,11 +188,11 @@ class _Blocks:
         self.panels = max(self.blocking.left_panels if self.left is None and not self.once else 1, self.group)
         #: Elements from the accumulators of one tile to those of the next.
         self.slot = max(self.height * self.stride, self.lead * self.group * self.width)
-        if self.algorithm is Algorithm.STREAM:
-            self.slot = STREAMED_BYTES // itemsize
         most = self.panels - 1 + (-(-self.width // self.narrow) if self.narrow else 1)
         if self.algorithm is Algorithm.STREAM:  # a tile may be cut into several pieces
-            most = -(-self.panels * self.width // min(map(self._near_piece, streamed_heights(self.height))))
+            self.slot = STREAMED_BYTES // itemsize
+            least = min(self._streamed_piece(height, far=False) for height in streamed_heights(self.height))
+            most = -(-self.panels * self.width // least)
         slots = self.tiles * most if self.resumes else 1
         self.acc = Buffer("acc", self.dtype, Space.SCRATCH, slots * self.slot)
         self.scratch = [self.acc]
@@ -266,10 +269,9 @@ class _Blocks:
         """One block of rows × columns × reduced dimension."""
         packs, made = self.right is None, list[Stmt]()
         if self.left is None:
-            own = self.tile
-            value = own.factors()[0] if self.unit is None else own.lhs
-            words = None if self.unit is None else words_of(self.elements, self.unit, 0)
-            made.append(Pack(self.left_block, 0, self.left_stride, part.rows, part.red, value, 0, own.digits, words))
+            value, words = self._packed_value(0)
+            digits = self.tile.digits
+            made.append(Pack(self.left_block, 0, self.left_stride, part.rows, part.red, value, 0, digits, words))
         lets, width = let(self._panel_width(part.rows.extent), "piece")
         made += lets
         lets, wide, count = self._count(part.cols.extent, width)
@@ -337,14 +339,12 @@ class _Blocks:
         own = strided(tile.rhs, tile.red, tile.col)
         assert own is not None
         is_far = dim_max(dim_min(floordiv(tile.red_extent * own.slow, FAR_BYTES // itemsize), 1), 0)
-        near, far = [self._by_height(rows, of) for of in (self._near_piece, self._far_piece)]
+        near, far = [self._by_height(rows, partial(self._streamed_piece, far=far)) for far in (False, True)]
         return near + (far - near) * is_far
 
-    def _near_piece(self, height: int) -> int:
-        return streamed_piece(height, self.tile.rhs.dtype.itemsize, self.dtype.itemsize, self.lanes, far=False)
-
-    def _far_piece(self, height: int) -> int:
-        return streamed_piece(height, self.tile.rhs.dtype.itemsize, self.dtype.itemsize, self.lanes, far=True)
+    def _streamed_piece(self, height: int, *, far: bool) -> int:
+        """Columns of a piece for so many rows, of a right operand that the caches hold or not."""
+        return streamed_piece(height, self.tile.rhs.dtype.itemsize, self.dtype.itemsize, self.lanes, far=far)
 
     def _count(self, cols: Dim, width: Dim) -> tuple[Stmts, Dim, Dim]:
         """The numbers of wide panels of so many columns and of all: narrow panels that would cost as much as a wide one
@@ -375,11 +375,16 @@ class _Blocks:
 
     def _packed(self, part: _CacheBlock, panel: _Panel) -> Stmt:
         """Packing of a panel of the right operand."""
-        tile, unit = self.tile, self.unit
-        value = tile.factors()[1] if unit is None else tile.rhs
-        words = None if unit is None else words_of(self.elements, unit, 1)
-        place = panel.member * self.panel_stride
-        return Pack(self.panel, place, self.width, part.red, panel.cols, value, self.width, tile.digits, words)
+        value, words = self._packed_value(1)
+        place, digits = panel.member * self.panel_stride, self.tile.digits
+        return Pack(self.panel, place, self.width, part.red, panel.cols, value, self.width, digits, words)
+
+    def _packed_value(self, number: int) -> tuple[Expr, PackedWords | None]:
+        """What is packed of the left operand (0) or the right one (1), and its words, if a unit multiplies them."""
+        tile = self.tile
+        if self.unit is None:
+            return tile.factors()[number], None
+        return (tile.lhs, tile.rhs)[number], words_of(self.elements, self.unit, number)
 
     def _tile(self, part: _CacheBlock, panel: _Panel, t: Dim) -> Stmts:
         """A tile of rows of a panel, and the epilogue for what it has finished."""
