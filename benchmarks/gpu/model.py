@@ -21,14 +21,13 @@ from collections.abc import Mapping
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.frozen import record
-from dyn.lower.gpu.contract import Cores, blocking_of
 from dyn.lower.gpu.emit import GpuKernelText
 from dyn.lower.gpu.memory import iterations_together
-from dyn.lower.gpu.operands import can_be_copied
 from dyn.lower.gpu.scalars import TABLE
 from dyn.ops.scalar import Scalar
 from dyn.schedule.cost import expected_extent, traffic
-from dyn.schedule.gpu.contractions import ThreadBlocking
+from dyn.schedule.gpu.contractions import ThreadBlocking, blocking_of
+from dyn.schedule.gpu.operands import can_be_copied, sum_dtype
 from dyn.schedule.kernel import (
     Apply,
     Expr,
@@ -188,10 +187,10 @@ def _narrowest(tile: TileContract) -> int:
 def _tile_cycles(of: ThreadBlocking, tile: TileContract, work: _Work, device: GpuModel, *, alone: bool) -> float:
     """Cycles of a block: what its warps issue, what arithmetic units and shared memory take, whichever is most."""
     dtype = tile.acc.dtype
-    cores, steps, warps = Cores(of, dtype), of.depth // of.parts, of.threads / device.warp
+    word, steps, warps = sum_dtype(dtype).itemsize, of.depth // of.parts, of.threads / device.warp
     products = of.tile.rows * of.tile.columns * steps
-    loads = (cores.row_groups + cores.column_groups) * steps
-    together = 16 // max(dtype.itemsize, 4)
+    loads = (of.row_groups(word) + of.column_groups(word)) * steps
+    together = 16 // word
     moved = sum(
         size * of.depth / of.threads * (_COPY / together if copied else 1 + _MOVE / together)
         for size, copied in zip((of.rows, of.columns), _copied(tile, device), strict=True)

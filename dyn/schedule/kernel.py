@@ -6,6 +6,7 @@
     stmt    = Loop(role, var, extent, body, folds, carries, order, bound, start, count) | Store(buffer, index, value)
             | Update(buffer, index, …) | TileContract(…) | Let(var, value)
             | Pack(buffer, outer, inner, value, …) | Multiply(acc, rows, cols, red, lhs, rhs, unit, …)
+            | Clear(acc) | Spill(buffer, acc, rows, …)
     interval = (var, start, extent)
     fold    = (refs, monoid, values, block)       # refs are monoid over the loop's iterations of values
     block   = (monoid, state, lifted)             # a quicker monoid for runs of a few, and what a run's state becomes
@@ -50,7 +51,10 @@ What every kernel keeps to (``dyn.schedule.kernel_verifier`` says so):
   none. ``init`` is known before the loop and reads no scratch. All values are taken before any state changes. Narrow
   floats may be carried, for that is no computation.
 * ``scratch`` buffers belong to one GRID iteration. What a LANE loop stores there, later loops of the same iteration
-  may load at any index (a GPU puts a barrier between the two).
+  may load at any index (a GPU puts a barrier between the two). Accumulators in REGISTERS are multiplied, cleared and
+  spilled, and nothing else: a unit decides which thread has which.
+* A pack that is ``staged`` is a statement of a SERIAL loop, in front of all that are not: it may be done some
+  iterations ahead.
 * Neighbouring stores evaluate what they share once in an iteration, where the first of them needs it: a load is not
   done again after a store. (Only what depends on scratch is evaluated again once that was stored to.)
 * A buffer is either only loaded or only stored; scratch may be both. Those of one launch do not overlap, but for those
@@ -65,9 +69,10 @@ What every kernel keeps to (``dyn.schedule.kernel_verifier`` says so):
 * There are no complex numbers: a buffer of those is one of their parts, the real one of each element first.
 
 A contraction has two forms. A schedule makes a TileContract, which says what is computed and by which tile; a family
-makes loops of it (``dyn.schedule.x86.blocked``), around the leaves that loops cannot express well: Pack, which copies a
-block of an operand to scratch in another layout, and Multiply, which adds the products of a tile to accumulators in
-scratch. What is asked of a kernel's results (which places are stored once, what they cost) is asked of the first form.
+makes loops of it (``dyn.schedule.x86.blocked``, ``dyn.schedule.gpu.blocked``), around the leaves that loops cannot
+express well: Pack, which copies a block of an operand to scratch in another layout, and Multiply, which adds the
+products of a tile to accumulators in scratch or in registers. What is asked of a kernel's results (which places are
+stored once, what they cost) is asked of the first form.
 
 This file is long, for it is the whole of the IR: what each node may hold stands beside all others.
 """
@@ -103,6 +108,8 @@ class Space(Enum):
     GLOBAL = "global"
     #: On the chip: a cache-resident block on x86, shared memory on a GPU; private to a GRID iteration.
     SCRATCH = "scratch"
+    #: The registers of a block's threads, private to a GRID iteration.
+    REGISTERS = "registers"
 
 
 @record(eq=False)
@@ -436,6 +443,25 @@ class PackedWords:
         return 32 // self.dtype.bits
 
 
+@record()
+class StagedSlices:
+    """The places of a pack on its way through a GPU's shared memory.
+
+    It has ``outer`` × ``inner`` elements, of which those beyond its intervals are 0. After each ``every`` rows of the
+    outer interval ``pad`` places are left free. There are ``slots`` places for it, ``slot`` elements from one another,
+    which iterations of its loop take in turn: it may be done ``slots - 1`` iterations ahead, and what reads the buffer
+    in an iteration means that iteration's slot. What is ``copied`` the device moves by itself.
+    """
+
+    outer: int
+    inner: int
+    slots: int
+    slot: int
+    every: int = 1
+    pad: int = 0
+    copied: bool = False
+
+
 @record(eq=False)
 class Pack:
     """``buffer[place + (i - i.start)*stride + j - j.start] = value`` for all of ``outer`` (i) and ``inner`` (j).
@@ -443,6 +469,7 @@ class Pack:
     What belongs to the next few values of both may be written too, up to the next multiple of a vector's lanes: nobody
     looks at it, and the buffer has room. ``value`` may be written in ``digits``. Where it is one of ``words``, these
     say how it is read where it lies. ``width`` is the greatest extent of ``inner``, where that is known to be small.
+    Where it is ``staged``, ``(i - i.start)//every*pad`` is added to each place.
     """
 
     buffer: Buffer
@@ -454,6 +481,7 @@ class Pack:
     width: int = 0
     digits: tuple[Digits, ...] = ()
     words: PackedWords | None = None
+    staged: StagedSlices | None = None
 
 
 @record(eq=False)
@@ -490,6 +518,8 @@ class Algorithm(Enum):
     TURNED = "turned"
     #: The right operand is an expression, computed in registers.
     COMPUTED = "computed"
+    #: Accumulators in the registers of a GPU's threads, both operands staged in shared memory.
+    CORES = "cores"
 
 
 @record(eq=False)
@@ -501,7 +531,9 @@ class Multiply:
     loads that are linear in both of their variables, or lie in panels; where they are COMPUTED ``rhs`` is any
     expression. A ``unit`` multiplies words: ``red`` counts these. What is read of ``rhs`` may be ``packed`` meanwhile.
     No more than ``narrow`` columns, where that is not 0, take a tile of so many. Where a unit takes signed elements for
-    unsigned ones, the tiles of rows of one block of the right operand share its ``column_sums``.
+    unsigned ones, the tiles of rows of one block of the right operand share its ``column_sums``. Of CORES the ``tile``
+    is a thread's, and all of what is staged is multiplied, zeros included; threads that share the steps in ``parts``,
+    equally many for each, have sums of their own: the accumulators are as many arrays, one after the other.
     """
 
     acc: Buffer
@@ -519,13 +551,35 @@ class Multiply:
     packed: PanelPlaces | None = None
     narrow: int = 0
     column_sums: ColumnSums | None = None
+    parts: int = 1
 
     @property
     def intervals(self) -> tuple[Interval, Interval, Interval]:
         return self.rows, self.cols, self.red
 
 
-Stmt = Loop | Store | Update | TileContract | Let | Pack | Multiply
+@record(eq=False)
+class Clear:
+    """All of ``acc``, accumulators in registers, are 0."""
+
+    acc: Buffer
+
+
+@record(eq=False)
+class Spill:
+    """``buffer[place + (p*rows + i)*columns + j] = acc[p, start + i, j]`` for ``rows`` rows of all columns, of each
+    part p of the sums. ``start`` is a multiple of ``rows``."""
+
+    buffer: Buffer
+    place: Dim
+    acc: Buffer
+    start: Dim
+    rows: int
+    columns: int
+    parts: int = 1
+
+
+Stmt = Loop | Store | Update | TileContract | Let | Pack | Multiply | Clear | Spill
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)

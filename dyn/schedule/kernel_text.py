@@ -16,6 +16,7 @@ from dyn.schedule.kernel import (
     Apply,
     Block,
     Buffer,
+    Clear,
     Const,
     Digits,
     Expr,
@@ -31,6 +32,7 @@ from dyn.schedule.kernel import (
     Pack,
     Ref,
     Role,
+    Spill,
     Stmt,
     Store,
     TileContract,
@@ -96,7 +98,8 @@ class _KernelPrinter:
         overlaps = f" where {overlapping} may overlap" if overlapping else ""
         self.lines.append(f"kernel({buffers})[{dims}]{copies}{overlaps} {{")
         for buffer in self.kernel.scratch:
-            self.lines.append(f"  scratch {self.buffers[id(buffer)]}: {buffer.dtype}[{self.dim(buffer.size)}]")
+            space = buffer.space.value
+            self.lines.append(f"  {space} {self.buffers[id(buffer)]}: {buffer.dtype}[{self.dim(buffer.size)}]")
         self.block(self.kernel.body, 1, {})
         return "\n".join([*self.lines, "}"]) + "\n"
 
@@ -131,6 +134,13 @@ class _KernelPrinter:
                 self.line(depth, f"let {name} = {value}")
             elif isinstance(stmt, Pack):
                 self.pack(stmt, depth)
+            elif isinstance(stmt, Clear):
+                self.line(depth, f"clear {self.buffers[id(stmt.acc)]}")
+            elif isinstance(stmt, Spill):
+                rows = f"{self.dim(stmt.start)}, {stmt.rows} rows of {stmt.columns}"
+                parts = f", {stmt.parts} parts" if stmt.parts > 1 else ""
+                to = f"{self.buffers[id(stmt.buffer)]}[{self.dim(stmt.place)}]"
+                self.line(depth, f"spill {self.buffers[id(stmt.acc)]} from {rows}{parts} to {to}")
             else:
                 self.multiply(stmt, depth)
 
@@ -240,8 +250,13 @@ class _KernelPrinter:
         words = ""
         if pack.words is not None:
             words = f" in words of {pack.words.dtype}" + (", flipped" if pack.words.flipped else "")
-        to = f"{self.buffers[id(pack.buffer)]}[{self.dim(pack.place)}, {pack.stride} a row]"
-        self.line(depth, f"pack {to} for {intervals}{words} {{")
+        staged, pad = "", ""
+        if (own := pack.staged) is not None:
+            staged = f" staged {own.outer}x{own.inner} in {own.slots} slots of {own.slot}"
+            staged += ", copied" if own.copied else ""
+            pad = f", {own.pad} free after {own.every}" if own.pad else ""
+        to = f"{self.buffers[id(pack.buffer)]}[{self.dim(pack.place)}, {pack.stride} a row{pad}]"
+        self.line(depth, f"pack {to} for {intervals}{words}{staged} {{")
         self.digits(pack.digits, depth + 1)
         value = pack.value if pack.words is None else pack.words.elements
         self.line(depth + 1, f"value {self.expr(value, depth + 1, {})}")
@@ -256,7 +271,9 @@ class _KernelPrinter:
         how = f"{stmt.algorithm.value} {stmt.tile.rows}x{stmt.tile.columns}" + (
             f" or {stmt.narrow}" if stmt.narrow else ""
         )
-        first = "" if stmt.first == 1 else f" from 0 if {self.dim(stmt.first)}"
+        how += f" in {stmt.parts} parts" if stmt.parts > 1 else ""
+        begin = {1: "", 0: " adding"}
+        first = begin[stmt.first] if isinstance(stmt.first, int) else f" from 0 if {self.dim(stmt.first)}"
         self.line(depth, f"multiply {acc} for {intervals}{unit} {how}{first} {{")
         self.line(depth + 1, f"lhs {self.expr(stmt.lhs, depth + 1, {})}")
         self.line(depth + 1, f"rhs {self.expr(stmt.rhs, depth + 1, {})}")

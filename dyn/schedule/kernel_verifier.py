@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from dyn import dtypes
 from dyn.errors import IRError
 from dyn.ops.scalar import COMPARISONS, MONOIDS, Scalar
@@ -10,6 +12,7 @@ from dyn.schedule.kernel import (
     Algorithm,
     Apply,
     Buffer,
+    Clear,
     Const,
     Digits,
     Expr,
@@ -25,6 +28,7 @@ from dyn.schedule.kernel import (
     Ref,
     Role,
     Space,
+    Spill,
     Stmt,
     Store,
     TileContract,
@@ -47,6 +51,11 @@ class _Checker:
         self.kernel = kernel
         self.loaded: set[int] = set()
         self.stored: set[int] = set()
+        #: The packs that head a SERIAL loop.
+        self.may_be_staged: set[int] = set()
+        for stmt in walk_stmts(kernel.body):
+            if isinstance(stmt, Loop) and stmt.role is Role.SERIAL:
+                self.may_be_staged.update(map(id, takewhile(lambda own: isinstance(own, Pack), stmt.body)))
 
     def fail(self, what: str) -> IRError:
         return IRError(f"kernel {self.kernel.name}: {what}")
@@ -123,6 +132,8 @@ class _Checker:
                 symbols |= {stmt.var}
             elif isinstance(stmt, Pack):
                 self.pack(stmt, symbols, refs, in_lane=in_lane)
+            elif isinstance(stmt, Clear | Spill):
+                self.accumulators(stmt, symbols, in_lane=in_lane)
             else:
                 self.multiply(stmt, symbols, refs, in_lane=in_lane)
         return refs
@@ -269,6 +280,18 @@ class _Checker:
             self.scope(interval.start, symbols, f"the start of {interval.var.name}")
             self.scope(interval.extent, symbols, f"the extent of {interval.var.name}")
 
+    def accumulators(self, stmt: Clear | Spill, symbols: frozenset[Symbol], *, in_lane: bool) -> None:
+        self.leaf(f"what is done with {stmt.acc.name}", (), symbols, in_lane=in_lane)
+        if stmt.acc.space is not Space.REGISTERS:
+            raise self.fail(f"{stmt.acc.name} is cleared or spilled, and lies in no registers")
+        self.stored.add(id(stmt.acc))
+        if isinstance(stmt, Clear):
+            return
+        self.scratch(stmt.buffer, stmt.place, symbols)
+        self.scope(stmt.start, symbols, "the first row of a spill")
+        if stmt.buffer.dtype is not stmt.acc.dtype:
+            raise self.fail(f"{stmt.acc.name}, of {stmt.acc.dtype}, is spilled to {stmt.buffer.dtype}")
+
     def scratch(self, buffer: Buffer, place: Dim, symbols: frozenset[Symbol]) -> None:
         """Raise IRError where a leaf of a contraction stores to something else than scratch."""
         if buffer.space is not Space.SCRATCH:
@@ -279,6 +302,8 @@ class _Checker:
     def pack(self, stmt: Pack, symbols: frozenset[Symbol], refs: frozenset[int], *, in_lane: bool) -> None:
         self.leaf("a pack", (stmt.outer, stmt.inner), symbols, in_lane=in_lane)
         self.scratch(stmt.buffer, stmt.place, symbols)
+        if stmt.staged is not None and id(stmt) not in self.may_be_staged:
+            raise self.fail(f"a pack to {stmt.buffer.name} is staged, and heads no serial loop")
         if stmt.value.dtype is not stmt.buffer.dtype:
             raise self.fail(f"a {stmt.value.dtype} is packed to {stmt.buffer.name}, a {stmt.buffer.dtype}")
         variables = (stmt.outer.var, stmt.inner.var)
@@ -292,7 +317,12 @@ class _Checker:
 
     def multiply(self, stmt: Multiply, symbols: frozenset[Symbol], refs: frozenset[int], *, in_lane: bool) -> None:
         self.leaf("a multiplication", stmt.intervals, symbols, in_lane=in_lane)
-        self.scratch(stmt.acc, stmt.place, symbols)
+        if (stmt.acc.space is Space.REGISTERS) is not (stmt.algorithm is Algorithm.CORES):
+            raise self.fail(f"{stmt.acc.name} lies in {stmt.acc.space.value}, where {stmt.algorithm.value} has no sums")
+        if stmt.algorithm is Algorithm.CORES:
+            self.stored.add(id(stmt.acc))
+        else:
+            self.scratch(stmt.acc, stmt.place, symbols)
         self.scope(stmt.first, symbols, "whether sums begin")
         self.scope(stmt.stride, symbols, "the stride of sums")
         if stmt.algorithm is Algorithm.DOTS and stmt.first != 1:
@@ -322,6 +352,8 @@ class _Checker:
             if isinstance(expr, Load):
                 self.scope(expr.index, symbols | {s for s, _ in expr.bound}, f"a load of {expr.buffer.name}")
                 self.loaded.add(id(expr.buffer))
+                if expr.buffer.space is Space.REGISTERS:
+                    raise self.fail(f"{expr.buffer.name} is read, and lies in registers")
             if isinstance(expr, Apply):
                 self.apply(expr)
 

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dyn.schedule.kernel import Apply, Bindings, Expr, Index, Let, Load, Loop, Pack, Stmt, Store, TileContract, Update
+from dyn.schedule.kernel import (
+    Apply,
+    Bindings,
+    Clear,
+    Expr,
+    Index,
+    Let,
+    Load,
+    Loop,
+    Pack,
+    Spill,
+    Stmt,
+    Store,
+    TileContract,
+    Update,
+)
 from dyn.shapes import Dim, Symbol, free_symbols
 
 
@@ -50,7 +65,7 @@ def symbols_of_extent(extent: Dim, bound: Bindings) -> frozenset[Symbol]:
 
 def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions a statement evaluates itself, nested statements left out."""
-    if isinstance(stmt, Let):
+    if isinstance(stmt, Let | Clear | Spill):
         return ()
     if isinstance(stmt, Store | Pack):
         return (stmt.value,)

@@ -1,13 +1,46 @@
-"""Makers of serial loops, conditions and names in kernel IR."""
+"""Makers of serial loops, conditions and names in kernel IR, and what puts loops in the place of contractions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from dyn.schedule.kernel import Let, Loop, Role, Stmt, known_factor, most_iterations
-from dyn.shapes import Dim, as_dim, dim_min, floordiv, symbol
+from dyn.schedule.kernel import (
+    Buffer,
+    Kernel,
+    Let,
+    Loop,
+    Role,
+    Stmt,
+    TileContract,
+    known_factor,
+    most_iterations,
+)
+from dyn.schedule.kernel_walks import walk_stmts
+from dyn.shapes import Dim, Opaque, OpaqueKind, as_dim, dim_min, floordiv, symbol
 
 Stmts = tuple[Stmt, ...]
+
+
+def replace_contractions(kernel: Kernel, make: Callable[[TileContract], tuple[Stmts, tuple[Buffer, ...]]]) -> Kernel:
+    """The kernel with the statements that ``make`` gives for each contraction, and the scratch that they need."""
+    if not any(isinstance(stmt, TileContract) for stmt in walk_stmts(kernel.body)):
+        return kernel
+    scratch = list(kernel.scratch)
+
+    def expanded(body: Stmts) -> Stmts:
+        made: list[Stmt] = []
+        for stmt in body:
+            if isinstance(stmt, TileContract):
+                loops, buffers = make(stmt)
+                made += loops
+                scratch.extend(buffers)
+            else:
+                made.append(replace(stmt, body=expanded(stmt.body)) if isinstance(stmt, Loop) else stmt)
+        return tuple(made)
+
+    body = expanded(kernel.body)
+    return replace(kernel, body=body, scratch=tuple(scratch))
 
 
 def ceil_div(extent: Dim, size: Dim) -> Dim:
@@ -54,3 +87,18 @@ def when(condition: Dim, body: Stmts) -> Stmts:
     if condition == 0:
         return ()
     return for_each(condition, lambda _: body, "if")
+
+
+def condition(loop: Loop) -> Dim | None:
+    """The number that is above 0 where a loop of at most one iteration has it, as ``when`` makes them; else None."""
+    extent = loop.extent
+    atom = None if isinstance(extent, int) else extent.is_atom
+    if loop.folds or loop.bound or loop.start != 0 or not isinstance(atom, Opaque) or atom.kind is not OpaqueKind.MIN:
+        return None
+    if 1 not in atom.args or len(atom.args) != 2:
+        return None
+    (number,) = [arg for arg in atom.args if arg != 1]
+    inner = None if isinstance(number, int) else number.is_atom
+    if isinstance(inner, Opaque) and inner.kind is OpaqueKind.MAX and 0 in inner.args and len(inner.args) == 2:
+        (number,) = [arg for arg in inner.args if arg != 0]
+    return number

@@ -86,17 +86,19 @@ def _on(expr: Expr, buffer: Buffer) -> Expr:
     return expr
 
 
-def chunked(tile: Tile, rows: int, cols: int, lhs: str = "mk", static: int | None = None) -> Kernel:
+def chunked(
+    tile: Tile, rows: int, cols: int, lhs: str = "mk", static: int | None = None, rhs: str = "kn", dtype: DType = F32
+) -> Kernel:
     """GRID loops over chunks of rows and columns, as a caller makes them."""
     m, n, k, i, j, r, p, q = [symbol(s) for s in "mnkijrpq"]
     dm, dk, dp, dq = [as_dim(s) for s in (m, k, p, q)]
     dn = as_dim(n) if static is None else static
     axes = Axes(dp * rows + as_dim(i), dq * cols + as_dim(j), as_dim(r), dm, dn, dk)
-    a, b, c = Buffer("a", F32), Buffer("b", F32), Buffer("c", F32)
-    acc = Ref("acc", F32)
+    a, b, c = Buffer("a", dtype), Buffer("b", dtype), Buffer("c", dtype)
+    acc = Ref("acc", dtype)
     height, width = dim_min(rows, dm - dp * rows), dim_min(cols, dn - dq * cols)
     stmt = TileContract(
-        i, j, r, height, width, dk, Load(a, LHS[lhs](axes)), Load(b, RHS["kn"](axes)), acc,
+        i, j, r, height, width, dk, Load(a, LHS[lhs](axes)), Load(b, RHS[rhs](axes)), acc,
         (Store(c, axes.i * axes.n + axes.j, acc),), tile,
     )  # fmt: skip
     inner = Loop(Role.GRID, q, floordiv(dn + cols - 1, cols), (stmt,))

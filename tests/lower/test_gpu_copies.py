@@ -57,9 +57,9 @@ CHANGES = {
     "waits for too few": Change("dyn_await_copies<1>();", "dyn_await_copies<2>();"),
     "does not wait": Change("dyn_await_copies<1>();", ""),
     "ends no group": Change("dyn_commit_copies();", ""),
-    "has two stages": Change("stage == 2 ? 0", "stage == 1 ? 0"),
-    "multiplies what is asked for": Change("(stage)", "(last)"),
-    **{f"has no barrier {number}": Change(BARRIER, "", number) for number in range(4)},
+    "has two stages": Change("stage0 == 2 ? 0", "stage0 == 1 ? 0"),
+    "multiplies what is asked for": Change("(stage0)", "(last0)"),
+    **{f"has no barrier {number}": Change(BARRIER, "", number) for number in range(3)},
 }
 
 

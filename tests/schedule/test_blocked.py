@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +20,6 @@ from dyn.schedule.kernel import (
     Apply,
     Const,
     Expr,
-    Index,
     Interval,
     Kernel,
     Let,
@@ -41,8 +39,9 @@ from dyn.schedule.kernel_walks import walk_stmts
 from dyn.schedule.target import Target
 from dyn.schedule.x86 import blocked as blocks
 from dyn.schedule.x86.blocking import CacheBlocking, blocking
-from dyn.shapes import Symbol, as_dim, evaluate, symbol
+from dyn.shapes import as_dim, symbol
 from tests.lower.contractions import LHS, PLACE, RHS, Axes, chunked, contraction, joined
+from tests.schedule.kernel_interpreter import Run
 
 F32, I8, I32 = dtypes.float32, dtypes.int8, dtypes.int32
 AVX512 = Target("x86", "znver4", "+avx512vnni,+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx2,+fma,+f16c", 64, 32)
@@ -59,119 +58,6 @@ def caches(own: CacheBlocking) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "blocking", lambda _: own)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         yield
-
-
-class Run:
-    """A kernel's statements, executed one after the other: what was packed and multiplied is counted."""
-
-    def __init__(self, kernel: Kernel, arrays: list[np.ndarray], sizes: dict[Symbol, int]) -> None:
-        self.env = dict(sizes)
-        self.memory = {id(b): a for b, a in zip(kernel.buffers, arrays, strict=True)}
-        for buffer in kernel.scratch:
-            assert isinstance(buffer.size, int)
-            self.memory[id(buffer)] = np.full(buffer.size, 77, np.int64)  # what nobody has written is seen
-        #: How often each element of a global buffer was packed, and how many products there were.
-        self.packed: Counter[tuple[str, int]] = Counter()
-        self.products = 0
-        #: Blocks of the right operand whose columns' sums are there, by their place.
-        self.sums: dict[int, list[int]] = {}
-        #: Columns of multiplications.
-        self.widths: set[int] = set()
-        self.block(kernel.body)
-
-    def dim(self, dim: Any) -> int:
-        return evaluate(dim, self.env)
-
-    def values(self, interval: Interval) -> Iterator[int]:
-        """The interval's values, each bound while it is there."""
-        start, extent = self.dim(interval.start), self.dim(interval.extent)
-        for value in range(start, start + extent):
-            self.env[interval.var] = value
-            yield value
-
-    def block(self, body: tuple[Stmt, ...]) -> None:
-        for stmt in body:
-            if isinstance(stmt, Let):
-                self.env[stmt.var] = self.dim(stmt.value)
-            elif isinstance(stmt, Loop) and stmt.count is not None:
-                extent = self.dim(stmt.extent)
-                for begin, end in [(0, extent // 3), (extent // 3, extent)]:  # as two threads may have them
-                    self.env[stmt.var], self.env[stmt.count] = begin, end - begin
-                    self.block(stmt.body if begin < end else ())
-            elif isinstance(stmt, Loop):
-                for _ in self.values(Interval(stmt.var, stmt.start, stmt.extent)):
-                    self.block(stmt.body)
-            elif isinstance(stmt, Store):
-                self.memory[id(stmt.buffer)][self.dim(stmt.index)] = self.eval(stmt.value)
-            elif isinstance(stmt, Pack):
-                self.pack(stmt)
-            else:
-                assert isinstance(stmt, Multiply)
-                self.multiply(stmt)
-
-    def eval(self, expr: Expr, count: bool = False) -> int:
-        if isinstance(expr, Const):
-            return int(expr.value)
-        if isinstance(expr, Index):
-            return self.dim(expr.expr)
-        if isinstance(expr, Load):
-            if expr.mask is not None and not self.eval(expr.mask):
-                assert expr.other is not None
-                return self.eval(expr.other)
-            index = self.dim(expr.index)
-            if count:
-                self.packed[expr.buffer.name, index] += 1
-            return int(self.memory[id(expr.buffer)][index])
-        assert isinstance(expr, Apply)
-        args = [self.eval(arg, count) for arg in expr.args]
-        functions: dict[Scalar, Callable[..., int]] = {
-            Scalar.CAST: lambda x: x, Scalar.NEG: lambda x: -x, Scalar.ADD: lambda x, y: x + y,
-            Scalar.AND: lambda x, y: x & y, Scalar.OR: lambda x, y: x | y, Scalar.SHL: lambda x, y: x << y,
-            Scalar.XOR: lambda x, y: x ^ y, Scalar.LT: lambda x, y: x < y, Scalar.SELECT: lambda p, x, y: x if p else y,
-        }  # fmt: skip
-        return functions[expr.fn](*args)
-
-    def pack(self, stmt: Pack) -> None:
-        to, place = self.memory[id(stmt.buffer)], self.dim(stmt.place)
-        for i, _ in enumerate(self.values(stmt.outer)):
-            for j, _ in enumerate(self.values(stmt.inner)):
-                to[place + i * stmt.stride + j] = self.eval(stmt.value, count=True)
-
-    def multiply(self, stmt: Multiply) -> None:
-        acc, place, first = self.memory[id(stmt.acc)], self.dim(stmt.place), self.dim(stmt.first)
-        stride = self.dim(stmt.stride)
-        self.widths.add(self.dim(stmt.cols.extent))
-        if stmt.column_sums is not None:
-            own, block = stmt.column_sums, [self.dim(d) for i in (stmt.cols, stmt.red) for d in (i.start, i.extent)]
-            key = self.dim(own.place)
-            if own.makes:
-                self.sums[key] = block
-            assert self.sums[key] == block, "sums of another block"
-        assert self.dim(stmt.rows.extent) <= stmt.tile.rows
-        assert self.dim(stmt.cols.extent) <= (stmt.tile.columns if stmt.algorithm is Algorithm.TILE else stride)
-        for i, _ in enumerate(self.values(stmt.rows)):
-            for j, _ in enumerate(self.values(stmt.cols)):
-                total = 0 if first else int(acc[place + i * stride + j])
-                for k, _ in enumerate(self.values(stmt.red)):
-                    right = self.eval(stmt.rhs, count=stmt.packed is not None and i == 0)
-                    total += self.product(stmt, self.eval(stmt.lhs), right)
-                    if stmt.packed is not None:
-                        to = stmt.packed
-                        panel, column = divmod(j, to.width)
-                        at = self.dim(to.place) + panel * to.panel_stride + k * to.width + column
-                        self.memory[id(to.buffer)][at] = right
-                acc[place + i * stride + j] = total
-
-    def product(self, stmt: Multiply, left: int, right: int) -> int:
-        self.products += 1
-        if stmt.unit is None:
-            return left * right
-        words = [
-            np.array([word % 2**32], np.uint32).view(d.np).astype(int)
-            for word, d in zip((left, right), stmt.unit.words, strict=True)
-        ]
-        offset = 128 if stmt.unit.signs_left else 0  # the left elements were made so much greater
-        return int(((words[0] - offset) * words[1]).sum())
 
 
 def execute(kernel: Kernel, target: Target, m: int, n: int, k: int, lhs: str = "mk", rhs: str = "kn") -> Run:
@@ -294,9 +180,9 @@ def test_kernels_without_contractions_stay() -> None:
     assert blocks.blocked(kernel, AVX512) is kernel
 
 
-def _changed(kernel: Kernel, of: type[Stmt], **changes: Any) -> Kernel:
-    """A kernel with some fields of its first statement of a kind changed."""
-    first = next(stmt for stmt in walk_stmts(kernel.body) if isinstance(stmt, of))
+def changed(kernel: Kernel, kind: type[Stmt], of: Stmt | None = None, **changes: Any) -> Kernel:
+    """A kernel with some fields of a statement changed: of the first one of a kind, or of the one that is given."""
+    first = of if of is not None else next(stmt for stmt in walk_stmts(kernel.body) if isinstance(stmt, kind))
 
     def body(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         made = [replace(s, **changes) if s is first else s for s in stmts]  # pyright: ignore[reportArgumentType]
@@ -326,7 +212,7 @@ def test_faults_are_found() -> None:
     ]
     for of, changes, message in faults:
         with pytest.raises(IRError, match=message):
-            check(_changed(form, of, **changes))
+            check(changed(form, of, **changes))
 
 
 def test_blocks_follow_the_processor() -> None:

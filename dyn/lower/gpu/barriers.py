@@ -29,7 +29,9 @@ from dyn.schedule.kernel import (
     Kernel,
     Load,
     Loop,
+    Pack,
     Role,
+    Spill,
     Stmt,
     Store,
     Update,
@@ -118,6 +120,10 @@ class Barriers:
                 if id(stmt.buffer) in self._places:
                     accesses.append(SharedAccess(id(stmt.buffer), True, "first thread"))
                 state = self._touch(state, stmt, BarrierPoint.BEFORE, accesses)
+            elif isinstance(stmt, Spill):
+                state = self._touch(state, stmt, BarrierPoint.BEFORE, [SharedAccess(id(stmt.buffer), True)])
+            elif isinstance(stmt, Loop) and any(isinstance(s, Pack) for s in stmt.body):
+                state = self._staged_loop(stmt)
             elif isinstance(stmt, Loop) and stmt.role is Role.TEAM:
                 state = self._team_loop(stmt, state)
             elif isinstance(stmt, Loop) and stmt.role is Role.LANE:
@@ -142,6 +148,12 @@ class Barriers:
         # Its iterations meet nothing but what came before the loop: one barrier in front of it is enough.
         self.needed = known | {(id(loop), BarrierPoint.BEFORE)}
         return alone
+
+    def _staged_loop(self, loop: Loop) -> State:
+        """A loop that stages packs waits at the head of each round, of which there is one at least; what it packs and
+        reads by itself is not looked at in it."""
+        own = frozenset([SharedAccess(id(stmt.buffer), True) for stmt in loop.body if isinstance(stmt, Pack)])
+        return self._block(loop.body, _NOTHING) | own
 
     def _team_loop(self, loop: Loop, state: State) -> State:
         accesses = [replace(access, owner=self._team_of(loop)) for access in self._accesses(loop, None)]

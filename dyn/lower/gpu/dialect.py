@@ -6,8 +6,6 @@ share the iterations of a LANE loop. A third vendor is a third record here.
 
 from __future__ import annotations
 
-import re
-
 from dyn.errors import UnsupportedOpError
 from dyn.frozen import record
 from dyn.schedule.target import Target
@@ -33,10 +31,9 @@ class Dialect:
     resident_bounds: str
     #: In front of the loop over the steps of a slice that are multiplied.
     unroll_steps: str
-    #: Copies of ``N`` bytes to shared memory that go on by themselves, from architectures with this number on; None
-    #: where there are none. Statements that ask for one, of which only the first ``bytes`` bytes are read and the rest
-    #: is 0; that end a group of those asked for; and that wait for all groups of this thread but the last ``N``.
-    copies_since: int | None = None
+    #: Copies of ``N`` bytes to shared memory that go on by themselves, if any: statements that ask for one,
+    #: of which only the first ``bytes`` bytes are read and the rest is 0; that end a group of those asked for; and that
+    #: wait for all groups of this thread but the last ``N``.
     copy_async: str = ""
     commit_copies: str = ""
     await_copies: str = ""
@@ -55,11 +52,6 @@ class Dialect:
     thread: str = "threadIdx.x"
     block: str = "blockIdx.x"
     blocks: str = "gridDim.x"
-
-    def copies(self, target: Target) -> bool:
-        """Whether the devices of a target copy to shared memory by themselves."""
-        number = re.search(r"\d+", target.arch)
-        return self.copies_since is not None and number is not None and int(number[0]) >= self.copies_since
 
 
 def _since(number: int, code: str) -> str:
@@ -95,7 +87,7 @@ CUDA = Dialect(
     lesser_float=_since(80, _FLOATS.format("min")),
     resident_bounds="{block}, {resident}",
     unroll_steps="#pragma unroll",
-    copies_since=80,  # PTX ISA, "Data Movement and Conversion Instructions: cp.async"
+    # PTX ISA, "Data Movement and Conversion Instructions: cp.async"
     copy_async="""\
     const unsigned at = (unsigned)__cvta_generic_to_shared(to);
     if constexpr (N == 16)

@@ -24,32 +24,41 @@ from contextlib import contextmanager, nullcontext
 from dyn.errors import NotYetError
 from dyn.frozen import record
 from dyn.lower.gpu.barriers import BarrierPoint, Barriers
-from dyn.lower.gpu.contract import blocking_of, emit_contraction
+from dyn.lower.gpu.cores import cores_of
 from dyn.lower.gpu.dialect import Dialect, dialect_of
 from dyn.lower.gpu.folds import combine, folded, join_lanes, lifted, state_of
 from dyn.lower.gpu.indices import call_text, calls_to_name, dim_text
 from dyn.lower.gpu.memory import SHARED, aligned, iterations_together, unroll_loop, update
 from dyn.lower.gpu.prelude import prelude
 from dyn.lower.gpu.scalars import apply, c_type, literal, memory_type
+from dyn.lower.gpu.staging import staged_loop
 from dyn.lower.shared_functions import Routine
+from dyn.schedule.gpu.blocked import blocked
+from dyn.schedule.gpu.contractions import ThreadBlocking, blocking_of
 from dyn.schedule.kernel import (
     Apply,
     Buffer,
+    Clear,
     Const,
     Expr,
     Index,
     Kernel,
+    Let,
     Load,
     Loop,
+    Multiply,
+    Pack,
     Ref,
     Role,
+    Space,
+    Spill,
     Stmt,
     Store,
-    TileContract,
     Update,
     most_iterations,
 )
-from dyn.schedule.kernel_walks import children, walk_exprs, walk_stmts
+from dyn.schedule.kernel_walks import children, stmt_exprs, walk_exprs, walk_stmts
+from dyn.schedule.statements import condition
 from dyn.schedule.target import Target
 from dyn.shapes import Dim
 from dyn.shapes.expr import Atom
@@ -92,8 +101,7 @@ def emit_kernel(kernel: Kernel, target: Target, *, block: int | None = None) -> 
     widest = max((loop.width for loop in walk_stmts(kernel.body) if isinstance(loop, Loop)), default=0)
     if widest > target.warp:
         raise ValueError(f"a team of {widest} lanes does not fit into a warp of {target.warp}")
-    dialect = dialect_of(target)
-    return Emitter(kernel, dialect, target.warp, block, copies=dialect.copies(target)).emit()
+    return Emitter(blocked(kernel, target), dialect_of(target), target.warp, block, tiles).emit()
 
 
 def _busy(kernel: Kernel, warp: int) -> int:
@@ -109,10 +117,15 @@ def _busy(kernel: Kernel, warp: int) -> int:
 class Emitter:
     """Writes one kernel. Names go by position, as in ``dyn.schedule.kernel_text``: equal kernels have equal texts."""
 
-    def __init__(self, kernel: Kernel, dialect: Dialect, warp: int, block: int, *, copies: bool) -> None:
-        #: Whether the device copies to shared memory by itself.
-        self.copies = copies
-        self.kernel, self.dialect, self.warp, self.block = kernel, dialect, warp, block
+    def __init__(
+        self, kernel: Kernel, dialect: Dialect, warp: int, block: int, tiles: ThreadBlocking | None = None
+    ) -> None:
+        self.kernel, self.dialect, self.warp, self.block, self.tiles = kernel, dialect, warp, block, tiles
+        #: Accumulators in registers by their buffer; packs that are staged, with the address of what is read of each,
+        #: by buffer and place; and the buffers that accumulators are spilled to.
+        self.cores = cores_of(kernel, warp)
+        self.staged: dict[tuple[int, Dim], tuple[Pack, str]] = {}
+        self.spilled = {id(stmt.buffer) for stmt in walk_stmts(kernel.body) if isinstance(stmt, Spill)}
         self.symbols: dict[Atom, str] = {s: f"d{i}" for i, s in enumerate(kernel.dims)}
         self.buffers = {id(b): f"b{i}" for i, b in enumerate(kernel.own_buffers)}
         self.buffers |= {id(b): f"s{i}" for i, b in enumerate(kernel.scratch)}
@@ -189,10 +202,9 @@ class Emitter:
 
     def bounds(self) -> str:
         """What launches are bounded by."""
-        tiles = blocking_of(self.kernel, self.warp)
-        if tiles is None:
+        if self.tiles is None:
             return str(self.block)
-        resident = tiles.resident
+        resident = self.tiles.resident
         warps = -(-resident * self.block // (4 * self.warp))
         return self.dialect.resident_bounds.format(block=self.block, resident=resident, warps=warps)
 
@@ -215,13 +227,14 @@ class Emitter:
 
     def shared_memory(self) -> Dim:
         """Declare scratch and slots; how many bytes they take."""
-        if not self.slot_bytes and not self.kernel.scratch:
+        scratch = [buffer for buffer in self.kernel.scratch if buffer.space is Space.SCRATCH]
+        if not self.slot_bytes and not scratch:
             return 0
         self.line(self.dialect.shared.format(name=SHARED))
         for declaration in self.slots:
             self.line(declaration)
         size: Dim = self.slot_bytes
-        for buffer in self.kernel.scratch:
+        for buffer in scratch:
             of = memory_type(buffer.dtype)
             offset = f"({SHARED} + {self.dim(size)})" if not isinstance(size, int) or size else SHARED
             self.line(f"{of}* const {self.buffers[id(buffer)]} = ({of}*){offset};")
@@ -252,6 +265,8 @@ class Emitter:
                 rest = f"{rest} / {_operand(extent)}"
             if grid:
                 self.line(f"const long long {self.symbols[grid[0].var]} = {rest};")
+            for cores in self.cores.values():
+                cores.declare(self)
             self.block_of(body)
 
     # --- statements --------------------------------------------------------------------------------------------
@@ -266,10 +281,29 @@ class Emitter:
                 stores.append(stmt)
             elif isinstance(stmt, Loop):
                 self.loop(stmt)
+            elif isinstance(stmt, Let):
+                value = self.dim(stmt.value)
+                name = self.symbols[stmt.var] = self.fresh("x")
+                self.line(f"const long long {name} = {value};")
             else:
-                assert isinstance(stmt, TileContract), "packs and multiplications are x86's"
-                emit_contraction(self, stmt)
+                self.leaf(stmt)
         self.neighbours(stores)
+
+    def leaf(self, stmt: Stmt) -> None:
+        """What is done with accumulators in registers."""
+        if isinstance(stmt, Clear):
+            self.cores[id(stmt.acc)].clear(self)
+        elif isinstance(stmt, Spill):
+            self.barrier(stmt, BarrierPoint.BEFORE)
+            self.cores[id(stmt.acc)].spill(self, stmt)
+            self.forget_scratch()
+        elif isinstance(stmt, Multiply) and id(stmt.acc) in self.cores:
+            self.cores[id(stmt.acc)].multiply(self, stmt)
+        else:
+            raise NotYetError(
+                f"kernel {self.kernel.name}: a {type(stmt).__name__} outside of a loop that stages what it reads, or "
+                "with sums in scratch, is not generated for GPUs yet."
+            )
 
     def neighbours(self, stores: Sequence[Store | Update]) -> None:
         """Stores with nothing between them, which evaluate once what they share."""
@@ -303,6 +337,12 @@ class Emitter:
             self.team_loop(loop)
         elif loop.role is Role.UNROLL:
             unroll_loop(self, loop)
+        elif any(isinstance(stmt, Pack) for stmt in loop.body):
+            staged_loop(self, loop)
+        elif loop.role is Role.SERIAL and not loop.carries and (positive := condition(loop)) is not None:
+            self.symbols[loop.var] = "0"
+            with self.braces(f"if ({self.dim(positive)} > 0)"):
+                self.block_of(loop.body)
         else:
             self.serial_loop(loop)
 
@@ -330,12 +370,20 @@ class Emitter:
             self.forget_scratch()
         self.barrier(loop, BarrierPoint.BEFORE)
         self.start_folds(loop)
-        self.iterations(loop, together=iterations_together(loop))
+        self.iterations(loop, together=1 if self.is_long(loop) else iterations_together(loop))
         self.end_folds(loop)
         if loop.role is Role.LANE:
             join_lanes(self, loop)
         if stores:
             self.forget_scratch()
+
+    def is_long(self, loop: Loop) -> bool:
+        """Return True if a loop's code should be there once: what is done with accumulators may be much, and waits for
+        shared memory."""
+        if any(isinstance(stmt, Spill) for stmt in loop.body):
+            return True
+        values = [value for stmt in walk_stmts(loop.body) for value in stmt_exprs(stmt)]
+        return any(isinstance(e, Load) and id(e.buffer) in self.spilled for e in walk_exprs(tuple(values)))
 
     def start_folds(self, loop: Loop) -> None:
         """Variables for the states of a loop's folds, as they are before any iteration."""

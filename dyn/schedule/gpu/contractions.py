@@ -22,7 +22,9 @@ from dataclasses import replace
 
 from dyn.dtypes import DType
 from dyn.frozen import record
-from dyn.schedule.kernel import Operand, Tile
+from dyn.schedule.gpu.slices import ACCESS
+from dyn.schedule.kernel import Kernel, Operand, Tile, TileContract, most_iterations
+from dyn.schedule.kernel_walks import walk_stmts
 from dyn.schedule.sizes import ContractVariant, Reach
 from dyn.schedule.target import Target
 from dyn.shapes import Dim
@@ -50,6 +52,27 @@ class ThreadBlocking:
     def threads(self) -> int:
         """Threads of a block."""
         return self.tile.threads
+
+    def rows_together(self, word: int) -> int:
+        """Rows of a thread that lie side by side: as many as an access of shared memory has words of so many bytes.
+        Such groups are as far apart as all threads together are long, so that a warp reads whole lines."""
+        return min(ACCESS // word, self.tile.rows)
+
+    def columns_together(self, word: int) -> int:
+        """Columns of a thread that lie side by side, as rows do."""
+        return min(ACCESS // word, self.tile.columns)
+
+    def row_groups(self, word: int) -> int:
+        """Groups of rows that a thread has."""
+        return self.tile.rows // self.rows_together(word)
+
+    def column_groups(self, word: int) -> int:
+        """Groups of columns that a thread has."""
+        return self.tile.columns // self.columns_together(word)
+
+    def rows_at_once(self, word: int) -> int:
+        """Rows of the block's tile that one group of each thread covers."""
+        return self.rows // self.row_groups(word)
 
 
 def _blocking(
@@ -90,12 +113,29 @@ _BLOCKINGS = {
 _FEW_RESULTS = {32: 256 * 128 * 64, 64: 512 * 128 * 64}
 
 
+def blocking_of(kernel: Kernel, warp: int) -> ThreadBlocking | None:
+    """The block's tile of a kernel that contracts, on a device with warps of so many lanes; None for others."""
+    return next((tile_blocking(s, warp) for s in walk_stmts(kernel.body) if isinstance(s, TileContract)), None)
+
+
+def tile_blocking(tile: TileContract, warp: int) -> ThreadBlocking:
+    """The block's tile, which has room for all results of a GRID iteration."""
+    found = blocking(tile.acc.dtype, tile.tile, warp)
+    if found is None:
+        raise ValueError(f"{tile.acc.dtype} has no blocks of threads with tiles of {tile.tile}")
+    for extent, most in ((tile.row_extent, found.rows), (tile.col_extent, found.columns)):
+        size = most_iterations(extent)
+        if size is None or size > most:
+            raise ValueError(f"{extent} results do not fit into a tile of {found.rows}x{found.columns}")
+    return found
+
+
 def blocking(dtype: DType, tile: Tile, warp: int) -> ThreadBlocking | None:
     """The blocking that has a tile of accumulators; None where the table has no such tile."""
-    return next((found for found in _of(dtype, warp) if found.tile == tile), None)
+    return next((found for found in blockings(dtype, warp) if found.tile == tile), None)
 
 
-def _of(dtype: DType, warp: int) -> tuple[ThreadBlocking, ...]:
+def blockings(dtype: DType, warp: int) -> tuple[ThreadBlocking, ...]:
     """Blockings by the word that sums are computed in: 32 bits for what is narrower."""
     return _BLOCKINGS[max(dtype.itemsize, 4), warp]
 
@@ -107,7 +147,7 @@ def contract_schedules(
 
     How operands lie in memory makes no difference to what is chosen: both go through shared memory.
     """
-    low, middle, *small, high = _of(dtype, target.warp)
+    low, middle, *small, high = blockings(dtype, target.warp)
 
     def variant(of: ThreadBlocking, least: int, most: int | None, *, alike: bool = False) -> ContractVariant:
         note = f"tiles of {of.rows}x{of.columns}"

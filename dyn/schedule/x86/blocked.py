@@ -51,8 +51,7 @@ from dyn.schedule.kernel import (
     known_factor,
     most_iterations,
 )
-from dyn.schedule.kernel_walks import walk_stmts
-from dyn.schedule.statements import Stmts, ceil_div, for_chunks, for_each, let, name_extent, when
+from dyn.schedule.statements import Stmts, ceil_div, for_chunks, for_each, let, name_extent, replace_contractions, when
 from dyn.schedule.strided import strided
 from dyn.schedule.target import Target
 from dyn.schedule.x86.blocking import (
@@ -73,23 +72,12 @@ from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv
 
 def blocked(kernel: Kernel, target: Target) -> Kernel:
     """The kernel with loops around packs and multiplications in place of its contractions."""
-    if not any(isinstance(stmt, TileContract) for stmt in walk_stmts(kernel.body)):
-        return kernel
-    scratch = list(kernel.scratch)
 
-    def expanded(body: Stmts) -> Stmts:
-        made: list[Stmt] = []
-        for stmt in body:
-            if isinstance(stmt, TileContract):
-                blocks = _Blocks(stmt, target)
-                made += blocks.loops()
-                scratch.extend(blocks.scratch)
-            else:
-                made.append(replace(stmt, body=expanded(stmt.body)) if isinstance(stmt, Loop) else stmt)
-        return tuple(made)
+    def made(tile: TileContract) -> tuple[Stmts, tuple[Buffer, ...]]:
+        blocks = _Blocks(tile, target)
+        return blocks.loops(), tuple(blocks.scratch)
 
-    body = expanded(kernel.body)
-    return replace(kernel, body=body, scratch=tuple(scratch))
+    return replace_contractions(kernel, made)
 
 
 @record(eq=False)
