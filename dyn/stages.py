@@ -68,8 +68,8 @@ class MemoryAnalysis(str):
     """Formula of the bytes of intermediate memory.
 
     Attributes:
-        kept: bytes of matrices that never change, which are kept once more in the order in which products read them.
-            Programs that read the same matrices share them.
+        kept: bytes of matrices that never change, in the order in which products read them: once more beside the array,
+            or, of a constant that came with a model, in its place. Programs that read the same matrices share them.
     """
 
     __slots__ = ("kept",)

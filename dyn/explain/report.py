@@ -119,7 +119,7 @@ class MemoryRow:
         if self.in_panels:
             count, size = len(self.in_panels), sum(self.in_panels)
             what = "1 array that never changes, kept" if count == 1 else f"{count} arrays that never change, kept"
-            lines.append(f"{what} once more in panels, as products read them: {size} bytes")
+            lines.append(f"{what} in panels, as products read them: {size} bytes")
         return lines
 
 
@@ -380,7 +380,7 @@ def _memory(optimized: Optimized, in_panels: tuple[int, ...]) -> MemoryRow:
     return MemoryRow(
         format_dim(host.arena),
         tuple(format_dim(slot) for slot in host.slots),
-        tuple(dense.array.nbytes for dense in host.constants),
+        tuple(dense.nbytes for dense in host.constants),
         size_in_words(host.arena, facts),
         tuple(size_in_words(slot, facts) for slot in host.slots),
         in_panels,

@@ -8,6 +8,7 @@ Function's symbols, so shape arithmetic never appears as ops.
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -48,36 +49,65 @@ class Value:
 BUFFER_FROM = 64
 
 
-@record(eq=False)
 class Dense:
     """An immutable array in an attribute: a constant's value. It keeps a copy of the array that it is made from.
 
     Of a large array whose elements are all one only that one is kept: ``array`` has no strides then. Two are equal when
-    their bytes are: 0.0 is not -0.0, and a NaN is itself.
+    their bytes are: 0.0 is not -0.0, and a NaN is itself. With ``copy=False`` it takes over an array that nobody writes
+    to any more. Elements that lie somewhere else too need not be kept here (:meth:`leave_to`).
     """
 
-    array: np.ndarray[Any, Any]
-    _content: bytes | None = field(default=None, init=False)
+    __slots__ = ("__weakref__", "_array", "_content", "_restore", "dtype", "has_buffer", "shape")
 
-    def __post_init__(self) -> None:
-        given, element = self.array, dtype(self.array.dtype).np
-        one = uniform_element(given) if given.size >= BUFFER_FROM else None
-        own = np.array(given if one is None else one, element, order="C")
+    def __init__(self, array: np.ndarray[Any, Any], *, copy: bool = True) -> None:
+        element = dtype(array.dtype).np
+        one = uniform_element(array) if array.size >= BUFFER_FROM else None
+        own = np.array(array if one is None else one, element, order="C", copy=copy or None)
+        self._content: bytes | None = None
         if one is not None:
-            object.__setattr__(self, "_content", own.tobytes())
-            own = np.broadcast_to(own, given.shape)
+            self._content = own.tobytes()
+            own = np.broadcast_to(own, array.shape)
+        if own is array:  # its own flag stays as it is
+            own = own.view()
         own.setflags(write=False)
-        object.__setattr__(self, "array", own)
+        self._array: np.ndarray[Any, Any] | None = own
+        self._restore: Callable[[], np.ndarray[Any, Any]] | None = None
+        self.shape: tuple[int, ...] = own.shape
+        self.dtype: np.dtype[Any] = own.dtype
+        #: Whether the elements lie in a buffer, instead of in the code that reads them.
+        self.has_buffer = own.size >= BUFFER_FROM and one is None
+
+    @property
+    def array(self) -> np.ndarray[Any, Any]:
+        """The elements. Where they were left to somebody else, each call makes them anew."""
+        kept = self._array
+        if kept is None:
+            assert self._restore is not None
+            kept = self._restore()
+            kept.setflags(write=False)
+        return kept
+
+    def leave_to(self, restore: Callable[[], np.ndarray[Any, Any]]) -> None:
+        """Keep the elements no longer: ``restore`` makes the same ones."""
+        self._restore, self._array = restore, None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self.array, dtype, copy=copy)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, wherever they are."""
+        return self.size * self.dtype.itemsize
 
     @property
     def is_splat(self) -> bool:
         """Whether it is a large array whose elements are all one, of which that one is kept."""
-        return self.array.size >= BUFFER_FROM and not any(self.array.strides)
-
-    @property
-    def has_buffer(self) -> bool:
-        """Whether the elements lie in a buffer, instead of in the code that reads them."""
-        return self.array.size >= BUFFER_FROM and not self.is_splat
+        return self.size >= BUFFER_FROM and not self.has_buffer
 
     @property
     def element(self) -> np.ndarray[Any, Any] | None:
@@ -95,7 +125,7 @@ class Dense:
 
     def key(self) -> tuple[object, ...]:
         """Key by which constants are compared. ``dtype.str`` would not do: bfloat16's is that of any two bytes."""
-        return (self.array.dtype, self.array.shape, self.content)
+        return (self.dtype, self.shape, self.content)
 
     @property
     def content(self) -> bytes:
@@ -104,7 +134,7 @@ class Dense:
         if found is None:
             array = self.array
             found = sha256(array.reshape(-1).view(np.uint8).data).digest() if self.has_buffer else array.tobytes()
-            object.__setattr__(self, "_content", found)
+            self._content = found
         return found
 
 

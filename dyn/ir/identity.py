@@ -191,7 +191,7 @@ class _FieldWriter:
             number = self.externals.setdefault(value, len(self.externals))
             return f"external {number} {value.effects}"
         if kind is Dense:
-            return f"dense {dtype(value.array.dtype).name} {value.array.shape} {value.content.hex()}"
+            return f"dense {dtype(value.dtype).name} {value.shape} {value.content.hex()}"
         for plain in (int, float, str):  # NumPy's numbers, and enumerations
             if isinstance(value, plain):
                 return f"{kind.__module__}.{kind.__qualname__} {self.attr(plain(value))}"

@@ -237,12 +237,12 @@ def dense_text(value: Dense) -> str:
     Of a large array that is one number that one is written, ``dense(f32[100], all 1.0)``, and of another one the
     SHA-256 of its elements' bytes, by which the parser finds it again among those that it is given.
     """
-    array = value.array
-    shape = ", ".join(str(n) for n in array.shape)
-    element = dtype(array.dtype)
+    shape = ", ".join(str(n) for n in value.shape)
+    element = dtype(value.dtype)
     start = f"dense({element.short}[{shape}]"
     if value.has_buffer:
         return f"{start}, sha256 {quoted(value.content.hex())})"
+    array = value.array
     flat = array[(0,) * array.ndim].reshape(1) if value.is_splat else array.reshape(-1)
     if element.kind is Kind.COMPLEX:
         flat = np.stack([flat.real, flat.imag], axis=-1).reshape(-1)

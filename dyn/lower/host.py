@@ -136,7 +136,7 @@ class HostProgram:
         if self.red_zone:
             lines.append(f"  red zones of {self.red_zone} bytes")
         for number, dense in enumerate(self.constants):
-            lines.append(f"  constant {number}: {dense.array.nbytes} bytes")
+            lines.append(f"  constant {number}: {dense.nbytes} bytes")
         lines += [f"  output {reuse.output}: in the memory of {names[reuse.input]}, if given" for reuse in self.reuses]
         lines += self._lines(self.launches, "  ")
         return "\n".join([*lines, "}"]) + "\n"

@@ -467,7 +467,7 @@ def _one_number(b: Builder, op: Op) -> tuple[Value, ...] | None:
         return None
     attrs: dict[str, Attr] = {**op.attrs, "value": Dense(dense.element)}
     number = b.emit(constant, (), **attrs)[0]
-    return (b.op("broadcast_in_dim", number, shape=dense.array.shape, dims=()),)
+    return (b.op("broadcast_in_dim", number, shape=dense.shape, dims=()),)
 
 
 def _real_parts(b: Builder, op: Op, operands: tuple[Value, ...]) -> Any:
@@ -480,7 +480,7 @@ constant = OpDef(
     "constant",
     OpKind.GENERATE,
     types=lambda ctx, operands, attrs: (
-        TensorType(dtypes.dtype(attrs["value"].array.dtype), attrs["value"].array.shape, attrs.get("weak", False)),
+        TensorType(dtypes.dtype(attrs["value"].dtype), attrs["value"].shape, attrs.get("weak", False)),
     ),
     loops=ElementLoops(_constant_at),
     reference=lambda value, weak=False: value.array,

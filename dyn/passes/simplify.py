@@ -59,7 +59,7 @@ def _known(builder: Builder, value: Value) -> Array | None:
         return element
     op = builder.producer(value)
     dense = literal(op) if op is not None else None
-    return None if dense is None else dense.array
+    return None if dense is None or dense.has_buffer else dense.array
 
 
 def _compute(builder: Builder, op: Op) -> Array | None:

@@ -12,6 +12,7 @@ import numpy as np
 from dyn.array import is_own
 from dyn.fork_safety import lock
 from dyn.hosts import JAX, host_of
+from dyn.ir.core import Dense
 from dyn.ops.panels import panel_shape
 from dyn.trace.function import TracedFunction
 from dyn.trace.held import Frozen, HeldBuffer
@@ -54,17 +55,19 @@ class KeptPanels:
         """The number of arrays that are kept."""
         return len(self._known)
 
-    def get(self, frozen: Frozen, array: Array, panels: Panels) -> Array:
-        """The panels of an array, which is the memory of something frozen. Who asks for the same at once waits."""
-        number, place = id(frozen.owner), array.__array_interface__["data"][0]
-        lies = (place, array.shape, array.strides, array.dtype)
+    def get(self, frozen: Frozen, array: Array | Dense, panels: Panels) -> Array:
+        """The panels of an array, which is the memory of something frozen, or of a constant, which is frozen itself.
+        Who asks for the same at once waits."""
+        number, lies = id(frozen.owner), None
+        if not isinstance(array, Dense):
+            lies = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
         key = (number, frozen.stamp, lies, panels.views, panels.axes, panels.width, panels.group)
         with self._lock:
             known = self._owners.get(number)
             found = self._known.get(key) if known is not None and known() is frozen.owner else None
             if found is None:
                 self._note(number, frozen.owner)
-                found = self._known[key] = in_panels(array, panels)
+                found = self._known[key] = in_panels(array.array if isinstance(array, Dense) else array, panels)
             return found
 
     def _note(self, number: int, owner: Any) -> None:
@@ -95,6 +98,30 @@ def in_panels(array: Array, panels: Panels) -> Array:
         made[..., :whole, :count, :, number] = cut.swapaxes(-2, -3)
         made[..., whole:, :count, : columns - full, number] = own[..., None, :, full:]
     return made
+
+
+def out_of_panels(made: Array, panels: Panels, shape: Sequence[int]) -> Array:
+    """The array of a shape of which these are the panels."""
+    shapes = [tuple(shape)]
+    for name, argument in panels.views:
+        before = shapes[-1]
+        shapes.append(argument if name == "reshape" else tuple([before[axis] for axis in argument]))
+    *batch, rows, columns = [shapes[-1][axis] for axis in panels.axes]
+    array = np.empty((*batch, rows, columns), made.dtype)
+    whole, group = columns // panels.width, panels.group
+    full = whole * panels.width
+    for number in range(group):
+        own = array[..., number::group, :]
+        count = own.shape[-2]
+        for panel in range(whole):
+            at = panel * panels.width
+            own[..., at : at + panels.width] = made[..., panel, :count, :, number]
+        if full < columns:
+            own[..., full:] = made[..., whole, :count, : columns - full, number]
+    array = array.transpose(np.argsort(panels.axes))
+    for (name, argument), before in reversed(list(zip(panels.views, shapes, strict=False))):
+        array = array.reshape(before) if name == "reshape" else array.transpose(np.argsort(argument))
+    return np.ascontiguousarray(array)
 
 
 PANELS = KeptPanels()

@@ -28,7 +28,7 @@ from dyn.compilation_record import CompilationRecord
 from dyn.errors import ArgumentError, IRError
 from dyn.fork_safety import lock
 from dyn.ir.builder import buffer_of
-from dyn.ir.core import Function, buffers
+from dyn.ir.core import Dense, Function, Op, buffers
 from dyn.ir.external import ExternalTarget, callees
 from dyn.ir.identity import Identity, function_identity
 from dyn.late_imports import import_whole
@@ -121,6 +121,12 @@ class Program:
         end = time.perf_counter()
         self.record.add("panels", end - start, end)
         return replace(traced, function=found.function), found.hidden
+
+    def reads_as_it_lies(self, source: int | Dense) -> bool:
+        """Return True if a captured array, by its number, or a constant is read otherwise than in panels."""
+        if isinstance(source, int):
+            return source in self.hidden
+        return _has(self._own.function.ops, source)
 
     @property
     def bytes_in_panels(self) -> tuple[int, ...]:
@@ -534,3 +540,8 @@ def _require_same_interface(traced: Function, optimized: Function) -> None:
     ]
     if seen != kept:
         raise IRError(f"{traced.name}: passes have changed what a caller sees, {seen}, to {kept}.")
+
+
+def _has(ops: Sequence[Op], dense: Dense) -> bool:
+    """Return True if a constant is among some ops, or in regions of theirs."""
+    return any(buffer_of(op) is dense or any(_has(region.ops, dense) for region in op.regions) for op in ops)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from dyn.runtime.device_memory import DeviceArray
 from dyn.runtime.driver import context_of
 from dyn.runtime.loading import load_modules
 from dyn.source import user_loc
-from dyn.specialize.kept_panels import PANELS, frozen_of
+from dyn.specialize.kept_panels import PANELS, frozen_of, out_of_panels
 from dyn.trace.function import TracedFunction
 from dyn.trace.held import Frozen, HeldBuffer
 from dyn.trace.pytree import unflatten
@@ -178,26 +179,38 @@ def _loaded(program: Program, shapes: Sequence[tuple[int, ...]] | None = None) -
     if placement.on_device:
         where = context_of(placement.target.family, placement.ordinal)
     held = [HeldBuffer(one) if is_own(one) else one for one in program.traced.captured]
-    arrays = [captured_on(where, one, program.traced.function.name) for one in held]
+
+    def captured(number: int) -> Array | DeviceArray:
+        return captured_on(where, held[number], program.traced.function.name)
+
     # Devices have no panels, nor have most programs: who holds an array is then nobody's question.
     in_panels = any(not isinstance(one, int) for one in program.hidden)
     frozen = frozen_of(program.traced, held) if in_panels else {}
-    loaded = program.load([_hidden(one, arrays, frozen) for one in program.hidden], shapes)
+    hidden = [
+        captured(one) if isinstance(one, int) else _panels(program, one, captured, frozen) for one in program.hidden
+    ]
+    loaded = program.load(hidden, shapes)
     loaded.buffers = tuple([one for one in held if isinstance(one, HeldBuffer)])
     return loaded
 
 
-def _hidden(
-    one: int | Panels, arrays: Sequence[Array | DeviceArray], frozen: Mapping[int, Frozen]
-) -> Array | DeviceArray:
-    """The array that is passed as a program's hidden parameter: a captured one, or its panels."""
-    if isinstance(one, int):
-        return arrays[one]
-    if isinstance(one.source, Dense):
-        return PANELS.get(Frozen(one.source.array), one.source.array, one)
-    array = arrays[one.source]
-    assert not isinstance(array, DeviceArray)
-    return PANELS.get(frozen[one.source], array, one)
+def _panels(
+    program: Program, one: Panels, captured: Callable[[int], Array | DeviceArray], frozen: Mapping[int, Frozen]
+) -> Array:
+    """The panels of a captured array or a constant. A constant that the program reads nowhere else is left to them: its
+    elements need not be there twice."""
+    source = one.source
+    owner = Frozen(source) if isinstance(source, Dense) else frozen[source]
+    dense = owner.owner
+    if not isinstance(dense, Dense):
+        assert not isinstance(source, Dense)
+        array = captured(source)
+        assert not isinstance(array, DeviceArray)
+        return PANELS.get(owner, array, one)
+    panels = PANELS.get(owner, dense, one)
+    if not program.reads_as_it_lies(source):
+        dense.leave_to(partial(out_of_panels, panels, one, dense.shape))
+    return panels
 
 
 def _warn_of_useless(program: Program) -> None:

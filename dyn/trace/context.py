@@ -93,8 +93,7 @@ class Trace:
     reads_outside: bool = False
     #: Of such a function: what it has asked of derivatives that are taken around it (``dyn.trace.custom``).
     derivatives: list[Any] = field(default_factory=list[Any])
-    #: The second halves of derivatives that are programs of their own, before what they are given was chosen; None for
-    #: one where sizes of the call chose (``dyn.trace.split_linearization``).
+    #: Second halves of derivatives that are programs, before what they are given was chosen; None where sizes chose.
     halves: list[Region | None] = field(default_factory=list[Region | None])
     #: Whether a region may read values of the traces around it.
     closes: bool = True
@@ -117,8 +116,9 @@ class Trace:
     numbers: dict[Value, object] = field(default_factory=dict[Value, object])
     #: The error of an array of its that JAX's code in C was given, which raises one of its own (``dyn.trace.foreign``).
     refused_look: TraceError | None = None
-    #: The captured arrays, by identity, of which a front end says that nothing changes them.
+    #: By identity, the captured arrays that nothing changes, and the elements of constants (``dyn.trace.constants``).
     frozen: dict[int, Frozen] = field(default_factory=dict[int, Frozen])
+    constants: dict[int, tuple[Any, Dense]] = field(default_factory=dict[int, tuple[Any, Dense]])
     #: Sizes that functions which are called here say are likely, by symbol (``expect``).
     likely: dict[Symbol, tuple[int, ...]] = field(default_factory=dict[Symbol, tuple[int, ...]])
     #: Hidden parameters by the array, and by whether their axes are dims.

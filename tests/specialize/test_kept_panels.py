@@ -15,13 +15,18 @@ import numpy as np
 import pytest
 
 import dyn
+import dyn.interop.stablehlo
 import dyn.numpy as dnp
 from dyn import config
 from dyn.backends.families import family_of, host_target
 from dyn.dtypes import dtype
+from dyn.ir.core import Dense, buffers
 from dyn.passes.panel_weights import Panels
-from dyn.specialize.kept_panels import PANELS
+from dyn.specialize.kept_panels import PANELS, in_panels, out_of_panels
+from dyn.trace.constants import captured_constant
+from dyn.trace.context import current_trace
 from dyn.trace.held import Frozen
+from dyn.trace.tracer import Tracer
 
 Array = np.ndarray
 #: Rows around the heights of tiles.
@@ -396,7 +401,7 @@ def test_explain_says_what_is_kept() -> None:
     f(x)
     text = str(f.explain())
     assert "from panels: always" in text
-    assert "2 arrays that never change, kept once more in panels, as products read them: " in text
+    assert "2 arrays that never change, kept in panels, as products read them: " in text
     assert "2 arrays that never change" in f.explain()._repr_html_()
 
 
@@ -429,3 +434,94 @@ def test_products_in_regions(name: str) -> None:
             np.testing.assert_allclose(f(random(rows, 32)), want, rtol=2e-4, atol=2e-5)
         # What a loop changes is another matrix in each step.
         assert (kept(f, random(3, 32)) > 0) is (name not in ("changed in the loop",))
+
+
+@pytest.mark.parametrize("group", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("shape", "views", "axes"),
+    [
+        ((5, 70), (), (0, 1)),
+        ((70, 5), (), (1, 0)),
+        ((3, 7, 40), (), (0, 2, 1)),
+        ((6, 4, 10), (("reshape", (24, 10)),), (0, 1)),
+        ((4, 6, 10), (("transpose", (2, 0, 1)), ("reshape", (10, 24))), (1, 0)),
+        ((0, 8), (), (0, 1)),
+        ((8, 0), (), (0, 1)),
+        ((1, 1), (), (0, 1)),
+    ],
+)
+def test_arrays_are_made_of_panels_again(
+    shape: tuple[int, ...], views: tuple[tuple[str, tuple[int, ...]], ...], axes: tuple[int, ...], group: int
+) -> None:
+    array = random(*shape)
+    panels = Panels(0, axes, 16, group, views)
+    again = out_of_panels(in_panels(array, panels), panels, shape)
+    assert again.flags.c_contiguous
+    np.testing.assert_array_equal(again, array)
+
+
+def constant_product(w: Array, *, more: Callable[[Any, Any], Any] = lambda y, w: y) -> tuple[Any, Callable[[], Dense]]:
+    """A jitted product with a constant, and what its programs' captured constant is."""
+
+    def f(x: Any) -> Any:
+        trace = current_trace()
+        assert trace is not None
+        matrix = Tracer(trace, captured_constant(trace, w))
+        return more(x @ matrix, matrix)
+
+    jitted = dyn.jit(f)
+
+    def constant() -> Dense:
+        ((_, version),) = jitted._programs.pairs()
+        (dense,) = version.program.traced.captured
+        assert isinstance(dense, Dense)
+        return dense
+
+    return jitted, constant
+
+
+def test_constants_are_left_to_panels() -> None:
+    """Their elements are made again for whoever asks: another program, a text, a reference."""
+    w, x = random(40, 64), random(3, 40)
+    f, constant = constant_product(w)
+    want = x @ w
+    for _ in range(2):
+        np.testing.assert_allclose(f(x), want, rtol=1e-4, atol=1e-5)
+    dense = constant()
+    assert dense._array is None, "the elements are there once"
+    np.testing.assert_array_equal(dense.array, w)
+    np.testing.assert_array_equal(np.asarray(dense), w)
+    assert not dense.array.flags.writeable
+    assert dense == Dense(w)
+    np.testing.assert_allclose(f(x[:1]), want[:1], rtol=1e-4, atol=1e-5)
+    text = f.lower(x).as_text("stablehlo")
+    assert "dot_general" in text
+
+
+def test_constants_that_are_read_otherwise_too_stay() -> None:
+    w, x = random(40, 64), random(3, 40)
+    f, constant = constant_product(w, more=lambda y, w: y + w[0])
+    np.testing.assert_allclose(f(x), x @ w + w[0], rtol=1e-4, atol=1e-5)
+    assert constant()._array is not None
+
+
+def test_constants_stay_where_nothing_is_packed() -> None:
+    w, x = random(40, 64), random(3, 40)
+    with config.override(pack_weights=False):
+        f, constant = constant_product(w)
+        np.testing.assert_allclose(f(x), x @ w, rtol=1e-4, atol=1e-5)
+        assert constant()._array is not None
+
+
+def test_constants_of_stablehlo_are_left_to_panels(require_module: Callable[[str], ModuleType]) -> None:
+    require_module("jaxlib")
+    w, x = dyn.asarray(random(40, 64)), random(3, 40)
+    text = dyn.jit(lambda x: x @ w).lower(dyn.ShapeDtypeStruct(("n", 40), "float32")).as_text("stablehlo")
+    f = dyn.interop.stablehlo.load(text)
+    want = x @ np.asarray(w)
+    for rows in (3, 1, 2):
+        np.testing.assert_allclose(f(x[:rows]), want[:rows], rtol=1e-4, atol=1e-5)
+    ((_, version),) = f._programs.pairs()
+    (dense,) = [one for one in buffers(version.program.traced.function.ops).values() if one.shape == (40, 64)]
+    assert dense._array is None
+    np.testing.assert_array_equal(dense.array, np.asarray(w))

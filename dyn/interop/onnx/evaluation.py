@@ -28,7 +28,9 @@ from dyn.interop.onnx.graphs import (
 )
 from dyn.interop.sizes.folds import MOST
 from dyn.interop.sizes.values import SizeTensor, elements_of, is_known, settled
+from dyn.ir.core import Dense
 from dyn.source import located
+from dyn.trace import constants
 from dyn.trace.context import Trace, current_trace
 
 #: ONNX's operations.
@@ -66,7 +68,8 @@ class GraphReader:
     def run(self, graph: OnnxGraph, arguments: Sequence[Any], around: Known | None = None) -> list[Any]:
         """The values of a graph's outputs. What is ``around`` it, it can read."""
         known = Known(around or {})
-        known.update(graph.arrays)
+        for name, one in graph.arrays.items():
+            known[name] = constants.elements_of(self.trace, one) if isinstance(one, Dense) else one
         known.update(zip(graph.arguments, arguments, strict=True))
         for node in graph.nodes:
             inputs = [known[name] if name else None for name in node.inputs]

@@ -24,6 +24,8 @@ import onnx.version_converter
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.errors import ArgumentError, ArtifactError, NotYetError, UnsupportedOpError
+from dyn.interop.sizes.values import MOST_LITERAL
+from dyn.ir.core import Dense
 from dyn.lazy_property import lazy_property
 from dyn.source import Loc
 
@@ -97,7 +99,7 @@ class OnnxGraph:
     arguments: tuple[str, ...]
     nodes: tuple[OnnxNode, ...]
     outputs: tuple[str, ...]
-    arrays: Mapping[str, Array]
+    arrays: Mapping[str, Array | Dense]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,12 +135,12 @@ def read(source: Any) -> OnnxModel:
     elif isinstance(source, str | os.PathLike):
         path = Path(source)
         try:
-            contents = path.read_bytes()
+            proto = _parsed(path.read_bytes(), os.fspath(path))
         except FileNotFoundError:
             raise ArtifactError(f"there is no file {path}.", remedy="check the path.") from None
         except OSError as error:
             raise ArgumentError(f"{path} cannot be read: {error.strerror or error}.") from None
-        proto, folders = _parsed(contents, os.fspath(path)), (path.parent.resolve(), path.resolve().parent)
+        folders = path.parent.resolve(), path.resolve().parent
     else:
         raise ArgumentError(f"load takes a path, bytes or an onnx.ModelProto, not a {type(source).__name__}.")
     try:
@@ -204,17 +206,37 @@ def _resized_as_before(proto: Any) -> Any:
 
 
 def _without_elements(proto: Any) -> Any:
-    """A model for the checker, which would look for files of elements where the process works: with none instead."""
-    if not any(map(_is_outside, _tensors(proto.graph))):
-        return proto
+    """A model for the checker: with no elements in the place of many, of which it would make another copy, and of those
+    in files, which it would look for where the process works."""
     made = _proto.ModelProto()
-    made.CopyFrom(proto)
+    _copy_but(proto, made, "graph")
+    _copy_but(proto.graph, made.graph, "initializer")
+    for tensor in proto.graph.initializer:
+        own = made.graph.initializer.add()
+        if _is_outside(tensor) or math.prod(tensor.dims) > MOST_LITERAL:
+            own.name, own.data_type = tensor.name, tensor.data_type
+            own.dims.append(0)
+        else:
+            own.CopyFrom(tensor)
     for tensor in _tensors(made.graph):
         if _is_outside(tensor):
             del tensor.external_data[:], tensor.dims[:]
             tensor.dims.append(0)
             tensor.data_location = _proto.TensorProto.DEFAULT
     return made
+
+
+def _copy_but(source: Any, to: Any, left_out: str) -> None:
+    """Copy the fields of a message but for one."""
+    for field, value in source.ListFields():
+        if field.name == left_out:
+            continue
+        if field.is_repeated:
+            getattr(to, field.name).MergeFrom(value)
+        elif field.message_type is not None:
+            getattr(to, field.name).CopyFrom(value)
+        else:
+            setattr(to, field.name, value)
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
@@ -250,16 +272,24 @@ def of_function(proto: Any) -> OnnxFunction:
 def _of_graph(proto: Any, folders: Folders = ()) -> OnnxGraph:
     if proto.sparse_initializer:
         raise UnsupportedOpError("an ONNX model that holds sparse arrays.", remedy="export them dense.")
-    arrays = {one.name: array_of(one, folders) for one in proto.initializer}
+    arrays = {one.name: _kept(array_of(one, folders)) for one in proto.initializer}
     arguments = tuple([one.name for one in proto.input if one.name not in arrays])
     nodes = tuple([_node(one, folders) for one in proto.node])
     return OnnxGraph(arguments, nodes, tuple([one.name for one in proto.output]), arrays)
 
 
+def _kept(array: Array) -> Array | Dense:
+    """An array of the model's: a large one as a constant, which need not have its elements itself."""
+    dense = Dense(array, copy=False) if array.size > MOST_LITERAL and array.dtype.kind not in "OSUT" else None
+    return dense if dense is not None and dense.has_buffer else array
+
+
 def _node(proto: Any, folders: Folders = ()) -> OnnxNode:
     domain, overload = "" if proto.domain == "ai.onnx" else proto.domain, getattr(proto, "overload", "")
     inputs, outputs = tuple(proto.input), tuple(proto.output)
-    return OnnxNode(proto.name, proto.op_type, domain, inputs, outputs, overload, proto, folders)
+    own = _proto.NodeProto()
+    own.CopyFrom(proto)  # a part of a model keeps all of it, the arrays too
+    return OnnxNode(proto.name, proto.op_type, domain, inputs, outputs, overload, own, folders)
 
 
 def _input(proto: Any) -> TensorInput:

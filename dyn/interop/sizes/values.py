@@ -20,8 +20,8 @@ from dyn.dtypes import DType
 from dyn.errors import UnsupportedOpError
 from dyn.interop.sizes.conditions import Comparison, Junction
 from dyn.shapes import SymExpr, free_symbols
+from dyn.trace.constants import captured_constant
 from dyn.trace.context import Trace
-from dyn.trace.held import Frozen
 from dyn.trace.tracer import Tracer
 
 Array = np.ndarray[Any, Any]
@@ -114,11 +114,9 @@ def data(trace: Trace, value: Any) -> Tracer:
         flat = [_element(trace, one, value.dtype) for one in value.elements.flat]
         return flat[0] if value.elements.ndim == 0 else dnp.reshape(dnp.stack(flat), value.elements.shape)
     if isinstance(value, np.ndarray):
-        dtype = dtypes.dtype(value.dtype)
         if value.size > MOST_LITERAL:
-            trace.program.frozen[id(value)] = Frozen(value)
-            return Tracer(trace, trace.captured(value, dtype, value.shape, "constant"))
-        return Tracer(trace, trace.constant(value.astype(dtype.np, copy=False)))
+            return Tracer(trace, captured_constant(trace, value))
+        return Tracer(trace, trace.constant(value.astype(dtypes.dtype(value.dtype).np, copy=False)))
     raise UnsupportedOpError(f"a {type(value).__name__} in the place of numbers.")
 
 

@@ -16,6 +16,7 @@ import dyn  # noqa: E402
 import dyn.interop.onnx  # noqa: E402
 import dyn.numpy as dnp  # noqa: E402
 from dyn.__main__ import main  # noqa: E402
+from dyn.backends.families import host_target  # noqa: E402
 from dyn.errors import ArgumentError, ArtifactError, NotYetError, OutOfRangeError, ShapeError, UnsupportedOpError  # noqa: E402
 
 
@@ -442,3 +443,31 @@ def test_arrays_of_other_libraries() -> None:
     assert isinstance(made, torch.Tensor)
     np.testing.assert_allclose(made.numpy(), layer(*arrays(3)), rtol=1e-5)
     assert isinstance(run(*map(dnp.asarray, arrays(3))), dyn.Array)
+
+
+def test_a_models_arrays_are_there_once() -> None:
+    """In panels, where products read them so: neither the file's message nor another copy is kept."""
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((96, 128)).astype("f4")
+    one = model("m (float[n, 96] x) => (float[n, 128] y) { y = MatMul (x, w) }")
+    one.graph.initializer.append(numpy_helper.from_array(w, "w"))
+    run = dyn.interop.onnx.load(one.SerializeToString())
+    for rows in (3, 1, 40):
+        x = rng.standard_normal((rows, 96)).astype("f4")
+        np.testing.assert_allclose(run(x), x @ w, rtol=1e-4, atol=1e-4)
+    ((_, version),) = run._programs.pairs()
+    (dense,) = version.program.traced.captured
+    if host_target().vector_bytes >= 32:
+        assert dense._array is None
+    np.testing.assert_array_equal(dense.array, w)
+    assert run.cache_info().compiles == 1
+
+
+def test_elements_that_are_not_as_many_as_said() -> None:
+    """The checker does not see large arrays: their own reader counts them."""
+    one = model("m (float[n, 96] x) => (float[n, 128] y) { y = MatMul (x, w) }")
+    tensor = numpy_helper.from_array(np.zeros((96, 128), "f4"), "w")
+    tensor.raw_data = tensor.raw_data[:-4]
+    one.graph.initializer.append(tensor)
+    with pytest.raises(ArtifactError, match="the elements of w are not as many as said"):
+        dyn.interop.onnx.load(one)
