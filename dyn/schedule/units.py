@@ -11,7 +11,8 @@ from dyn.frozen import record
 class Unit:
     """An instruction that adds the products of ``group`` neighbours along the contracted axis to each accumulator.
 
-    It takes them as words of 32 bits, of elements of a dtype for each operand: ``words``; and adds in one of ``sums``.
+    It takes them as words of 32 bits, of elements of a dtype for each operand: ``words``; and adds in one of ``sums``,
+    a vector of ``vector_bytes`` at once.
     With ``signs_left`` the left operand's are signed where the instruction takes unsigned ones: they are made 128
     greater, and what that adds to each column is taken off at the end. ``swapped``, it takes the right operand first.
     """
@@ -23,6 +24,7 @@ class Unit:
     sums: tuple[DType, ...] = (dtypes.int32, dtypes.uint32)
     signs_left: bool = False
     swapped: bool = False
+    vector_bytes: int = 64
 
     @property
     def text(self) -> str:

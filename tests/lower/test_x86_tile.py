@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from dyn import dtypes
-from dyn.backends.x86 import host_target, target_for
+from dyn.backends.base import Source
+from dyn.backends.x86 import X86Backend, host_target, target_for
 from dyn.dtypes import DType
 from dyn.errors import IRError
 from dyn.lower.x86 import tile as tile_leaves
-from dyn.lower.x86.emit import emit_kernel
+from dyn.lower.x86.emit import emit_kernel, link
 from dyn.lower.x86.tile_stream import steps_together
 from dyn.ops.scalar import Scalar
 from dyn.schedule.kernel import (
@@ -330,36 +331,50 @@ def test_operands_in_dtypes_of_their_own(left: DType, right: DType, acc: DType) 
         assert all(f".{own[0]}.{own[1]}(" in text and "pack" not in text for text in narrow)
 
 
-#: Targets with bytes by fours, with pairs alone, and with neither.
+AVX2 = Target("x86", "x86-64-v3", vector_bytes=32, registers=16)
+#: A machine with AVX-VNNI, and one that has the same instruction of AVX-512 for 256 bits.
+AVX_VNNI = replace(AVX2, features="+avx2,+fma,+f16c,+avxvnni")
+VNNI_256 = replace(AVX2, features="+avx2,+fma,+f16c,+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx512vnni")
+#: Targets with bytes by fours, with pairs alone, and with neither: what this machine has to have, the target, what is
+#: compiled for, and the unit of bytes and that of others.
 UNITS = [
-    ("avx512vnni", host_target(), "vpdpbusd"),
-    ("avx512bw", Target("x86", "x86-64-v4", vector_bytes=64, registers=32), "vpmaddwd"),
-    ("avx2", Target("x86", "x86-64-v3", vector_bytes=32, registers=16), ""),
+    ("avx512vnni", host_target(), host_target(), "vpdpbusd", "vpmaddwd"),
+    ("avx512bw", Target("x86", "x86-64-v4", vector_bytes=64, registers=32), None, "vpmaddwd", "vpmaddwd"),
+    ("avx512vnni", AVX_VNNI, VNNI_256, "vpdpbusd", "vpmaddwd"),
+    ("avx2", AVX2, None, "vpmaddwd", "vpmaddwd"),
+    ("sse2", Target("x86", "x86-64", vector_bytes=16, registers=16), None, "", ""),
 ]
+UNIT_NAMES = ["avx512vnni", "avx512bw", "avxvnni", "avx2", "sse2"]
+#: Around a vector, a word and a tile of each of them.
+WORD_SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65)
 
 
-@pytest.mark.parametrize(("feature", "target", "name"), UNITS, ids=[feature for feature, _, _ in UNITS])
+@pytest.mark.parametrize(("feature", "target", "machine", "of_bytes", "of_others"), UNITS, ids=UNIT_NAMES)
 @pytest.mark.parametrize(
     ("left", "right"), [(I8, I8), (U8, I8), (I8, U8), (U8, U8), (I16, I16), (I8, I16)], ids=str
 )  # fmt: skip
-def test_products_in_words(left: DType, right: DType, feature: str, target: Target, name: str) -> None:
+def test_products_in_words(
+    left: DType, right: DType, feature: str, target: Target, machine: Target | None, of_bytes: str, of_others: str
+) -> None:
     """All numbers of narrow integers, the least and the greatest among them; what wraps, wraps."""
     if not host_target().has(feature):
         pytest.skip(f"this machine has no {feature}")  # it is never chosen here
     (*_, variant) = contract_schedules(target, I32, Reach(left, right, rhs_columns=True))
     small = max(left.itemsize, right.itemsize) == 1 and (left, right) != (U8, U8)
-    assert variant.tile.unit == (name if small or not name else "vpmaddwd")
+    assert variant.tile.unit == (of_bytes if small else of_others)
     assert variant.note.endswith(variant.tile.unit)
-    tiles = [variant.tile, replace(variant.tile, rows=12, columns=2 * target.lanes(4))] if name else [variant.tile]
+    has_unit = bool(variant.tile.unit)
+    tiles = [variant.tile, *[replace(variant.tile, rows=12, columns=2 * target.lanes(4)) for _ in range(has_unit)]]
     cases = [(x, y, tile) for tile in tiles for x, y in LAYOUTS]
     made = [
         contraction("g", x, y, tile, dtype=I32, operands=(left, right), epilogue=store_bias(I32))
         for x, y, tile in cases
     ]
     rng = np.random.default_rng(7)
-    for (x, y, tile), kernel in zip(cases, compile_kernels(made, target), strict=True):
+    around = [tuple(int(x) for x in rng.choice(WORD_SIZES, 3)) for _ in range(25)]
+    for (x, y, tile), kernel in zip(cases, compile_kernels(made, target, machine), strict=True):
         assert f".{tile.unit}" in kernel.text.text if tile.unit else "words" not in kernel.text.text
-        for m, n, k in [*sample(12), (9, 50, 1101), (300, 49, 67), (2, 130, 5)]:
+        for m, n, k in [*sample(12), *around, (9, 50, 1101), (300, 49, 67), (2, 130, 5)]:
             bias = np.arange(n, dtype=np.int32)
             a, b = [
                 rng.choice([np.iinfo(d.np).min, np.iinfo(d.np).max, -1 if d is not U8 else 255, 0, 1, 77], shape)
@@ -368,6 +383,49 @@ def test_products_in_words(left: DType, right: DType, feature: str, target: Targ
             want = (a.astype(np.int64) @ b.astype(np.int64)).astype(np.int32) + bias
             got = run(kernel, a.astype(left.np), b.astype(right.np), bias, lhs=x, rhs=y)
             np.testing.assert_array_equal(got, want)
+
+
+def test_the_least_numbers_wrap_by_pairs() -> None:
+    """Two products of -32768 are 2**31, which no sum of a word holds: it wraps as the sum does."""
+    (*_, variant) = contract_schedules(AVX2, I32, Reach(I16, I16, rhs_columns=True))
+    (kernel,) = compile_kernels([contraction("g", "mk", "kn", variant.tile, dtype=I32, operands=(I16, I16))], AVX2)
+    a, b = np.full((7, 6), -32768, np.int16), np.full((6, 17), -32768, np.int16)
+    np.testing.assert_array_equal(run(kernel, a, b), np.full((7, 17), -(2**31), np.int32))
+
+
+@pytest.mark.parametrize(("feature", "target", "machine"), [row[:3] for row in UNITS], ids=UNIT_NAMES)
+def test_words_end_with_the_operands(feature: str, target: Target, machine: Target | None) -> None:
+    """Nothing is read behind the last element of either operand."""
+    if not host_target().has(feature):
+        pytest.skip(f"this machine has no {feature}")
+    (*_, variant) = contract_schedules(target, I32, Reach(I8, I8, rhs_columns=True))
+    made = [contraction("g", x, y, variant.tile, dtype=I32, operands=(I8, I8)) for x, y in LAYOUTS]
+    for (x, y), kernel in zip(LAYOUTS, compile_kernels(made, target, machine), strict=True):
+        for m, n, k in [(1, 1, 1), (3, 5, 7), (8, 16, 16), (9, 17, 33), (2, 31, 3), (7, 8, 65), (5, 9, 2)]:
+            memory: list[GuardedMemory] = []
+            guarded: list[np.ndarray] = []
+            for value, turned in ((values((m, k), I8, 1), x == "km"), (values((k, n), I8, 2), y == "nk")):
+                memory.append(GuardedMemory(value.nbytes, 1))
+                guarded.append(memory[-1].array(value.T.shape if turned else value.shape, value.dtype))
+                guarded[-1][...] = value.T if turned else value
+            c = np.full((m, n), 77, np.int32)
+            kernel((m, n, k), [*guarded, c])
+            a, b = [g.T if turned else g for g, turned in zip(guarded, (x == "km", y == "nk"), strict=True)]
+            np.testing.assert_array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
+            del guarded, a, b
+            for one in memory:
+                one.free()
+
+
+def test_avx_vnni_is_encoded_by_vex() -> None:
+    """Machines with AVX-VNNI and no AVX-512 know no other encoding."""
+    (*_, variant) = contract_schedules(AVX_VNNI, I32, Reach(I8, I8, rhs_columns=True))
+    text = emit_kernel(contraction("g", "mk", "kn", variant.tile, dtype=I32, operands=(I8, I8)), AVX_VNNI)
+    lines = X86Backend(AVX_VNNI).assembly(Source(link([text]), (text.symbol,))).splitlines()
+    products = [line for line in lines if "\tvpdpbusd\t" in line]
+    assert products
+    assert all("{vex}" in line for line in products)
+    assert not [line for line in lines if "zmm" in line or "%k" in line]
 
 
 def by_pairs(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -699,18 +757,21 @@ def test_both_operands_packed_on_intel() -> None:
     assert set(of("znver5")) == {(96, 192)}
 
 
-@pytest.mark.parametrize("name", ["vpdpbusd", "vpmaddwd"])
-def test_words_in_panels_that_share_rows(name: str) -> None:
+@pytest.mark.parametrize(
+    ("feature", "target"), [("avx512vnni", host_target()), ("avx512bw", host_target()), ("avx2", AVX2)],
+    ids=["vpdpbusd", "vpmaddwd", "avx2"],
+)  # fmt: skip
+def test_words_in_panels_that_share_rows(feature: str, target: Target) -> None:
     """Panels side by side, blocks of the reduced dimension, and two steps an iteration: Intel's blocking."""
-    if not host_target().has("avx512vnni" if name == "vpdpbusd" else "avx512bw"):
-        pytest.skip(f"this machine has no {name}")
-    dtype = I8 if name == "vpdpbusd" else I16
-    tile = Tile(8, 3 * host_target().lanes(4), (Operand.LHS, Operand.RHS), unit=name)
+    if not host_target().has(feature):
+        pytest.skip(f"this machine has no {feature}")
+    dtype, name = (I8, "vpdpbusd") if feature == "avx512vnni" else (I16, "vpmaddwd")
+    tile = Tile(8, 3 * target.lanes(4), (Operand.LHS, Operand.RHS), unit=name)
     intel = blocking_of(Target("x86", "cascadelake", vector_bytes=64, registers=32))
     for blocking in (SHARED, intel):
         with blocked(blocking):
             kernels = compile_kernels(
-                [contraction("g", x, y, tile, dtype=I32, operands=(dtype, dtype)) for x, y in LAYOUTS]
+                [contraction("g", x, y, tile, dtype=I32, operands=(dtype, dtype)) for x, y in LAYOUTS], target
             )
         for (x, y), kernel in zip(LAYOUTS, kernels, strict=True):
             for m, n, k in [*sample(10), (9, 150, 4001), (300, 97, 67), (2, 530, 1030)]:

@@ -71,14 +71,20 @@ class Compiled:
         assert (scratch[start + size :] == 0xFF).all(), "scratch was overrun"
 
 
-def compile_kernels(kernels: Sequence[Kernel], target: Target | None = None) -> list[Compiled]:
-    """Compile kernels in one module; their names are made unique."""
-    backend = X86Backend(target)
+def compile_kernels(
+    kernels: Sequence[Kernel], target: Target | None = None, machine: Target | None = None
+) -> list[Compiled]:
+    """Compile kernels in one module; their names are made unique.
+
+    They are written for ``target``, and LLVM generates code for ``machine`` (the same, unless it is given).
+    """
+    backend = X86Backend(target if machine is None else machine)
+    target = backend.target if target is None else target
     texts: list[X86KernelText] = []
     for i, kernel in enumerate(kernels):
         check(kernel)
         named = Kernel(f"{kernel.name}.{i}", kernel.buffers, kernel.dims, kernel.scratch, kernel.body)
-        texts.append(emit_kernel(named, backend.target))
+        texts.append(emit_kernel(named, target))
     binary = backend.compile(Source(link(texts), tuple([text.symbol for text in texts])))
     code = backend.load(binary)
     return [Compiled(k, text, code.address(text.symbol)) for k, text in zip(kernels, texts, strict=True)]

@@ -107,12 +107,14 @@ def test_tiles_that_are_cut_into_several_pieces(rows: int, wide: int, lhs: str) 
         execute(kernel, AVX512, rows, wide, 65, lhs)
 
 
-@given(small, columns, steps, st.sampled_from([AVX512, INTEL]), st.sampled_from([SHORT, TURNS]))
+@given(small, columns, steps, st.sampled_from([AVX512, INTEL, AVX2]), st.sampled_from([SHORT, TURNS]))
 def test_words(m: int, n: int, k: int, target: Target, own: CacheBlocking) -> None:
-    shape = Tile(4, 32, (Operand.LHS, Operand.RHS), unit="vpdpbusd")
+    """Bytes by fours, and by pairs with AVX2."""
+    name, group = ("vpmaddwd", 2) if target is AVX2 else ("vpdpbusd", 4)
+    shape = Tile(4, 2 * target.lanes(4), (Operand.LHS, Operand.RHS), unit=name)
     with caches(own):
         run = execute(contraction("g", "mk", "kn", shape, dtype=I32, operands=(I8, I8)), target, m, n, k)
-    assert run.products == m * n * -(-k // 4)
+    assert run.products == m * n * -(-k // group)
 
 
 @pytest.mark.parametrize("own", [SHORT, TURNS], ids=["alone", "turns"])

@@ -95,11 +95,17 @@ def sums(x: Any, w: Any) -> Any:
     return dyn.lax.dot_general(x, w, (((1,), (0,)), ((), ())), preferred_element_type=wide)
 
 
+@pytest.mark.parametrize("cpu", ["", "x86-64-v3"])
 @pytest.mark.parametrize("reduced", [1, 3, 4, 66, 1101])
 @pytest.mark.parametrize(
     ("left", "right"), [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("int16", "int16")]
 )
-def test_integers_at_the_limits_of_their_dtypes(left: str, right: str, reduced: int) -> None:
+def test_integers_at_the_limits_of_their_dtypes(left: str, right: str, reduced: int, cpu: str) -> None:
+    with config.override(target_cpu=cpu):
+        check_integers(left, right, reduced)
+
+
+def check_integers(left: str, right: str, reduced: int) -> None:
     rng = np.random.default_rng(reduced)
 
     def extremes(name: str, *shape: int) -> Array:
@@ -117,6 +123,9 @@ def test_integers_at_the_limits_of_their_dtypes(left: str, right: str, reduced: 
         if host_target().has("avx512vnni") and (left, right) in (("int8", "int8"), ("uint8", "int8")):
             assert kept(f, extremes(left, 2, reduced)) > 0
             assert "vpdpbusd: always" in str(f.explain())
+        if host_target().vector_bytes == 32 and reduced > 1:
+            lies = "6x16 from panels" if right == "int16" else "packed 6x16"
+            assert f"{lies}, vpmaddwd: always" in str(f.explain())
 
 
 @pytest.mark.parametrize("reduced", [1, 2, 7, 64, 1001])

@@ -20,6 +20,7 @@ from dyn.dtypes import DType
 from dyn.schedule.kernel import Operand, Tile
 from dyn.schedule.sizes import ContractVariant, Reach
 from dyn.schedule.target import Target
+from dyn.schedule.units import Unit
 from dyn.schedule.x86.blocking import LEFT_ROWS_OF_FEW, CacheBlocking, blocking, streamed_stride
 from dyn.schedule.x86.units import reads_as_it_lies, reads_words, unit_of
 from dyn.shapes import Dim, SymExpr
@@ -60,9 +61,11 @@ def contract_schedules(
         return (_packed_from_panels(target, dtype, reach, reach.panel_columns),)
     col_contiguous, red_contiguous = reach.rhs_columns and rhs_lies, reach.rhs_reduced and rhs_lies
     unit = unit_of(target, reach.lhs, reach.rhs, dtype) if reach.whole else None
+    if unit is not None and not (target.avx512 or reach.rhs_columns or reach.rhs_reduced):
+        unit = None  # computed words are put together element by element, where masks are branches
     if unit is not None and dtype.is_float and target.batch_invariant:
         unit = None  # it rounds as few rows, which are read as they lie, do not
-    rows, vectors = _tile(target, dtype, cols, wide=col_contiguous) if unit is None else _word_tile(cols, lanes)
+    rows, vectors = _tile(target, dtype, cols, wide=col_contiguous) if unit is None else _word_tile(unit, cols, lanes)
     own = blocking(target)
     panels = own.panels  # those that take turns, or several times as many
     packs_both = not reach.lhs_reduced or reach.lhs is not dtype or unit is not None
@@ -146,8 +149,10 @@ def _panel_rows(target: Target, dtype: DType, width: int) -> int:
     return min(target.registers * 3 // 4 * target.lanes(dtype.itemsize) // width, _MOST_PANEL_ROWS)
 
 
-def _word_tile(cols: Dim | None, lanes: int) -> tuple[int, int]:
+def _word_tile(unit: Unit, cols: Dim | None, lanes: int) -> tuple[int, int]:
     """Accumulators of a unit that takes words, beside which each column may have one more."""
+    if unit.vector_bytes < 64:
+        return (4 if unit.signs_left else 6), 2
     return (12, 2) if isinstance(cols, int) and cols % (3 * lanes) and cols % (2 * lanes) == 0 else (8, 3)
 
 

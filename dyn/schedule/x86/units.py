@@ -23,16 +23,28 @@ def reads_as_it_lies(target: Target, dtype: DType, acc: DType) -> bool:
 
 
 _I8, _U8, _I16, _BF16 = dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.bfloat16
-#: By the operands' dtypes. Bytes go by fours, of which the first operand is unsigned; exact, as its sums wrap. Of
-#: bfloat16 each product is rounded as it is added, and subnormal numbers count as 0.
-_UNITS = {
-    (_U8, _I8): Unit("vpdpbusd", "avx512vnni", (_U8, _I8), 4),
-    (_I8, _U8): Unit("vpdpbusd", "avx512vnni", (_I8, _U8), 4, swapped=True),
-    (_I8, _I8): Unit("vpdpbusd", "avx512vnni", (_U8, _I8), 4, signs_left=True),
-    (_BF16, _BF16): Unit("vdpbf16ps", "avx512bf16", (_BF16, _BF16), 2, (dtypes.float32,)),
-}
-#: 16-bit integers by pairs. Two products of the least ones are 2**31, which wraps as the sum does.
-_PAIRS = Unit("vpmaddwd", "avx512bw", (_I16, _I16), 2)
+
+
+def _bytes(feature: str, vector_bytes: int) -> list[tuple[tuple[DType, DType], Unit]]:
+    """Bytes by fours, of which the first operand is unsigned; exact, as its sums wrap."""
+    unit = Unit("vpdpbusd", feature, (_U8, _I8), 4, vector_bytes=vector_bytes)
+    other = Unit("vpdpbusd", feature, (_I8, _U8), 4, swapped=True, vector_bytes=vector_bytes)
+    signed = Unit("vpdpbusd", feature, (_U8, _I8), 4, signs_left=True, vector_bytes=vector_bytes)
+    return [((_U8, _I8), unit), ((_I8, _U8), other), ((_I8, _I8), signed)]
+
+
+#: By the operands' dtypes. Of bfloat16 each product is rounded as it is added, and subnormal numbers count as 0.
+_UNITS = (
+    *_bytes("avx512vnni", 64),
+    *_bytes("avxvnni", 32),
+    ((_BF16, _BF16), Unit("vdpbf16ps", "avx512bf16", (_BF16, _BF16), 2, (dtypes.float32,))),
+)
+#: 16-bit integers by pairs, for all that these hold. Two products of the least ones are 2**31, which wraps as the sum
+#: does.
+_PAIRS = (
+    Unit("vpmaddwd", "avx512bw", (_I16, _I16), 2),
+    Unit("vpmaddwd", "avx2", (_I16, _I16), 2, vector_bytes=32),
+)
 
 
 def reads_words(unit: Unit, lhs: DType, factor: int) -> bool:
@@ -43,9 +55,11 @@ def reads_words(unit: Unit, lhs: DType, factor: int) -> bool:
 
 def unit_of(target: Target, lhs: DType, rhs: DType, acc: DType) -> Unit | None:
     """The unit that multiplies operands of some dtypes; None where the accumulators' own arithmetic does."""
-    if not target.avx512:
-        return None
-    own = _UNITS.get((lhs, rhs))
-    if own is not None and acc in own.sums and target.has(own.feature):
-        return own
-    return _PAIRS if acc in _PAIRS.sums and all(_I16.holds(dtype) for dtype in (lhs, rhs)) else None
+    rows = [unit for dtypes, unit in _UNITS if dtypes == (lhs, rhs)]
+    rows += _PAIRS if all(_I16.holds(dtype) for dtype in (lhs, rhs)) else ()
+    return next((unit for unit in rows if acc in unit.sums and _has(target, unit)), None)
+
+
+def _has(target: Target, unit: Unit) -> bool:
+    vectors = target.avx512 if unit.vector_bytes == 64 else target.vector_bytes == unit.vector_bytes
+    return vectors and target.has(unit.feature)
