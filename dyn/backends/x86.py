@@ -27,6 +27,7 @@ from hashlib import sha256
 from typing import Any, TypeVar
 
 from dyn import config
+from dyn.backends.amx import usable_features
 from dyn.backends.archive import is_archive, pack, unpack
 from dyn.backends.base import Binary, Effort, Source
 from dyn.backends.binaries import Binaries, Built
@@ -124,7 +125,7 @@ def _this_machine() -> Target:
     if store is not None and processor is not None:
         cpu, line, features = (store.read(key) or b"").decode(errors="replace").partition("\n")
         if line:
-            return target_for(cpu, features)
+            return target_for(cpu, _usable(cpu, features))
 
     def ask() -> tuple[str, str]:
         binding = _binding()
@@ -133,7 +134,19 @@ def _this_machine() -> Target:
             store.write(key, f"{cpu}\n{features}".encode())
         return cpu, features
 
-    return target_for(*_apart(ask))
+    cpu, features = _apart(ask)
+    return target_for(cpu, _usable(cpu, features))
+
+
+def _usable(cpu: str, features: str) -> str:
+    """The features that this process may use: a processor's tile registers are asked for and tested."""
+
+    def compile(text: str, symbols: tuple[str, ...]) -> Mapping[str, int]:
+        backend = X86Backend(target_for(cpu, features))
+        code = backend.load_once(backend.compile(Source(text, symbols)))
+        return {symbol: code.address(symbol) for symbol in symbols}
+
+    return usable_features(features, compile)
 
 
 def host_target() -> Target:

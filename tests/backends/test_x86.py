@@ -8,6 +8,8 @@ import re
 import pytest
 
 from dyn import config
+from dyn.backends import x86
+from dyn.backends.amx import Compile
 from dyn.backends.base import Backend, Source
 from dyn.backends.x86 import X86Backend, host_target, target_for
 from dyn.errors import CompileError
@@ -38,6 +40,23 @@ def test_it_is_a_backend() -> None:
 def test_vector_widths(cpu: str, features: str, width: int, registers: int) -> None:
     target = target_for(cpu, features)
     assert (target.vector_bytes, target.registers) == (width, registers)
+
+
+def test_features_that_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tile registers are asked for and tested, whether LLVM says what there is or the cache does."""
+    seen: list[str] = []
+
+    def usable(features: str, compile: Compile) -> str:
+        symbol = "usable"
+        address = compile(ADD.format(name=symbol, n=4), (symbol,))[symbol]
+        assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(1) == 5
+        seen.append(features)
+        return f"{features},-amx-bf16"
+
+    monkeypatch.setattr(x86, "usable_features", usable)
+    whole = host_target().features
+    assert x86._this_machine.__wrapped__().features == f"{whole},-amx-bf16"  # pyright: ignore[reportPrivateUsage]
+    assert seen == [whole]
 
 
 def test_the_setting_names_the_cpu() -> None:

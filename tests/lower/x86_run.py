@@ -32,6 +32,7 @@ from dyn.schedule.kernel import (
 from dyn.schedule.kernel_verifier import check
 from dyn.schedule.target import Target
 from dyn.shapes import Dim, Symbol, as_dim, evaluate, symbol
+from tests.lower.tile_machine import TileMachine, in_software
 
 #: The sizes that kernels are tried at: nothing, one, around the vector widths, and many.
 SIZES = (0, 1, 2, 7, 15, 16, 17, 63, 64, 65, 1000)
@@ -72,11 +73,15 @@ class Compiled:
 
 
 def compile_kernels(
-    kernels: Sequence[Kernel], target: Target | None = None, machine: Target | None = None
+    kernels: Sequence[Kernel],
+    target: Target | None = None,
+    machine: Target | None = None,
+    tiles: TileMachine | None = None,
 ) -> list[Compiled]:
     """Compile kernels in one module; their names are made unique.
 
-    They are written for ``target``, and LLVM generates code for ``machine`` (the same, unless it is given).
+    They are written for ``target``, and LLVM generates code for ``machine`` (the same, unless it is given). ``tiles``
+    has the tile registers.
     """
     backend = X86Backend(target if machine is None else machine)
     target = backend.target if target is None else target
@@ -85,8 +90,9 @@ def compile_kernels(
         check(kernel)
         named = Kernel(f"{kernel.name}.{i}", kernel.buffers, kernel.dims, kernel.scratch, kernel.body)
         texts.append(emit_kernel(named, target))
-    binary = backend.compile(Source(link(texts), tuple([text.symbol for text in texts])))
-    code = backend.load(binary)
+    text = link(texts) if tiles is None else in_software(link(texts))
+    binary = backend.compile(Source(text, tuple([text.symbol for text in texts])))
+    code = backend.load(binary, None if tiles is None else tiles.symbols)
     return [Compiled(k, text, code.address(text.symbol)) for k, text in zip(kernels, texts, strict=True)]
 
 

@@ -46,6 +46,7 @@ from tests.schedule.kernel_interpreter import Run
 F32, I8, I32 = dtypes.float32, dtypes.int8, dtypes.int32
 AVX512 = Target("x86", "znver4", "+avx512vnni,+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx2,+fma,+f16c", 64, 32)
 INTEL = replace(AVX512, arch="cascadelake")
+AMX = replace(INTEL, arch="sapphirerapids", features=f"+amx-tile,+amx-int8,{AVX512.features}")
 AVX2 = Target("x86", "x86-64-v3", vector_bytes=32, registers=16)
 SSE = Target("x86", "x86-64", vector_bytes=16, registers=16)
 #: Short blocks of the reduced dimension, and panels that take turns.
@@ -107,11 +108,11 @@ def test_tiles_that_are_cut_into_several_pieces(rows: int, wide: int, lhs: str) 
         execute(kernel, AVX512, rows, wide, 65, lhs)
 
 
-@given(small, columns, steps, st.sampled_from([AVX512, INTEL, AVX2]), st.sampled_from([SHORT, TURNS]))
+@given(small, columns, steps, st.sampled_from([AVX512, INTEL, AVX2, AMX]), st.sampled_from([SHORT, TURNS]))
 def test_words(m: int, n: int, k: int, target: Target, own: CacheBlocking) -> None:
     """Bytes by fours, and by pairs with AVX2."""
-    name, group = ("vpmaddwd", 2) if target is AVX2 else ("vpdpbusd", 4)
-    shape = Tile(4, 2 * target.lanes(4), (Operand.LHS, Operand.RHS), unit=name)
+    name, group = {AVX2: ("vpmaddwd", 2), AMX: ("tdpbssd", 4)}.get(target, ("vpdpbusd", 4))
+    shape = Tile(32 if target is AMX else 4, 2 * target.lanes(4), (Operand.LHS, Operand.RHS), unit=name)
     with caches(own):
         run = execute(contraction("g", "mk", "kn", shape, dtype=I32, operands=(I8, I8)), target, m, n, k)
     assert run.products == m * n * -(-k // group)

@@ -16,6 +16,7 @@ from dyn.lower.x86.tile_dot import Dot
 from dyn.lower.x86.tile_ints import Ints
 from dyn.lower.x86.tile_kernels import Micro, Operands, Rhs
 from dyn.lower.x86.tile_pack import PackedBlock, Packer
+from dyn.lower.x86.tile_registers import TileRegisters
 from dyn.lower.x86.tile_stream import Stream
 from dyn.lower.x86.tile_turned import Turned
 from dyn.lower.x86.tile_words import WordPacker
@@ -115,11 +116,18 @@ def _kernel(em: KernelEmitter, stmt: Multiply, operands: Operands, rows: str, co
         main = ints.choose(few, named(_tile(em, stmt, operands, height, narrow)), main)
     if known_factor(stmt.rows.extent) % height == 0:
         return main
-    lows = [low for low in _LOW_IN_PANELS if low < height] if stmt.tile.from_panels else [max(height // 2, 1)]
-    for low in reversed(lows):
+    for low in reversed(_low_heights(stmt)):
         kernel = own if low == height else named(_tile(em, stmt, operands, low, vectors))
         main = ints.choose(ints.test("slt", rows, str(low + 1)), kernel, main)
     return main
+
+
+def _low_heights(stmt: Multiply) -> list[int]:
+    """Heights of a tile for the rows that are left over."""
+    height = stmt.tile.rows
+    if stmt.unit is not None and stmt.unit.rows > 1:  # registers of as many rows as there are
+        return list(range(stmt.unit.rows, height, stmt.unit.rows))
+    return [low for low in _LOW_IN_PANELS if low < height] if stmt.tile.from_panels else [max(height // 2, 1)]
 
 
 def _few_rows(em: KernelEmitter, stmt: Multiply, operands: Operands) -> LeafFunction:
@@ -144,6 +152,10 @@ def _micro(em: KernelEmitter, stmt: Multiply, operands: Operands, rows: int, vec
 
 def _tile(em: KernelEmitter, stmt: Multiply, operands: Operands, rows: int, vectors: int) -> LeafFunction:
     """The function for a tile of so many rows and vectors of columns, of a panel."""
+    if stmt.unit is not None and stmt.unit.rows > 1:
+        vec = em.register(stmt.acc.dtype, em.target.lanes(stmt.acc.dtype.itemsize))
+        assert isinstance(stmt.stride, int)
+        return TileRegisters(vec, rows, vectors, stmt.stride, stmt.first != 1, operands, stmt.unit).leaf()
     own = blocking(em.target)
     unroll = own.unroll if rows == stmt.tile.rows else 1
     ragged = not (unroll > 1 and known_factor(stmt.red.extent) % unroll == 0)

@@ -22,7 +22,7 @@ from dyn.schedule.sizes import ContractVariant, Reach
 from dyn.schedule.target import Target
 from dyn.schedule.units import Unit
 from dyn.schedule.x86.blocking import LEFT_ROWS_OF_FEW, CacheBlocking, blocking, streamed_stride
-from dyn.schedule.x86.units import reads_as_it_lies, reads_words, unit_of
+from dyn.schedule.x86.units import reads_as_it_lies, reads_words, tile_unit_of, unit_of
 from dyn.shapes import Dim, SymExpr
 
 #: Up to how many rows dot products beat transposing the right operand.
@@ -34,6 +34,8 @@ _FEW_ROWS = (4, 8)
 _TURNED_VECTORS = 4
 #: Rows of a tile over panels, at the most.
 _MOST_PANEL_ROWS = 8
+#: Accumulators in tile registers, of which there are eight: two by two, beside two for each operand.
+_ROWS_OF_TILES, _COLUMNS_OF_TILES = 2, 2
 #: Bytes of a row of the right operand that a GRID iteration streams; where it lies, a thread reads as many of these one
 #: after the other as it has, where it is computed each by itself.
 _STREAMED_BYTES, _COMPUTED_BYTES = 512, 1024
@@ -54,7 +56,7 @@ def contract_schedules(
     lanes = target.lanes(dtype.itemsize)
     lhs_lies, rhs_lies = [reads_as_it_lies(target, own, dtype) for own in (reach.lhs, reach.rhs)]
     if reach.rhs_panels is not None:
-        return (_from_panels(target, dtype, reach, *reach.rhs_panels),)
+        return _from_panels(target, dtype, reach, *reach.rhs_panels)
     if reach.computed_panels:
         return _computed_from_panels(target, dtype, reach, reach.computed_panels)
     if reach.panel_columns:
@@ -65,6 +67,8 @@ def contract_schedules(
         unit = None  # computed words are put together element by element, where masks are branches
     if unit is not None and dtype.is_float and target.batch_invariant:
         unit = None  # it rounds as few rows, which are read as they lie, do not
+    tiles = tile_unit_of(target, reach.lhs, reach.rhs, dtype) if reach.whole else None
+    unit = tiles if tiles is not None else unit
     rows, vectors = _tile(target, dtype, cols, wide=col_contiguous) if unit is None else _word_tile(unit, cols, lanes)
     own = blocking(target)
     panels = own.panels  # those that take turns, or several times as many
@@ -107,21 +111,32 @@ def contract_schedules(
     )
 
 
-def _from_panels(target: Target, dtype: DType, reach: Reach, width: int, group: int) -> ContractVariant:
-    """The variant, for any number of rows, of a right operand that lies in panels: nothing is packed but a left operand
-    that does not lie along the reduced dimension."""
-    own = blocking(target)
+def _from_panels(target: Target, dtype: DType, reach: Reach, width: int, group: int) -> tuple[ContractVariant, ...]:
+    """The variants of a right operand that lies in panels: nothing is packed but a left operand that does not lie along
+    the reduced dimension. One is for any number of rows, but for those that tile registers have."""
     unit = unit_of(target, reach.lhs, reach.rhs, dtype) if group > 1 else None
     if group > 1 and (unit is None or unit.group != group):  # they are words of a left operand that is another by now
-        return _packed_from_panels(target, dtype, reach, width)
-    rows = _panel_rows(target, dtype, width)
-    lies = reach.lhs_reduced and reads_as_it_lies(target, reach.lhs, dtype)
-    if unit is not None:
-        lies = reach.lhs_reduced and reads_words(unit, reach.lhs, reach.reduced_factor)
-    most = own.rows if lies else own.left_rows
-    tile = Tile(rows, width, () if lies else (Operand.LHS,), unit="" if unit is None else unit.name, from_panels=True)
-    note = f"{rows}x{width} from panels" + (f", {unit.name}" if unit is not None else "")
-    return ContractVariant(tile, max(most // rows, 1) * rows, width, 0, None, note, in_panel=True)
+        return (_packed_from_panels(target, dtype, reach, width),)
+
+    def variant(unit: Unit | None, rows: int) -> ContractVariant:
+        lies = reach.lhs_reduced and reads_as_it_lies(target, reach.lhs, dtype)
+        if unit is not None:
+            lies = reach.lhs_reduced and reads_words(unit, reach.lhs, reach.reduced_factor)
+        most = blocking(target).rows if lies else blocking(target).left_rows
+        staged = () if lies else (Operand.LHS,)
+        tile = Tile(rows, width, staged, unit="" if unit is None else unit.name, from_panels=True)
+        note = f"{rows}x{width} from panels" + (f", {unit.name}" if unit is not None else "")
+        return ContractVariant(tile, max(most // rows, 1) * rows, width, 0, None, note, in_panel=True)
+
+    vectors = variant(unit, _panel_rows(target, dtype, width, sums=unit is not None and unit.signs_left))
+    tiles = tile_unit_of(target, reach.lhs, reach.rhs, dtype) if unit is not None else None
+    if tiles is None:
+        return (vectors,)
+    few = _FEW_ROWS[target.registers >= 32]
+    return (
+        replace(vectors, max_rows=few, note=f"{vectors.note}, at most {few} rows", adds_alike=not dtype.is_float),
+        replace(variant(tiles, _ROWS_OF_TILES * tiles.rows), min_rows=few + 1),
+    )
 
 
 def _computed_from_panels(target: Target, dtype: DType, reach: Reach, width: int) -> tuple[ContractVariant, ...]:
@@ -144,13 +159,19 @@ def _packed_from_panels(target: Target, dtype: DType, reach: Reach, width: int) 
     return ContractVariant(tile, chunk, width, 0, None, f"packed {rows}x{width} from panels", in_panel=True)
 
 
-def _panel_rows(target: Target, dtype: DType, width: int) -> int:
-    """Rows of a tile as wide as a panel, whose accumulators take three quarters of the registers at most."""
-    return min(target.registers * 3 // 4 * target.lanes(dtype.itemsize) // width, _MOST_PANEL_ROWS)
+def _panel_rows(target: Target, dtype: DType, width: int, *, sums: bool = False) -> int:
+    """Rows of a tile as wide as a panel, whose accumulators take three quarters of the registers at most, or some more
+    with ``sums`` of the columns."""
+    lanes = target.lanes(dtype.itemsize)
+    if sums:
+        return min((target.registers - 5) * lanes // width - 1, _MOST_PANEL_ROWS)
+    return min(target.registers * 3 // 4 * lanes // width, _MOST_PANEL_ROWS)
 
 
 def _word_tile(unit: Unit, cols: Dim | None, lanes: int) -> tuple[int, int]:
     """Accumulators of a unit that takes words, beside which each column may have one more."""
+    if unit.rows > 1:
+        return _ROWS_OF_TILES * unit.rows, _COLUMNS_OF_TILES
     if unit.vector_bytes < 64:
         return (4 if unit.signs_left else 6), 2
     return (12, 2) if isinstance(cols, int) and cols % (3 * lanes) and cols % (2 * lanes) == 0 else (8, 3)

@@ -7,7 +7,7 @@ from dyn.schedule.panels import panels_in
 from dyn.schedule.strided import own_digits, strided
 from dyn.schedule.target import Target
 from dyn.schedule.units import Unit
-from dyn.schedule.x86.units import reads_as_it_lies, unit_of
+from dyn.schedule.x86.units import reads_as_it_lies, tile_unit_of, unit_of
 from dyn.shapes import as_dim, substitute
 
 
@@ -19,8 +19,10 @@ def unit_of_tile(tile: TileContract, target: Target) -> Unit | None:
     """
     if not tile.tile.unit:
         return None
-    found = unit_of(target, tile.lhs.dtype, tile.rhs.dtype, tile.acc.dtype)
-    if found is None or found.name != tile.tile.unit or tile.digits:
+    kinds = (unit_of, tile_unit_of) if not tile.digits else ()
+    units = [of(target, tile.lhs.dtype, tile.rhs.dtype, tile.acc.dtype) for of in kinds]
+    found = next((unit for unit in units if unit is not None and unit.name == tile.tile.unit), None)
+    if found is None:
         raise ValueError(f"{target} has no unit {tile.tile.unit} for {tile.lhs.dtype} and {tile.rhs.dtype}")
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dyn.dtypes import DType
 from dyn.schedule.target import Target
-from dyn.schedule.x86.units import reads_as_it_lies, unit_of
+from dyn.schedule.x86.units import reads_as_it_lies, tile_unit_of, unit_of
 
 #: Vectors of a row of a panel, with 32 registers: with fewer, one row of a product takes longer than memory does, and
 #: with more a tile has fewer rows.
@@ -26,7 +26,8 @@ def panel_layout(target: Target, lhs: DType, rhs: DType, acc: DType, columns: in
     lanes = target.lanes(acc.itemsize)
     vectors = _PANEL_VECTORS if target.registers >= 32 else _PANEL_VECTORS // 2
     signs = unit is not None and unit.signs_left  # each column has one more accumulator: more rows share it
-    width = (vectors - 1 if signs else vectors) * lanes
+    pairs = tile_unit_of(target, lhs, rhs, acc) is not None  # of tile registers, which many rows take
+    width = (vectors - 1 if signs and not pairs else vectors) * lanes
     if columns <= width:
         return (-(-columns // lanes) * lanes, group) if columns >= lanes else None
     wide = width * 3 // 2

@@ -45,6 +45,16 @@ _PAIRS = (
     Unit("vpmaddwd", "avx512bw", (_I16, _I16), 2),
     Unit("vpmaddwd", "avx2", (_I16, _I16), 2, vector_bytes=32),
 )
+#: Tiles of 16 rows of 64 bytes (AMX), of either sign, by 64 bytes along the contracted axis. Of bfloat16 the first
+#: products of 16 words are added to one another, and the second ones, and then both sums to each other and to the
+#: accumulator.
+_TILES = (
+    ((_I8, _I8), Unit("tdpbssd", "amx-int8", (_I8, _I8), 4, rows=16, steps=16)),
+    ((_I8, _U8), Unit("tdpbsud", "amx-int8", (_I8, _U8), 4, rows=16, steps=16)),
+    ((_U8, _I8), Unit("tdpbusd", "amx-int8", (_U8, _I8), 4, rows=16, steps=16)),
+    ((_U8, _U8), Unit("tdpbuud", "amx-int8", (_U8, _U8), 4, rows=16, steps=16)),
+    ((_BF16, _BF16), Unit("tdpbf16ps", "amx-bf16", (_BF16, _BF16), 2, (dtypes.float32,), rows=16, steps=16)),
+)
 
 
 def reads_words(unit: Unit, lhs: DType, factor: int) -> bool:
@@ -53,8 +63,19 @@ def reads_words(unit: Unit, lhs: DType, factor: int) -> bool:
     return lhs.itemsize == unit.words[0].itemsize and factor % unit.group == 0
 
 
+def tile_unit_of(target: Target, lhs: DType, rhs: DType, acc: DType) -> Unit | None:
+    """The unit with accumulators in tile registers that multiplies many rows of operands; None where there is none.
+
+    Floats are added in another order than by vectors, which a batch-invariant target leaves.
+    """
+    if acc.is_float and target.batch_invariant:
+        return None
+    rows = [unit for dtypes, unit in _TILES if dtypes == (lhs, rhs)]
+    return next((unit for unit in rows if acc in unit.sums and _has(target, unit)), None)
+
+
 def unit_of(target: Target, lhs: DType, rhs: DType, acc: DType) -> Unit | None:
-    """The unit that multiplies operands of some dtypes; None where the accumulators' own arithmetic does."""
+    """The unit that multiplies operands of some dtypes in vectors; None where the accumulators' own arithmetic does."""
     rows = [unit for dtypes, unit in _UNITS if dtypes == (lhs, rhs)]
     rows += _PAIRS if all(_I16.holds(dtype) for dtype in (lhs, rhs)) else ()
     return next((unit for unit in rows if acc in unit.sums and _has(target, unit)), None)
