@@ -36,6 +36,7 @@ from dyn.specialize.call_arguments import (
     JitOptions,
     OnNewShape,
     broken_guard_text,
+    check_bools,
     check_on_new_shape,
 )
 from dyn.specialize.inline import call_in_trace
@@ -126,6 +127,11 @@ class Jitted(CompiledFunction[BoundCall, Version]):
         """True where anything is declared of its arguments' dims and dtypes."""
         signature, declared = self._signature, self._options.declarations
         return bool(signature.shapes or signature.annotations or declared.dims or declared.constraints)
+
+    @property
+    def batch_invariant(self) -> bool:
+        """True where rows of its products have the same bits in every batch by an option of its own."""
+        return self._options.batch_invariant
 
     @property
     def static_names(self) -> frozenset[str]:
@@ -503,8 +509,7 @@ def jit(
     if device is not None:
         parse_device(device)
     check_on_new_shape(on_new_shape)
-    if not isinstance(batch_invariant, bool):
-        raise ArgumentError(f"batch_invariant is {batch_invariant!r}.", remedy="pass a bool.")
+    check_bools("dyn.jit", batch_invariant=batch_invariant)
     texts = (constraints,) if isinstance(constraints, str) else tuple(constraints)
     options = JitOptions(Declarations(tuple(dims), texts), on_new_shape, device, batch_invariant)
     signature = Signature(function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames)

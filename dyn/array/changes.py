@@ -97,6 +97,12 @@ def become(array: Array, other: Array, frame: FrameType, before: object = None) 
     return True
 
 
+def stand_for(array: Array, data: NumpyArray) -> None:
+    """Have an array stand for other memory, of its shape and dtype, that nobody writes to: its owner is dyn's own."""
+    with _LOCK:
+        array._data = data
+
+
 def _warn_of_whole(part: Array, frame: FrameType | None = None) -> None:
     """Warn where an array that is changed was taken from one that is still there, and the code in the frame is not
     about to store it there: ``x[0] += y``."""

@@ -15,6 +15,7 @@ from dyn.config import Config
 from dyn.errors import ArgumentError, TraceError
 from dyn.frozen import record
 from dyn.hosts import NUMPY, Host, keeps_order
+from dyn.source import user_loc
 from dyn.specialize.arguments import ArgumentLeaf, read_leaf
 from dyn.specialize.placement import placement_for
 from dyn.specialize.version import Version
@@ -36,6 +37,13 @@ def check_on_new_shape(value: str) -> None:
         raise ArgumentError(f"on_new_shape={value!r} is neither 'compile' nor 'error'.")
 
 
+def check_bools(what: str, **options: object) -> None:
+    """Raise ArgumentError for an option of ``what``, a function as users call it, that is no bool."""
+    for name, value in options.items():
+        if not isinstance(value, bool):
+            raise ArgumentError(f"the option {name} of {what} is {value!r}.", loc=user_loc(), remedy="pass a bool.")
+
+
 @dataclass
 class JitOptions:
     """The options of ``dyn.jit``: declarations, what another shape does, the device, and whether rows have the same
@@ -48,7 +56,12 @@ class JitOptions:
 
     def compiling(self) -> AbstractContextManager[object]:
         """The settings in force, as the options change them for programs that are made."""
-        return config.override(batch_invariant=True) if self.batch_invariant else nullcontext()
+        return compiling_with(batch_invariant=self.batch_invariant)
+
+
+def compiling_with(*, batch_invariant: bool) -> AbstractContextManager[object]:
+    """The settings in force, as an option changes them for programs that are made."""
+    return config.override(batch_invariant=True) if batch_invariant else nullcontext()
 
 
 @record(eq=False)

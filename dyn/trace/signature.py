@@ -95,11 +95,11 @@ def bind_arguments(
 
 
 class Signature:
-    """Parameters of a Python function: names, shapes, and which are static or donated.
+    """Parameters of a Python function: names, shapes, and which are static, donated or frozen.
 
     ``called`` are names of the first leaves, where a front end knows better ones than the function's parameters.
 
-    Raises ArgumentError for static and donated arguments that the function does not have, for one that is to be both,
+    Raises ArgumentError for such arguments that the function does not have, for one that is to be two of these,
     and for ``shapes`` that cannot be read.
     """
 
@@ -112,6 +112,8 @@ class Signature:
         donate_argnums: int | Sequence[int] = (),
         donate_argnames: str | Sequence[str] = (),
         called: Sequence[str] = (),
+        freeze_argnums: int | Sequence[int] = (),
+        freeze_argnames: str | Sequence[str] = (),
     ) -> None:
         self.function, self._called = function, list(called)
         self.name = getattr(function, "__name__", type(function).__name__)
@@ -134,19 +136,34 @@ class Signature:
         #: ``k`` of ``**k``.
         self.keywords_name = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), "kwargs")
         self.static_numbers, self.static_names = self._chosen("static", static_argnums, static_argnames)
-        numbers, names = self._chosen("donate", donate_argnums, donate_argnames)
-        self.donated_names = frozenset({*names, *(self.argument_name(number) for number in numbers)})
+        self.donated_names = self._names_of("donate", donate_argnums, donate_argnames)
+        self.frozen_names = self._names_of("freeze", freeze_argnums, freeze_argnames)
         static_names = {*self.static_names, *(self.argument_name(number) for number in self.static_numbers)}
         for name in sorted(self.donated_names & static_names):
             raise ArgumentError(
                 f"{self.name}(): the argument {name} is static, and it is donated.",
                 remedy="leave it out of donate_argnums and donate_argnames: it is no array.",
             )
+        for name in sorted(self.frozen_names & static_names):
+            raise ArgumentError(
+                f"{self.name}(): the argument {name} is static, and it is frozen.",
+                remedy="leave it out of freeze_argnums and freeze_argnames: it is no array.",
+            )
+        for name in sorted(self.frozen_names & self.donated_names):
+            raise ArgumentError(
+                f"{self.name}(): the argument {name} is donated, and it is frozen.",
+                remedy="donate what each call replaces, and freeze what it only reads.",
+            )
         self.shapes = shapes
         self.groups = parse_shapes(shapes) if isinstance(shapes, str) else ()
         if isinstance(shapes, Mapping):
             self._check_names("shapes=", shapes, [*self.names, *self.keyword_names])
         self.annotations = _annotations(function)
+
+    def _names_of(self, what: str, argnums: int | Sequence[int], argnames: str | Sequence[str]) -> frozenset[str]:
+        """Names of chosen arguments."""
+        numbers, names = self._chosen(what, argnums, argnames)
+        return frozenset({*names, *(self.argument_name(number) for number in numbers)})
 
     def _chosen(
         self, what: str, argnums: int | Sequence[int], argnames: str | Sequence[str]

@@ -24,8 +24,8 @@ class CallTree:
     """Facts about calls whose arguments make one tree.
 
     For each leaf its name, and what ``shapes=`` says of its axes. ``symbolic`` are the leaves that have symbolic axes,
-    ``fixed`` those that have others, ``donated`` those that are given away. ``varying`` are axes in containers, as
-    users write them, that are symbolic since they differed between calls.
+    ``fixed`` those that have others, ``donated`` those that are given away, ``frozen`` those that programs close over.
+    ``varying`` are axes in containers, as users write them, that are symbolic since they differed between calls.
     """
 
     names: tuple[str, ...]
@@ -33,6 +33,7 @@ class CallTree:
     symbolic: tuple[int, ...]
     fixed: tuple[int, ...]
     donated: tuple[int, ...]
+    frozen: tuple[int, ...] = ()
     varying: tuple[str, ...] = ()
 
     def fixed_sizes(self, leaf: int, shape: Sequence[int]) -> tuple[int | None, ...]:
@@ -57,16 +58,17 @@ class CallTree:
                 varying += [f"{self.names[leaf]}.shape[{axis}]" for axis in differ]
         if len(varying) == len(self.varying) or len(varying) > MOST_VARYING:
             return None
-        return plan_of(self.names, declared, self.donated, tuple(varying))
+        return plan_of(self.names, declared, self.donated, self.frozen, tuple(varying))
 
 
 def plan_of(
-    names: Sequence[str], declared: Sequence[Axes], donated: Sequence[int], varying: tuple[str, ...] = ()
-) -> CallTree:
+    names: Sequence[str], declared: Sequence[Axes], donated: Sequence[int], frozen: Sequence[int] = (),
+    varying: tuple[str, ...] = (),
+) -> CallTree:  # fmt: skip
     """The plan for leaves whose axes are declared so."""
     symbolic = tuple([n for n, axes in enumerate(declared) if axes is not None])
     fixed = tuple([n for n, axes in enumerate(declared) if axes is None or None in axes])
-    return CallTree(tuple(names), tuple(declared), symbolic, fixed, tuple(donated), varying)
+    return CallTree(tuple(names), tuple(declared), symbolic, fixed, tuple(donated), tuple(frozen), varying)
 
 
 class Arguments:
@@ -135,7 +137,8 @@ class Arguments:
             axes = self._declared(specs.get(argument), path[2:], name)
             declared.append(axes if axes is not None or not bare else ("...",))
         donated = [n for n, argument in enumerate(arguments) if argument in self.signature.donated_names]
-        return plan_of(names, declared, donated)
+        frozen = [n for n, argument in enumerate(arguments) if argument in self.signature.frozen_names]
+        return plan_of(names, declared, donated, frozen)
 
     # What shapes= says --------------------------------------------------------------------------------------------
 

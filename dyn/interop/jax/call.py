@@ -42,7 +42,8 @@ def call(
     needs no dyn to run.
 
     Args:
-        function: function written with dyn, jitted or not: ``dyn.jit``'s static arguments and declared dims hold.
+        function: function written with dyn, jitted or not: ``dyn.jit``'s static arguments, declared dims and
+            ``batch_invariant`` hold, the latter for the programs that dyn compiles.
             Arguments and results are trees of arrays and numbers, in dyn's or JAX's containers.
         static_argnums: positions of arguments that are compared by ``==``; each value has programs of its own.
         static_argnames: the same by names.
@@ -141,6 +142,7 @@ class JaxCallable:
         self.function = function
         # A jitted function takes dyn's trees only, and JAX's are taken apart and put together here.
         plain = function.function if isinstance(function, Jitted) and not function.declares else function
+        self._batch_invariant = isinstance(function, Jitted) and function.batch_invariant
         self._signature = Signature(plain, None, numbers, names)
         self._lock = lock()
         self._families: dict[Any, ProgramFamily] = {}
@@ -185,7 +187,8 @@ class JaxCallable:
             made = self._signature.call(form, tree.leaves(jax, tracers), unflatten_sorted)
             return _ContainerTree.of(jax, *flatten(made))
 
-        return ProgramFamily(body, self._signature.name, tree.names(jax, self._signature.leaf_names(form)))
+        names = tree.names(jax, self._signature.leaf_names(form))
+        return ProgramFamily(body, self._signature.name, names, batch_invariant=self._batch_invariant)
 
     def _array(self, jax: Any, leaf: Any, name: str) -> Any:
         if isinstance(leaf, jax.Array):

@@ -66,10 +66,11 @@ def _agrees(outside: Callable[[], bool], other: Callable[[], bool]) -> bool:
 def is_for_entry(parts: Internals, program: JaxProgram, plan: CallTree) -> bool:
     """Tell whether calls of a program are for the entry.
 
-    They are not where arrays of JAX's may lie on several devices, where results are no plain arrays, and where a
-    program for a device has used up what it was given.
+    They are not where arrays of JAX's may lie on several devices, where results are no plain arrays, where a program
+    for a device has used up what it was given, and where arguments are frozen: which arrays they are is asked in
+    Python.
     """
-    return parts.alone and program.is_plain and (program.device is None or not plan.donated)
+    return parts.alone and not plan.frozen and program.is_plain and (program.device is None or not plan.donated)
 
 
 def donated_label(function: str, name: str) -> str:

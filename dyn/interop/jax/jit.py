@@ -24,7 +24,7 @@ from dyn.interop.jax.traced_program import JaxProgram
 from dyn.interop.jax.tracing import Exported, JaxTracing, LeafType
 from dyn.lazy_property import lazy_property
 from dyn.specialize.arguments import ShapeDtypeStruct
-from dyn.specialize.call_arguments import OnNewShape, check_on_new_shape
+from dyn.specialize.call_arguments import OnNewShape, check_bools, check_on_new_shape
 from dyn.trace.signature import Shapes, Signature
 from dyn.trace.static_keys import Static
 from dyn.tracebacks import without_own_frames
@@ -43,9 +43,12 @@ def jit(
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
     donate_argnames: str | Sequence[str] = (),
+    freeze_argnums: int | Sequence[int] = (),
+    freeze_argnames: str | Sequence[str] = (),
     shapes: Shapes = None,
     device: str | None = None,
     on_new_shape: OnNewShape = "compile",
+    batch_invariant: bool = False,
 ) -> Any:
     """Compile a JAX function once for every shape, in place of ``jax.jit``: one trace by JAX, one compile by dyn.
 
@@ -73,18 +76,27 @@ def jit(
         static_argnames: the same by names.
         donate_argnums: positions of arguments whose memory results may take.
         donate_argnames: the same by names.
+        freeze_argnums: positions of arguments that are the same arrays from call to call, as parameters of a model that
+            is trained no more: matrices among them that are multiplied are kept once more, in the order in which
+            products read them best, as long as the arrays are there. JAX's arrays do not change, so that other arrays
+            are seen, and are kept too, four sets of them at once. Calls with others, and of arrays that are new at each
+            call, go by a program that takes them. Arrays of other libraries are passed as ever, and so are all on GPUs.
+        freeze_argnames: the same by names.
         shapes: dims of the arguments: ``"b s 768, s n"`` by position, a dict by name, trees like the arguments; names
             that are used twice are equal sizes, numbers are static, ``"..."`` makes all axes symbolic, inside of
             containers too.
         device: ``"cuda"``, ``"cuda:1"``, ``"rocm"``, …: the function runs there, and arrays in this machine's memory
             are copied there at each call. Without it, it runs where its arguments are.
         on_new_shape: ``"error"`` raises instead of making a second program for other sizes.
+        batch_invariant: have each row of a product of matrices have the same bits however many rows there are, as
+            :func:`dyn.jit` does.
 
     Returns:
         A :class:`JaxJitted`, called as the function is.
 
     Raises:
-        ArgumentError: for the name of no device; when called, for arguments that are no arrays, or in two places.
+        ArgumentError: for the name of no device, for an option of another value, and for an argument that is frozen and
+            static or donated; when called, for arguments that are no arrays, or in two places.
         BackendUnavailableError: when called, if there is no such device.
         UnsupportedOpError: when called, for operations that dyn has not.
         TypeError: and what else ``jax.jit`` raises for a function that cannot be traced with the sizes at hand.
@@ -98,13 +110,19 @@ def jit(
     if function is None:
         return functools.partial(
             jit, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
-            donate_argnames=donate_argnames, shapes=shapes, device=device, on_new_shape=on_new_shape,
+            donate_argnames=donate_argnames, freeze_argnums=freeze_argnums, freeze_argnames=freeze_argnames,
+            shapes=shapes, device=device, on_new_shape=on_new_shape,
+            batch_invariant=batch_invariant,
         )  # fmt: skip
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not a {type(function).__name__}.")
     check_on_new_shape(on_new_shape)
-    signature = Signature(function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames)
-    return JaxJitted.single()(function, signature, device_name(device), on_new_shape)
+    check_bools("dyn.interop.jax.jit", batch_invariant=batch_invariant)
+    signature = Signature(
+        function, shapes, static_argnums, static_argnames, donate_argnums, donate_argnames,
+        freeze_argnums=freeze_argnums, freeze_argnames=freeze_argnames,
+    )  # fmt: skip
+    return JaxJitted.single()(function, signature, device_name(device), on_new_shape, batch_invariant)
 
 
 class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
@@ -116,10 +134,10 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
 
     def __init__(
         self, function: Callable[..., Any], signature: Signature, device: str | None,
-        on_new_shape: OnNewShape = "compile",
+        on_new_shape: OnNewShape = "compile", batch_invariant: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(function, signature.name, on_new_shape=on_new_shape)
-        self._signature, self._device = signature, device
+        self._signature, self._device, self._batch_invariant = signature, device, batch_invariant
         self._arguments = Arguments(signature)
         self._plans: dict[Any, CallTree] = {}
         #: The plans that later calls have widened, by the ranks of all leaves.
@@ -299,7 +317,7 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
         shapes = [tuple(aval.shape) for aval in call.avals]
         tracing = JaxTracing(parts, self._name, flat, types, shapes, call.plan.names, self._function)
         try:
-            return JaxProgram(parts, self._name, call, trace(tracing))
+            return JaxProgram(parts, self._name, call, trace(tracing), batch_invariant=self._batch_invariant)
         finally:
             with self._lock:
                 self._traces += tracing.count
@@ -328,7 +346,7 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
 
     def _forget_useless(self, program: JaxProgram, call: JaxCall) -> None:
         """Forget a program that has not come to anything."""
-        if not program.run.cache_info().compiles:
+        if not any(one.cache_info().compiles for one in program.functions):
             self._forget(self._programs.forget(call.key, lambda one: one is program))
 
     def _put_first(self, call: JaxCall, made: JaxProgram) -> None:
@@ -345,7 +363,8 @@ class JaxJitted(LibraryFunction[JaxCall, JaxProgram]):
         self._programs.clear()
 
     def _info(self, program: JaxProgram) -> CacheInfo:
-        return super()._info(program)._replace(traces=0)  # JAX's are counted, of which dyn's are a part
+        info = super()._info(program) + (CacheInfo() if program.closures is None else program.closures.counts_beside())
+        return info._replace(traces=0)  # JAX's are counted, of which dyn's are a part
 
     def _counted(self, info: CacheInfo) -> Mapping[str, int]:
         return {**super()._counted(info), "trace": info.traces}

@@ -23,6 +23,7 @@ from dyn.fork_safety import lock
 from dyn.interop.jax.exported import ExportedSignature, exported_program
 from dyn.shapes import Dim, Symbol, evaluate, first_broken, format_dim, free_symbols
 from dyn.specialize import version as specialized
+from dyn.specialize.call_arguments import compiling_with
 from dyn.specialize.table import ProgramTable
 from dyn.trace.annotations import Axes
 from dyn.trace.context import Trace, current_trace
@@ -114,7 +115,8 @@ class FamilyProgram:
         if self._compiled is None:
             with self._lock:
                 if self._compiled is None:
-                    self._compiled = specialized.build(self.traced, self._seconds, shapes)
+                    with compiling_with(batch_invariant=self.family.batch_invariant):
+                        self._compiled = specialized.build(self.traced, self._seconds, shapes)
         return self._compiled
 
     @property
@@ -139,10 +141,15 @@ class ProgramFamily:
     """A function of flat arrays, and its programs.
 
     ``names`` are what errors call the arguments, and ``axes`` what is declared of the axes of the first of them.
-    Results are strong, and of dtypes that JAX has: 64 bits become 32 unless ``jax_enable_x64`` is set.
+    Results are strong, and of dtypes that JAX has: 64 bits become 32 unless ``jax_enable_x64`` is set. Rows of products
+    have the same bits in every batch where it is ``batch_invariant``, and so have they in what it is transformed to.
     """
 
-    def __init__(self, body: Body, name: str, names: Sequence[str], axes: Sequence[Axes | None] = ()) -> None:
+    def __init__(
+        self, body: Body, name: str, names: Sequence[str], axes: Sequence[Axes | None] = (), *,
+        batch_invariant: bool = False,
+    ) -> None:  # fmt: skip
+        self.batch_invariant = batch_invariant
         self.body, self.name, self.names = body, name, tuple(names)
         self.axes = (*axes, *[None] * (len(names) - len(axes)))
         self._lock = lock()
@@ -204,14 +211,18 @@ class ProgramFamily:
 
             return vmap(of_one, in_axes=axes)(*tracers), None
 
-        return self.derived(("vmap", axes), lambda: ProgramFamily(body, self.name, self.names))
+        return self.derived(("vmap", axes), lambda: self._like(body, self.name, self.names))
 
     def linearized(self, by: tuple[int, ...]) -> ProgramFamily:
         """The function, and all that its derivative by the arguments ``by`` needs of it.
 
         Results are those of the function, then residuals. What is told of a program is a :class:`Derivative`.
         """
-        return self.derived(("linearize", by), lambda: ProgramFamily(self._first_half(by), self.name, self.names))
+        return self.derived(("linearize", by), lambda: self._like(self._first_half(by), self.name, self.names))
+
+    def _like(self, body: Body, name: str, names: Sequence[str], axes: Sequence[Axes | None] = ()) -> ProgramFamily:
+        """Another function, compiled as this one is."""
+        return ProgramFamily(body, name, names, axes, batch_invariant=self.batch_invariant)
 
     def _first_half(self, by: tuple[int, ...]) -> Body:
         def body(tracers: list[Tracer]) -> tuple[list[Any], Any]:
@@ -259,7 +270,7 @@ class ProgramFamily:
                 for i, declared in zip(half[1], declared_axes(half[0].residuals), strict=True):
                     axes[i] = declared
             given = [f"the {what} of {e}" for e in ends]
-            families.append(ProgramFamily(body, f"{what}s_of_{self.name}", [*names, *given], axes))
+            families.append(self._like(body, f"{what}s_of_{self.name}", [*names, *given], axes))
         return Derivative(tuple(sources), by, places, *families)
 
     def _again(self, by: tuple[int, ...], of_chosen: Callable[..., Any], places: tuple[int, ...]) -> Derivative:
@@ -289,8 +300,8 @@ class ProgramFamily:
         cotangents = [f"the cotangent of result {i}" for i in places]
         return Derivative(
             tuple([-1 - i for i in range(count)]), by, places,
-            ProgramFamily(push, f"tangents_of_{self.name}", [*self.names, *tangents]),
-            ProgramFamily(pull, f"cotangents_of_{self.name}", [*self.names, *cotangents]),
+            self._like(push, f"tangents_of_{self.name}", [*self.names, *tangents]),
+            self._like(pull, f"cotangents_of_{self.name}", [*self.names, *cotangents]),
         )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from dyn.frontend.library import LibraryProgram
 from dyn.interop.jax.calls import JaxCall
 from dyn.interop.jax.devices import memory
+from dyn.interop.jax.frozen import FrozenArguments
 from dyn.interop.jax.internals import Internals
 from dyn.interop.jax.results import finish, wrapper
 from dyn.interop.jax.sizes import TraceSizes
@@ -32,7 +33,9 @@ Array = np.ndarray[Any, Any]
 class JaxProgram(LibraryProgram[JaxCall]):
     """A module of JAX's as a function of dyn's for a device, and how a call's leaves go in and come out."""
 
-    def __init__(self, parts: Internals, name: str, call: JaxCall, exported: Exported) -> None:
+    def __init__(
+        self, parts: Internals, name: str, call: JaxCall, exported: Exported, *, batch_invariant: bool = False
+    ) -> None:
         super().__init__()
         plan, device = call.plan, call.kind.device
         self._parts, self.plan, self.device = parts, plan, device
@@ -48,14 +51,22 @@ class JaxProgram(LibraryProgram[JaxCall]):
         self._module = _module(exported, name, [plan.names[n] for n in exported.kept])
         # JAX's arrays on the processor never change, and so are not written to.
         donated = [at for at, leaf in enumerate(self.kept) if device is not None and leaf in plan.donated]
-        self.run = function_of(
-            self._module, rules=XLA, device=device, donate_argnums=donated, imported=self.imported,
-            demands=self._demands,
-        )  # fmt: skip
+
+        def made(closed_over: Mapping[int, Any]) -> Any:
+            return function_of(
+                self._module, rules=XLA, device=device, donate_argnums=donated, imported=self.imported,
+                demands=self._demands, batch_invariant=batch_invariant, closed_over=closed_over,
+            )  # fmt: skip
+
+        self.run = made({})
+        frozen = [at for at, leaf in enumerate(self.kept) if device is None and leaf in plan.frozen]
+        #: The programs that close over arguments, if any do.
+        self.closures = FrozenArguments(parts, frozen, made) if frozen else None
 
     @property
     def functions(self) -> Sequence[Any]:
-        return (self.run,)
+        closure = None if self.closures is None else self.closures.function
+        return (self.run,) if closure is None else (closure, self.run)
 
     def _demands(self, shapes: Sequence[Sequence[Dim]]) -> list[Relation]:
         """The guards, of the dims that the arguments have in the program."""
@@ -65,12 +76,17 @@ class JaxProgram(LibraryProgram[JaxCall]):
         return not self.guards or first_broken(self.guards, self.binding.sizes(call.shapes)) is None
 
     def __call__(self, call: JaxCall) -> Any:
-        made = self.run(*[memory(call.arrays[n]) for n in self.kept])
-        arrays = (made,) if self._single else made
-        if self.is_plain:
-            results = [wrap(array) for wrap, array in zip(self.wrappers, arrays, strict=True)]
+        arrays = [call.arrays[n] for n in self.kept]
+        closure = None if self.closures is None else self.closures.get(arrays)
+        if closure is None:
+            made = self.run(*map(memory, arrays))
         else:
-            results = finish(self._parts, self._results, self.wrappers, arrays, lambda: self._env(call.shapes))
+            made = closure.function(*[memory(arrays[at]) for at in closure.passed])
+        outputs = (made,) if self._single else made
+        if self.is_plain:
+            results = [wrap(array) for wrap, array in zip(self.wrappers, outputs, strict=True)]
+        else:
+            results = finish(self._parts, self._results, self.wrappers, outputs, lambda: self._env(call.shapes))
         return self.tree.unflatten(results)
 
     def trace(self, call: JaxCall) -> Traced:
@@ -79,8 +95,12 @@ class JaxProgram(LibraryProgram[JaxCall]):
         return self.run.trace(*([memory(array) for array in arrays] if there else self._structs()))
 
     def prepare(self, call: JaxCall) -> None:
-        avals = [call.avals[n] for n in self.kept]
-        self.run.prepare([tuple([ShapeDtypeStruct(tuple(aval.shape), aval.dtype) for aval in avals])])
+        structs = [ShapeDtypeStruct(tuple(call.avals[n].shape), call.avals[n].dtype) for n in self.kept]
+        closure = None if self.closures is None else self.closures.get([call.arrays[n] for n in self.kept])
+        if closure is None:
+            self.run.prepare([tuple(structs)])
+        else:
+            closure.function.prepare([tuple([structs[at] for at in closure.passed])])
 
     def _env(self, shapes: Sequence[tuple[int, ...]]) -> Mapping[Symbol, int]:
         return self.binding.sizes(shapes)
@@ -114,7 +134,8 @@ class JaxProgram(LibraryProgram[JaxCall]):
             if guard.why:
                 lines.append(f"  JAX: {guard.why}")
         head = "sizes that JAX traced it for, which choose the program"
-        return ["\n".join([head, *[f"  {line}" for line in lines]])] if lines else []
+        frozen = () if self.closures is None else self.closures.notes()
+        return [*frozen, *(["\n".join([head, *[f"  {line}" for line in lines]])] if lines else [])]
 
 
 def _module(exported: Exported, name: str, names: Sequence[str]) -> HloModule:

@@ -9,11 +9,12 @@ from typing import Any
 from dyn.errors import ArgumentError, BackendUnavailableError, NotYetError
 from dyn.late_imports import import_whole
 from dyn.source import user_loc
+from dyn.specialize.call_arguments import check_bools
 
 __all__ = ["compile"]
 
 
-def compile(model: Any) -> Any:
+def compile(model: Any, *, freeze: bool = False, batch_invariant: bool = False) -> Any:
     """Have ``model.fit``, ``evaluate`` and ``predict`` run each step as one program, once for every shape of a batch.
 
     It is called after ``model.compile``, in any place before the first step, and once: Keras goes on to feed data, and
@@ -23,14 +24,23 @@ def compile(model: Any) -> Any:
 
     Args:
         model: a model of Keras 3.
+        freeze: say that weights are seldom assigned between steps of ``evaluate`` and ``predict``: there, and never in
+            ``fit``'s own steps, matrices that are multiplied are kept once more, in the order in which products read
+            them best. Weights that ``fit``, ``set_weights``, ``load_weights`` or ``assign`` change are seen by the next
+            step, which computes that once more; those that three steps in a row find changed are frozen no more. On
+            JAX's backend trainable weights alone are frozen.
+        batch_invariant: have each row of a product of matrices have the same bits however many rows there are, as
+            :func:`dyn.jit` does.
 
     Returns:
         The model itself.
 
     Raises:
-        ArgumentError: for what is no model of Keras, and for several steps per execution on the PyTorch backend.
+        ArgumentError: for what is no model of Keras, for several steps per execution on the PyTorch backend, and for an
+            option that is no bool.
         NotYetError: on another backend than these, and for a model that runs eagerly.
     """
+    check_bools("dyn.interop.keras.compile", freeze=freeze, batch_invariant=batch_invariant)
     try:
         keras = importlib.import_module("keras")
     except ImportError as error:
@@ -49,7 +59,7 @@ def compile(model: Any) -> Any:
             loc=user_loc(),
             remedy='set KERAS_BACKEND to "tensorflow", "jax" or "torch".',
         )
-    for step, function in makers[backend](model).items():
+    for step, function in makers[backend](model, freeze, batch_invariant).items():
         _install(model, step, function)
     return model
 
@@ -67,24 +77,25 @@ def _install(model: Any, step: str, make: Callable[[], Callable[..., Any]]) -> N
     object.__setattr__(model, f"make_{name}", maker)
 
 
-def _by_tensorflow(model: Any) -> dict[str, Callable[[], Any]]:
+def _by_tensorflow(model: Any, freeze: bool, batch_invariant: bool) -> dict[str, Callable[[], Any]]:
     import_whole("dyn.interop.tf", "dyn.interop.keras.replicas")
     from dyn.interop import tf as front
     from dyn.interop.keras.replicas import batches_of, is_replicated, replicated
 
     several = is_replicated(model)
 
-    def compiled(step: Callable[..., Any], reduction: str) -> tuple[Any, Callable[[Any], Any]]:
+    def compiled(step: Callable[..., Any], reduction: str, *, trains: bool = False) -> tuple[Any, Callable[[Any], Any]]:
         """A compiled step, and a function of a batch that calls it."""
+        options: dict[str, Any] = {"freeze": freeze and not trains, "batch_invariant": batch_invariant}
         if not several:
-            own = front.jit(step)
+            own = front.jit(step, **options)
             return own, own
-        own = front.jit(replicated(model, step, reduction))
+        own = front.jit(replicated(model, step, reduction), **options)
         return own, lambda batch: own(batches_of(model, batch))
 
-    def stepping(step: Callable[..., Any]) -> Callable[[Any], Any]:
+    def stepping(step: Callable[..., Any], *, trains: bool = False) -> Callable[[Any], Any]:
         """Steps over the batches of an iterator, of which the last one's result counts."""
-        own, call = compiled(step, "auto")
+        own, call = compiled(step, "auto", trains=trains)
 
         def run(iterator: Any) -> Any:
             own.build_by(getattr(iterator, "element_spec", ()))
@@ -113,13 +124,13 @@ def _by_tensorflow(model: Any) -> dict[str, Callable[[], Any]]:
         return run
 
     return {
-        "train": lambda: stepping(model.train_step),
+        "train": lambda: stepping(model.train_step, trains=True),
         "test": lambda: stepping(model.test_step),
         "predict": predicting,
     }
 
 
-def _by_jax(model: Any) -> dict[str, Callable[[], Any]]:
+def _by_jax(model: Any, freeze: bool, batch_invariant: bool) -> dict[str, Callable[[], Any]]:
     import_whole("dyn.interop.jax")
     from dyn.interop import jax as front
 
@@ -127,18 +138,38 @@ def _by_jax(model: Any) -> dict[str, Callable[[], Any]]:
         outputs, others = model.predict_step(state, data)
         return outputs, (state[0], others)
 
+    options: dict[str, Any] = {"shapes": {"data": "..."}, "batch_invariant": batch_invariant}
+
     def compiled(step: Callable[..., Any]) -> Any:
-        return front.jit(step, donate_argnums=0, shapes={"data": "..."})
+        return front.jit(step, donate_argnums=0, **options)
+
+    def frozen(step: Callable[..., Any]) -> Any:
+        """A step that gives trainable weights back as they were passed: the same arrays for the next one."""
+        if not freeze:
+            return compiled(step)
+
+        def rest_of(weights: Any, others: Any, data: Any) -> Any:
+            outputs, state = step((weights, *others), data)
+            return outputs, state[1:]
+
+        rest_of.__name__ = rest_of.__qualname__ = getattr(step, "__name__", "step")
+        own = front.jit(rest_of, freeze_argnums=0, donate_argnums=1, **options)
+
+        def run(state: Any, data: Any) -> Any:
+            outputs, others = own(state[0], state[1:], data)
+            return outputs, (state[0], *others)
+
+        return run
 
     return {
         "train": lambda: model._make_function(compiled(model.train_step)),
-        "test": lambda: model._make_function(compiled(model.test_step)),
-        "predict": lambda: model._make_function(compiled(predict_step), concatenate_outputs=True),
+        "test": lambda: model._make_function(frozen(model.test_step)),
+        "predict": lambda: model._make_function(frozen(predict_step), concatenate_outputs=True),
     }
 
 
-def _by_torch(model: Any) -> dict[str, Callable[[], Any]]:
+def _by_torch(model: Any, freeze: bool, batch_invariant: bool) -> dict[str, Callable[[], Any]]:
     import_whole("dyn.interop.keras.torch_steps")
     from dyn.interop.keras.torch_steps import steps
 
-    return steps(model)
+    return steps(model, freeze=freeze, batch_invariant=batch_invariant)

@@ -18,7 +18,11 @@ from dyn.source import user_loc
 CALLS_USERS = True
 
 
-def steps(model: Any) -> dict[str, Callable[[], Any]]:
+#: A step that so many calls in a row find the weights changed for has them passed from then on.
+MOST_CHANGED = 3
+
+
+def steps(model: Any, *, freeze: bool = False, batch_invariant: bool = False) -> dict[str, Callable[[], Any]]:
     """The functions of a model's steps, ``train``, ``test`` and ``predict``, each with what makes it.
 
     Raises ArgumentError for a model of several steps per execution, which Keras has none of on this backend.
@@ -32,30 +36,66 @@ def steps(model: Any) -> dict[str, Callable[[], Any]]:
     install()
     object.__setattr__(model, "_track_variables", _tracking(model))
     return {
-        "train": lambda: _stepping(model, _training(model), True),
-        "test": lambda: _stepping(model, model.test_step, False),
-        "predict": lambda: _stepping(model, model.predict_step, False),
+        "train": lambda: _Step(model, _training(model), trains=True, freeze=False, batch_invariant=batch_invariant),
+        "test": lambda: _Step(model, model.test_step, freeze=freeze, batch_invariant=batch_invariant),
+        "predict": lambda: _Step(model, model.predict_step, freeze=freeze, batch_invariant=batch_invariant),
     }
 
 
-def _stepping(model: Any, step: Callable[[Any], Any], recorded: bool) -> Callable[[Any], Any]:
-    """A step on the only batch of a list, as Keras calls it, with autograd recording where it is ``recorded``."""
+class _Step:
+    """A step on the only batch of a list, as Keras calls it, with autograd recording where it ``trains``.
 
-    def stepped(data: Any) -> Any:
-        result = step(data)
-        model._clear_losses()  # those that layers have added are tensors of this step
-        return result
+    Keras assigns weights by writing to their memory, which a frozen step does not see: it is compiled anew where
+    PyTorch has counted a write since the step before.
 
-    stepped.__name__ = getattr(step, "__name__", "step")
-    compiled = front.jit(stepped)
+    Attributes:
+        compiled: the function that was compiled, for those who ask.
+    """
 
-    def run(batches: Any) -> Any:
-        with torch.set_grad_enabled(recorded):
+    def __init__(
+        self, model: Any, step: Callable[[Any], Any], *, trains: bool = False, freeze: bool, batch_invariant: bool
+    ) -> None:
+        self._model, self._step, self._trains = model, step, trains
+        self._freeze, self._batch_invariant = freeze, batch_invariant
+        self._counts: list[int | None] | None = None
+        self._changed = 0
+        self.compiled = self._compiled()
+
+    def _compiled(self) -> Any:
+        def stepped(data: Any) -> Any:
+            result = self._step(data)
+            self._model._clear_losses()  # those that layers have added are tensors of this step
+            return result
+
+        stepped.__name__ = getattr(self._step, "__name__", "step")
+        return front.jit(stepped, freeze=self._freeze, batch_invariant=self._batch_invariant)
+
+    def __call__(self, batches: Any) -> Any:
+        with torch.set_grad_enabled(self._trains):
             batch = keras.tree.map_structure(_tensor, batches[0])
-            return compiled(batch) if model.built else step(batch)  # which makes the weights, once
+            if not self._model.built:
+                return self._step(batch)  # which makes the weights, once
+            if not self._freeze:
+                return self.compiled(batch)
+            self._follow()
+            try:
+                return self.compiled(batch)
+            finally:
+                self._counts = self._writes()  # those of the step itself are seen
 
-    run.compiled = compiled  # pyright: ignore[reportFunctionMemberAccess]  # for those who ask what was compiled
-    return run
+    def _follow(self) -> None:
+        """Compile anew where weights have been written to since the latest step."""
+        if self._counts is None or self._counts == self._writes():
+            self._changed = 0
+            return
+        self._changed += 1
+        self._freeze = self._changed < MOST_CHANGED
+        self.compiled = self._compiled()
+
+    def _writes(self) -> list[int | None]:
+        """How often each weight was written to."""
+        values = [weight.value for weight in self._model.weights]
+        return [None if value.is_inference() else value._version for value in values]
 
 
 def _training(model: Any) -> Callable[[Any], Any]:

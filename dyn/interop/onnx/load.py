@@ -16,6 +16,7 @@ from dyn.interop.onnx.evaluation import GraphReader
 from dyn.interop.onnx.graphs import OnnxModel, TensorInput, read
 from dyn.interop.sizes.values import data
 from dyn.source import user_loc
+from dyn.specialize.call_arguments import check_bools
 from dyn.trace.context import current_trace
 from dyn.trace.lift import lift
 from dyn.trace.tracer import Tracer, active_trace
@@ -27,7 +28,7 @@ CALLS_USERS = True
 assert ops
 
 
-def load(source: Any, *, device: str | None = None) -> Jitted:
+def load(source: Any, *, device: str | None = None, batch_invariant: bool = False) -> Jitted:
     """ONNX model as a jitted function, for inference: callable, traceable, and inlined where another trace calls it.
 
     Sizes that the model leaves open are symbolic, by its own names (``batch``, ``sequence``) where it has such; those
@@ -37,6 +38,8 @@ def load(source: Any, *, device: str | None = None) -> Jitted:
         source: path of a model, whose large arrays may lie in files beside it and are mapped; its bytes; or an
             ``onnx.ModelProto``.
         device: where it runs, as in :func:`dyn.jit`; None: where its arguments are.
+        batch_invariant: have each row of a product of matrices have the same bits however many rows there are, as
+            :func:`dyn.jit` does.
 
     Returns:
         A :class:`dyn.Jitted` of the model's inputs, by position or by name, which gives its output, or a named tuple of
@@ -44,14 +47,16 @@ def load(source: Any, *, device: str | None = None) -> Jitted:
 
     Raises:
         ArtifactError: for what is no sound ONNX model.
+        ArgumentError: for an option that is no bool.
         UnsupportedOpError: for types that dyn has not; when traced, for operations that it has not, by their names.
         NotYetError: for versions of the operations that the ``onnx`` package here has not.
         BackendUnavailableError: without the ``onnx`` package.
     """
-    return function_of(read(source), device=device)
+    check_bools("dyn.interop.onnx.load", batch_invariant=batch_invariant)
+    return function_of(read(source), device=device, batch_invariant=batch_invariant)
 
 
-def function_of(model: OnnxModel, *, device: str | None = None) -> Jitted:
+def function_of(model: OnnxModel, *, device: str | None = None, batch_invariant: bool = False) -> Jitted:
     """A function of a model that was read."""
     names = _plain(one.name for one in model.inputs)
     outputs = _plain(model.graph.outputs)
@@ -70,7 +75,8 @@ def function_of(model: OnnxModel, *, device: str | None = None) -> Jitted:
     program.__doc__ = f"The ONNX graph {model.name or 'without a name'}."
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     program.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
-    return jit(program, shapes=", ".join(map(_axes, model.inputs)) or None, device=device)
+    shapes = ", ".join(map(_axes, model.inputs)) or None
+    return jit(program, shapes=shapes, device=device, batch_invariant=batch_invariant)
 
 
 #: Python's numbers become those of a kind at least as wide.

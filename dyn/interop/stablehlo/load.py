@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from dyn.api import Jitted, jit
@@ -20,6 +21,7 @@ from dyn.interop.stablehlo.hlo import DecodeRule, HloFunction, HloModule, HloTyp
 from dyn.ir.core import Value
 from dyn.shapes import Dim, Relation, RelKind
 from dyn.source import user_loc
+from dyn.specialize.call_arguments import check_bools
 from dyn.trace.context import Trace
 from dyn.trace.lift import lift
 from dyn.trace.tracer import Tracer, active_trace
@@ -48,7 +50,9 @@ def custom_calls() -> dict[str, CustomCall]:
         return dict(_custom_calls)
 
 
-def load(source: str | bytes | os.PathLike[str], *, name: str = "main", trusted: bool = False) -> Jitted:
+def load(
+    source: str | bytes | os.PathLike[str], *, name: str = "main", trusted: bool = False, batch_invariant: bool = False
+) -> Jitted:
     """StableHLO program as a jitted function: callable, traceable, and inlined where another trace calls it.
 
     Sizes that are ``?`` are symbolic; where the producer has names for them (``jax.export`` does), those are theirs.
@@ -61,13 +65,15 @@ def load(source: str | bytes | os.PathLike[str], *, name: str = "main", trusted:
         trusted: whether the module is read in this process alone. Else a process of its own reads it first, for
             damaged and hostile modules can end the process of MLIR's reader: the first takes some 0.2 s longer, and
             those within 20 s after it some 10 ms.
+        batch_invariant: have each row of a product of matrices have the same bits however many rows there are, as
+            :func:`dyn.jit` does.
 
     Returns:
         A :class:`dyn.Jitted` of the module's arguments in order, which gives its result, or a tuple of several.
 
     Raises:
         ArtifactError: with MLIR's line and column, for what is no StableHLO module; for a file that cannot be read.
-        ArgumentError: for what is neither text, bytes nor a path.
+        ArgumentError: for what is neither text, bytes nor a path, and for an option that is no bool.
         UnsupportedOpError: for types that dyn has not; when traced, for operations that it has not, with their line.
         BackendUnavailableError: without jaxlib.
 
@@ -76,9 +82,10 @@ def load(source: str | bytes | os.PathLike[str], *, name: str = "main", trusted:
         >>> dyn.interop.stablehlo.load(text)(np.array([1.0, 2.0]))
         array([2., 3.])
     """
+    check_bools("dyn.interop.stablehlo.load", trusted=trusted, batch_invariant=batch_invariant)
     contents, file = _contents(source)
     module = mlir.parse(contents, is_known, file=file, trusted=trusted)
-    return function_of(module, name)
+    return function_of(module, name, batch_invariant=batch_invariant)
 
 
 #: Texts that are no module's, and are meant for a file's name.
@@ -110,13 +117,16 @@ def _contents(source: str | bytes | os.PathLike[str]) -> tuple[str | bytes, str]
 def function_of(
     module: HloModule, name: str = "main", rules: Mapping[str, DecodeRule] | None = None, *, device: str | None = None,
     donate_argnums: Sequence[int] = (), imported: Sequence[Imported] = (),
-    demands: Callable[[Sequence[Sequence[Dim]]], Iterable[Relation]] | None = None,
+    demands: Callable[[Sequence[Sequence[Dim]]], Iterable[Relation]] | None = None, batch_invariant: bool = False,
+    closed_over: Mapping[int, Any] = MappingProxyType({}),
 ) -> Jitted:  # fmt: skip
-    """A function of a module that was read, which runs on ``device`` and is given some arguments (:func:`dyn.jit`).
+    """A function of a module that was read, which runs on ``device``, is given some arguments, and may have rows with
+    the same bits in every batch (:func:`dyn.jit`).
 
     ``rules`` read operations instead of those of the specification, where a producer's have another meaning;
     ``imported`` are the Python functions that the module may call, and there are no others. ``demands`` gives what is
-    demanded of the arguments' shapes beside what the module says.
+    demanded of the arguments' shapes beside what the module says. ``closed_over`` are arrays in the place of arguments,
+    by number, which the function does not take.
     """
     function = module.functions.get(name)
     if function is None:
@@ -126,9 +136,11 @@ def function_of(
         )
     types = [v.type for v in function.body.params]
     names = _param_names(function)
+    taken = [number for number in range(len(types)) if number not in closed_over]
 
     def program(*args: Any) -> Any:
-        trace, values = _lifted(types, names, args)
+        given = {**closed_over, **dict(zip(taken, args, strict=True))}
+        trace, values = _lifted(types, names, [given[number] for number in range(len(types))])
         for relation in () if demands is None else demands([value.shape for value in values]):
             trace.require(relation)
         made = OpReader(module, trace, custom_calls(), rules, imported).call(function, values)
@@ -137,11 +149,13 @@ def function_of(
 
     program.__name__ = re.sub(r"\W+", "_", module.name if name == "main" else name) or "main"
     program.__doc__ = f"The StableHLO function @{name} of {', '.join(map(str, types))}."
-    parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in names]
+    parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in map(names.__getitem__, taken)]
     program.__signature__ = inspect.Signature(parameters)
     dims = dim_names(function)
-    shapes = ", ".join([_axes(t, number, dims) for number, t in enumerate(types)])
-    return jit(program, shapes=shapes or None, device=device, donate_argnums=donate_argnums)
+    shapes = ", ".join([_axes(types[number], number, dims) for number in taken])
+    return jit(
+        program, shapes=shapes or None, device=device, donate_argnums=donate_argnums, batch_invariant=batch_invariant
+    )
 
 
 def _axes(type: HloType, number: int, dims: Mapping[tuple[int, int], str]) -> str:

@@ -133,7 +133,8 @@ class GradientProgram:
         self._joint = Joint(joint.flat, joint.specs[: joint.arguments], joint.plain, joint.untrained)
         plain = joint.plain
         concrete = traced_for_dyn(self._joint.alone, self._joint.specs)
-        self.program = TfProgram(concrete, f"{plain.name}_gradient", strict=plain.strict, assigns=False)
+        options = replace(plain.options, on_new_shape="compile")
+        self.program = TfProgram(concrete, f"{plain.name}_gradient", options=options, assigns=False)
         self.wanted, self.places = self._joint.wanted, self._joint.places(plain)
         numbers = {id(one.handle): number for number, one in enumerate(plain.variables)}
         self._again: GradientProgram | None = None
@@ -174,10 +175,7 @@ class RecordedProgram(TfProgram):
         self._arguments, self._wanted = joint.arguments, joint.wanted
         concrete = traced_for_dyn(joint.both, joint.specs)
         self._count = sum([form.count for form in joint.forms])
-        super().__init__(
-            concrete, plain.name, plain.called, strict=plain.strict, assigns=plain.assigns,
-            on_new_shape=plain.on_new_shape,
-        )  # fmt: skip
+        super().__init__(concrete, plain.name, plain.called, plain.options, assigns=plain.assigns)
         self._inputs = joint.places(self)
         self.watched = tuple(joint.watched)
         self._plain = plain
@@ -187,14 +185,7 @@ class RecordedProgram(TfProgram):
         """The gradient by itself, for what is differentiated twice."""
         return GradientProgram(self._joint)
 
-    def _jitted(self) -> Any:
-        def recorded(args: tuple[Any, ...], variables: tuple[Any, ...], seed: Any) -> Outputs[OutputPlan]:
-            return self._traced(args, variables, seed)
-
-        recorded.__name__ = recorded.__qualname__ = self.name
-        return self._compiled(recorded)
-
-    def _traced(self, args: Sequence[Tracer], variables: Sequence[Tracer], seed: Any) -> Outputs[OutputPlan]:
+    def traced(self, args: Sequence[Tracer], variables: Sequence[Any], seed: Any) -> Outputs[OutputPlan]:
         state = self._state(variables, seed)
         evaluation = Evaluation(self.library, state, self._otherwise)
         graph, total = self.graph, self._arguments + len(self._wanted)

@@ -15,11 +15,12 @@ from dyn.interop.tf.gradients import GradientProgram, Joint, RecordedProgram, is
 from dyn.interop.tf.graph_calls import call_in_graph, part_of_graph
 from dyn.interop.tf.internals import EagerTensor, context, pywrap_tfe, tf
 from dyn.interop.tf.library_calls import LibraryCalls
+from dyn.interop.tf.options import DEFAULT, TfOptions
 from dyn.interop.tf.programs import TfProgram, traced_for_dyn
 from dyn.interop.tf.read_calls import TfCall, is_of_keras, read_call
 from dyn.interop.tf.sized_programs import SizedProgram, specs_of, words_of
 from dyn.source import user_loc
-from dyn.specialize.call_arguments import OnNewShape, check_on_new_shape
+from dyn.specialize.call_arguments import OnNewShape
 from dyn.trace.pytree import flatten
 from dyn.tracebacks import hide_own_frames
 
@@ -29,7 +30,10 @@ CALLS_USERS = True
 _NO_RESULT = object()
 
 
-def jit(function: Any = None, /, *, strict: bool = False, on_new_shape: OnNewShape = "compile") -> Any:
+def jit(
+    function: Any = None, /, *, strict: bool = False, on_new_shape: OnNewShape = "compile", freeze: bool = False,
+    batch_invariant: bool = False,
+) -> Any:  # fmt: skip
     """In place of ``tf.function``: TensorFlow traces once, dyn compiles once, and every shape runs.
 
     Each axis of each tensor is open, those of a batch above all: TensorFlow traces the function for tensors of which it
@@ -42,20 +46,30 @@ def jit(function: Any = None, /, *, strict: bool = False, on_new_shape: OnNewSha
             are tensors, NumPy arrays, and trees of them; anything else is static, and has to have a hash.
         strict: whether what dyn cannot compile is an error, instead of TensorFlow's.
         on_new_shape: ``"error"`` raises instead of compiling a second program for other sizes.
+        freeze: say that variables are seldom assigned while it is used: in calls that no ``tf.GradientTape`` records,
+            matrices that are multiplied are kept once more, in the order in which products read them best. A variable
+            that is assigned all the same has its new value at the next call, which computes that once more; one that
+            three calls in a row find assigned is frozen no more, by another program.
+        batch_invariant: have each row of a product of matrices have the same bits however many rows there are, as
+            :func:`dyn.jit` does.
 
     Returns:
         A function with the results of the given one: tensors, in the memory that dyn computed them in. Variables are
         read where they lie at each call, and assigned in TensorFlow. ``tf.GradientTape`` sees through calls.
 
     Raises:
+        ArgumentError: for what cannot be called, and for options of other values.
         BackendUnavailableError: without TensorFlow, or with another version.
     """
+    options = TfOptions(strict, on_new_shape, freeze, batch_invariant)
+    options.check("dyn.interop.tf.jit")
     if function is None:
-        return functools.partial(jit, strict=strict, on_new_shape=on_new_shape)
+        return functools.partial(
+            jit, strict=strict, on_new_shape=on_new_shape, freeze=freeze, batch_invariant=batch_invariant
+        )
     if not callable(function):
         raise ArgumentError(f"jit takes a function or a model, not a {type(function).__name__}.", loc=user_loc())
-    check_on_new_shape(on_new_shape)
-    return TfJitted(function, strict=strict, on_new_shape=on_new_shape)
+    return TfJitted(function, options)
 
 
 class TfJitted(LibraryFunction[TfCall, SizedProgram]):
@@ -68,13 +82,14 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
     #: AutoGraph leaves alone what has this.
     autograph_info__: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, function: Callable[..., Any], *, strict: bool, on_new_shape: OnNewShape = "compile") -> None:
+    def __init__(self, function: Callable[..., Any], options: TfOptions = DEFAULT) -> None:
         name = getattr(function, "__name__", None) or getattr(function, "name", type(function).__name__)
         remedy = "strict=True of jit makes it an error."
         super().__init__(
-            function, tf.compat.as_str_any(name), wraps=False, library="TensorFlow", remedy=remedy, strict=strict,
-            on_new_shape=on_new_shape,
+            function, tf.compat.as_str_any(name), wraps=False, library="TensorFlow", remedy=remedy,
+            strict=options.strict, on_new_shape=options.on_new_shape,
         )  # fmt: skip
+        self._options = options
         functools.update_wrapper(self, function, updated=())
         #: The function as TensorFlow calls it, where dyn does not.
         self._library_calls = LibraryCalls(function)
@@ -122,7 +137,7 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
     def _call_plain(self, sized: SizedProgram, args: tuple[Any, ...]) -> Any:
         """The result of a program; _NO_RESULT where dyn has something against another version of it, that of sizes
         which a guard tells apart."""
-        program = sized.program
+        program = sized.unrecorded_program
         if program is None or sized.fallback_reason is not None:
             return _NO_RESULT
         known = len(program.pieces)
@@ -160,7 +175,9 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
         assert program.program is not None, "a program without one is refused"
         if is_recording(call.tensors, program.program):
             return self._recorded(program, call)(call.tensors)
-        return program.program(call.tensors)
+        made = program.unrecorded_program
+        assert made is not None
+        return made(call.tensors)
 
     def _fallback_for(self, program: SizedProgram, call: TfCall, error: Exception) -> Fallback | None:
         if self._strict or not isinstance(error, DynError) or program.is_compiled_for(call):
@@ -274,9 +291,7 @@ class TfJitted(LibraryFunction[TfCall, SizedProgram]):
                 why = why or f"{type(error).__name__}: {words_of(error)}"
                 continue
             try:
-                program = TfProgram(
-                    concrete, self._name, call.called(), strict=self._strict, on_new_shape=self._on_new_shape
-                )  # fmt: skip
+                program = TfProgram(concrete, self._name, call.called(), self._options)
             except DynError as error:
                 if self._strict:
                     raise

@@ -35,12 +35,12 @@ from dyn.interop.tf.internals import (
 from dyn.interop.tf.keras_building import NeedsBuilding, building
 from dyn.interop.tf.keras_layers import ask_for_sizes
 from dyn.interop.tf.ops.randomness import DRAWING, DRAWN, SEED
+from dyn.interop.tf.options import DEFAULT, TfOptions
 from dyn.interop.tf.values import Foreign, Resource, dyn_dtype
 from dyn.interop.tf.variables import Variable, VariableAssignments, VariableReads
 from dyn.lazy_property import lazy_property
 from dyn.source import is_generated, is_user_frame, user_loc
 from dyn.specialize.arguments import ShapeDtypeStruct
-from dyn.specialize.call_arguments import OnNewShape
 from dyn.trace.context import current_trace
 from dyn.trace.patched_names import Replacement, all_active
 from dyn.trace.tracer import Tracer
@@ -140,20 +140,19 @@ def is_tracing() -> bool:
 
 
 class TfProgram:
-    """A concrete function, as dyn runs it. ``called`` are its tensors as users would write them. ``strict`` leaves no
-    operation to TensorFlow; where it ``assigns`` nothing, variables stay what they are."""
+    """A concrete function, as dyn runs it. ``called`` are its tensors as users would write them. Where it ``assigns``
+    nothing, variables stay what they are."""
 
     def __init__(
-        self, concrete: Any, name: str, called: Sequence[str] = (), *, strict: bool, assigns: bool = True,
-        on_new_shape: OnNewShape = "compile",
+        self, concrete: Any, name: str, called: Sequence[str] = (), options: TfOptions = DEFAULT, *,
+        assigns: bool = True,
     ) -> None:  # fmt: skip
-        self.concrete, self.name, self.strict, self.assigns = concrete, name, strict, assigns
+        self.concrete, self.name, self.options, self.assigns = concrete, name, options, assigns
         self.called = called
-        self.on_new_shape: OnNewShape = on_new_shape
         graph = concrete.graph
         effects = [op.name for op in graph.control_outputs]
         self.graph, self.library = graphs.of_graph(graph, concrete.outputs, effects)
-        self._otherwise = None if strict else cut
+        self._otherwise = None if options.strict else cut
         #: The operations that TensorFlow runs, of each version.
         self.pieces: list[tuple[Piece, ...]] = []
         self.variables: list[Variable] = []
@@ -194,18 +193,22 @@ class TfProgram:
 
     def _jitted(self) -> Any:
         def traced(args: tuple[Any, ...], variables: tuple[Any, ...], seed: Any) -> Outputs[OutputPlan]:
-            return self._trace(args, variables, seed)
+            return self.traced(args, variables, seed)
 
         traced.__name__ = traced.__qualname__ = self.name
-        return self._compiled(traced)
+        return self.compiled(traced, range(len(self.variables)))
 
-    def _compiled(self, function: Callable[..., Any]) -> Any:
-        """The function of dyn's of ``args``, ``variables`` and a seed."""
-        sizes = tuple([one.axes(number) for number, one in enumerate(self.variables)])
+    def compiled(self, function: Callable[..., Any], passed: Sequence[int]) -> Any:
+        """The function of dyn's of ``args``, the variables of the numbers ``passed``, and a seed."""
+        sizes = tuple([self.variables[number].axes(number) for number in passed])
         shapes = {"variables": sizes} if sizes else None
-        return api.jit_of_arrays(function, self.called, shapes=shapes, on_new_shape=self.on_new_shape)
+        return api.jit_of_arrays(
+            function, self.called, shapes=shapes, on_new_shape=self.options.on_new_shape,
+            batch_invariant=self.options.batch_invariant,
+        )  # fmt: skip
 
-    def _trace(self, args: Sequence[Tracer], variables: Sequence[Tracer], seed: Any) -> Outputs[OutputPlan]:
+    def traced(self, args: Sequence[Tracer], variables: Sequence[Any], seed: Any) -> Outputs[OutputPlan]:
+        """The outputs of the graph in the trace at hand, and what is assigned, as results with a plan."""
         state = self._state(variables, seed)
         evaluation = Evaluation(self.library, state, self._otherwise)
         made = evaluation.run(self.graph, [*args, *self._captured])
@@ -214,7 +217,7 @@ class TfProgram:
             self.pieces.append(pieces)
         return outputs
 
-    def _state(self, variables: Sequence[Tracer], seed: Any) -> EffectState:
+    def _state(self, variables: Sequence[Any], seed: Any) -> EffectState:
         """The state that the program begins with."""
         pairs = zip(self.variables, variables, strict=True)
         state = EffectState({Resource(number, one.shape): value for number, (one, value) in enumerate(pairs)})

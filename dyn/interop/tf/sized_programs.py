@@ -9,6 +9,7 @@ from typing import Any
 from dyn.errors import DynError
 from dyn.frontend.fallback import FallbackReason, Piece
 from dyn.frontend.library import LibraryProgram
+from dyn.interop.tf.frozen import FrozenProgram
 from dyn.interop.tf.gradients import GradientProgram, is_recording, watched_untrained
 from dyn.interop.tf.internals import tf
 from dyn.interop.tf.programs import TfProgram
@@ -31,6 +32,8 @@ class SizedProgram(LibraryProgram[TfCall]):
     ) -> None:
         super().__init__()
         self.program, self.fixed, self.fallback_reason, self.why = program, fixed, reason, why
+        #: The program that closes over variables, of the calls that no tape records.
+        self.frozen = None if program is None or not program.options.freeze else FrozenProgram.of(program)
         #: The program with its gradients, by which variables tapes watch that are not trained.
         self.recorded: dict[tuple[int, ...], TfProgram] = {}
         #: Why TensorFlow makes calls that a tape records, though dyn makes others.
@@ -41,6 +44,11 @@ class SizedProgram(LibraryProgram[TfCall]):
         self.is_for_graphs = False
 
     @property
+    def unrecorded_program(self) -> TfProgram | FrozenProgram | None:
+        """The program of calls that no tape records."""
+        return self.program if self.frozen is None else self.frozen
+
+    @property
     def programs(self) -> list[TfProgram]:
         """The program, and those with its gradients."""
         alone = None if self.gradient is None else self.gradient.program
@@ -48,7 +56,8 @@ class SizedProgram(LibraryProgram[TfCall]):
 
     @property
     def functions(self) -> Sequence[Any]:
-        return [one.function for one in self.programs]
+        frozen = [self.frozen.function] if self.frozen is not None and self.frozen.is_made else []
+        return [*frozen, *[one.function for one in self.programs]]
 
     @property
     def pieces(self) -> Sequence[Sequence[Piece]]:
@@ -86,23 +95,24 @@ class SizedProgram(LibraryProgram[TfCall]):
 
     def is_compiled_for(self, call: TfCall) -> bool:
         """Whether there is code for a call: what is raised then is raised by running it."""
-        made = self.program
-        if made is not None and is_recording(call.tensors, made):
-            made = self.recorded.get(tuple(map(id, watched_untrained(made))))
+        plain, made = self.program, self.unrecorded_program
+        if plain is not None and is_recording(call.tensors, plain):
+            made = self.recorded.get(tuple(map(id, watched_untrained(plain))))
         try:
             return made is not None and made.is_compiled_for(call.tensors)
         except DynError:  # of a variable without a value
             return False
 
     def trace(self, call: TfCall) -> Traced:
-        made = self.program
+        made = self.unrecorded_program
         assert made is not None, "a program without one is refused"
         there = all(isinstance(one, tf.Tensor) for one in call.tensors)
         return made.function.trace(*(made.arrays(call.tensors) if there else made.structs(self.specs(call.tensors))))
 
     def prepare(self, call: TfCall) -> None:
-        assert self.program is not None, "a program without one is refused"
-        self.program.function.prepare([self.program.structs(call.tensors)])
+        made = self.unrecorded_program
+        assert made is not None, "a program without one is refused"
+        made.function.prepare([made.structs(call.tensors)])
 
     def made_by(self) -> tuple[str, Loc]:
         return "sizes that TensorFlow cannot trace as open ones" if self.why else "", UNKNOWN
@@ -112,7 +122,8 @@ class SizedProgram(LibraryProgram[TfCall]):
 
     def notes(self) -> Sequence[str]:
         fixed = f"sizes are fixed to {self.fixed}, for TensorFlow cannot trace it: {self.why}"
-        return () if self.is_open else (fixed,)
+        frozen = () if self.frozen is None else self.frozen.notes()
+        return frozen if self.is_open else (fixed, *frozen)
 
 
 def specs_of(fixed: Fixed, tensors: Sequence[Any]) -> list[Any]:

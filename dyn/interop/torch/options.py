@@ -9,7 +9,7 @@ from typing import Any, get_args
 from dyn.errors import ArgumentError
 from dyn.frozen import record
 from dyn.source import user_loc
-from dyn.specialize.call_arguments import OnNewShape
+from dyn.specialize.call_arguments import OnNewShape, check_bools
 from dyn.trace.partition import Memory
 
 
@@ -35,10 +35,7 @@ class TorchOptions:
                 f"{what} has no option {', '.join(unknown)}.", loc=user_loc(), remedy=f"it has {', '.join(names)}."
             )
         made = TorchOptions(**given)
-        for name in ("strict", "freeze", "batch_invariant"):
-            value = getattr(made, name)
-            if not isinstance(value, bool):
-                raise ArgumentError(f"the option {name} of {what} is {value!r}.", loc=user_loc(), remedy="pass a bool.")
+        check_bools(what, strict=made.strict, freeze=made.freeze, batch_invariant=made.batch_invariant)
         for name, kind in (("memory", Memory), ("on_new_shape", OnNewShape)):
             value = getattr(made, name)
             if value not in get_args(kind):

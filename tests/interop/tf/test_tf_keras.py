@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dyn.backends.families import host_target
 from dyn.errors import ArgumentError, NotYetError
 from dyn.interop import keras as dyn_keras
 from tests.interop.tf.applications import programs
@@ -63,8 +65,6 @@ print("the same on", keras.backend.backend())
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
 def test_training_by_keras(backend: str) -> None:
     environment: dict[str, Any] = {"KERAS_BACKEND": backend}
-    import os
-
     made = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=os.environ | environment, capture_output=True, text=True, check=False
     )
@@ -79,6 +79,19 @@ def test_training_by_keras_on_torch() -> None:
     )
     assert made.returncode == 0, made.stderr[-3000:]
     assert "all is the same on torch" in made.stdout
+
+
+@pytest.mark.skipif(host_target().vector_bytes < 32, reason="this processor reads matrices as they lie")
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+def test_frozen_steps_see_what_is_assigned(backend: str) -> None:
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(f"{backend} is missing")
+    made = subprocess.run(
+        [sys.executable, "-m", "tests.interop.tf.keras_freeze"], env=os.environ | {"KERAS_BACKEND": backend},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr[-3000:]
+    assert f"all is seen on {backend}" in made.stdout
 
 
 def test_one_program_for_all_batches() -> None:
