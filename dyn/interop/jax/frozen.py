@@ -6,7 +6,6 @@ caller's: who lets go of parameters lets go of their panels.
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +21,12 @@ MOST_SETS = 4
 #: program that two calls in a row come with.
 MOST_UNUSED = 3
 
+#: The places of arrays among the arguments, and the arrays' numbers.
+_Key = tuple[tuple[int, ...], tuple[int, ...]]
+
 
 @dataclass(eq=False, slots=True)
-class _Calls:
+class _CallCount:
     """The number of calls that a function has made, which outlives it."""
 
     count: int = 0
@@ -36,7 +38,7 @@ class Closure:
     def __init__(self, function: Any, passed: tuple[int, ...], arrays: Iterable[weakref.ref[Any]]) -> None:
         self.function, self.passed = function, passed
         self._arrays = tuple(arrays)
-        self.calls = _Calls()
+        self.calls = _CallCount()
 
     def is_of(self, arrays: Sequence[Any]) -> bool:
         """Return True if these are the arrays that it closes over."""
@@ -50,12 +52,13 @@ class FrozenArguments:
     def __init__(self, parts: Internals, places: Sequence[int], make: Callable[[Mapping[int, Any]], Any]) -> None:
         self._parts, self._places, self._make = parts, tuple(places), make
         self._lock = lock()
-        self._known: dict[tuple[int, ...], Closure] = {}
-        #: Counts of those that are gone.
+        self._known: dict[_Key, Closure] = {}
+        #: Counts of those that are gone, and how many programs were compiled for each choice of what is passed.
         self._past = CacheInfo()
+        self._past_compiles: dict[tuple[int, ...], int] = {}
         #: The calls of the latest one, and the arrays of the latest call that had none.
-        self._latest: _Calls | None = None
-        self._refused: tuple[int, ...] = ()
+        self._latest: _CallCount | None = None
+        self._refused: _Key | None = None
         self._unused = 0
 
     @property
@@ -64,10 +67,15 @@ class FrozenArguments:
         return next((one.function for one in tuple(self._known.values())), None)
 
     def counts_beside(self) -> CacheInfo:
-        """Counts of the others, and of those that are gone. All of them are one program, which is compiled once."""
-        own = [one.function.cache_info()._replace(compiles=0, guards=0) for one in tuple(self._known.values())[1:]]
-        past = self._past._replace(compiles=0) if self._known else self._past
-        return functools.reduce(CacheInfo.__add__, own, past)
+        """Counts of all others, and of those that are gone. Those that are passed the same are one program, which is
+        compiled once."""
+        known, found, compiles = tuple(self._known.values()), self._past, dict(self._past_compiles)
+        for number, one in enumerate(known):
+            info = one.function.cache_info()
+            compiles[one.passed] = max(compiles.get(one.passed, 0), info.compiles)
+            found += info._replace(guards=0) if number else CacheInfo()
+        own = known[0].function.cache_info().compiles if known else 0
+        return found._replace(compiles=sum(compiles.values()) - own)
 
     def get(self, arguments: Sequence[Any]) -> Closure | None:
         """The one for the arguments of a call; None where a program is to take them all."""
@@ -76,7 +84,7 @@ class FrozenArguments:
         arrays = [arguments[at] for at in places]
         if not arrays or any(one.is_deleted() for one in arrays):
             return None
-        key = tuple(map(id, arrays))
+        key = tuple(places), tuple(map(id, arrays))
         found = self._known.get(key)
         if found is None or not found.is_of(arrays):
             found = self._new(key, places, arrays, len(arguments))
@@ -84,7 +92,7 @@ class FrozenArguments:
             found.calls.count += 1
         return found
 
-    def _new(self, key: tuple[int, ...], places: Sequence[int], arrays: Sequence[Any], count: int) -> Closure | None:
+    def _new(self, key: _Key, places: Sequence[int], arrays: Sequence[Any], count: int) -> Closure | None:
         with self._lock:
             found = self._known.get(key)
             if found is not None and found.is_of(arrays):
@@ -100,26 +108,31 @@ class FrozenArguments:
             self._latest = made.calls
             return made
 
-    def _closure(self, key: tuple[int, ...], places: Sequence[int], arrays: Sequence[Any], count: int) -> Closure:
+    def _closure(self, key: _Key, places: Sequence[int], arrays: Sequence[Any], count: int) -> Closure:
         known = weakref.ref(self)
 
         def gone(array: Any) -> None:
             found = known()
             closure = None if found is None else found._known.pop(key, None)
             if found is not None and closure is not None:
-                own, past = closure.function.cache_info(), found._past
-                found._past = (own + past)._replace(compiles=max(own.compiles, past.compiles), guards=0)
+                found._forget(closure)
 
         own = dict(zip(places, map(_alias_of, arrays), strict=True))
         function = self._make(own)
         passed = tuple([at for at in range(count) if at not in own])
         return Closure(function, passed, [weakref.ref(one, gone) for one in arrays])
 
+    def _forget(self, closure: Closure) -> None:
+        """Keep the counts of one that is gone."""
+        info, passed = closure.function.cache_info(), closure.passed
+        self._past += info._replace(guards=0)
+        self._past_compiles[passed] = max(self._past_compiles.get(passed, 0), info.compiles)
+
     def notes(self) -> Sequence[str]:
         """Lines of ``explain`` about them."""
         sets, lines = len(self._known), list[str]()
         if sets > 1:
-            lines.append(f"{sets} sets of frozen arguments have this program, each with panels of its own")
+            lines.append(f"{sets} sets of frozen arguments have programs like this one, each with panels of its own")
         if self._unused >= MOST_UNUSED:
             lines.append(f"frozen arguments that were new at each of {MOST_UNUSED} calls are passed")
         return lines

@@ -53,10 +53,12 @@ class JaxProgram(LibraryProgram[JaxCall]):
         donated = [at for at, leaf in enumerate(self.kept) if device is not None and leaf in plan.donated]
 
         def made(closed_over: Mapping[int, Any]) -> Any:
-            return function_of(
+            function = function_of(
                 self._module, rules=XLA, device=device, donate_argnums=donated, imported=self.imported,
                 demands=self._demands, batch_invariant=batch_invariant, closed_over=closed_over,
             )  # fmt: skip
+            function.reason = self.because
+            return function
 
         self.run = made({})
         frozen = [at for at, leaf in enumerate(self.kept) if device is None and leaf in plan.frozen]

@@ -13,7 +13,7 @@ from typing import Any
 from dyn.array import Array, made, stand_for
 from dyn.fork_safety import lock
 from dyn.frontend.outputs import OutputPlan, Outputs
-from dyn.interop.tf.arrays import address_of, from_arrays, to_array
+from dyn.interop.tf.arrays import address_of, from_arrays, lie_at, to_array
 from dyn.interop.tf.internals import context
 from dyn.interop.tf.programs import TfProgram
 from dyn.trace.context import current_trace
@@ -25,7 +25,7 @@ MOST_ASSIGNED = 3
 
 
 @dataclass(eq=False, slots=True)
-class _Frozen:
+class _FrozenVariable:
     """A variable's value that a program closes over, and where it lies; ``assigned`` counts the calls in a row that
     have found another one."""
 
@@ -35,11 +35,11 @@ class _Frozen:
 
 
 @dataclass(frozen=True, eq=False)
-class _Form:
+class _FrozenForm:
     """The variables that are ``frozen``, by number, the numbers of those that are passed, and the compiled function of
     ``args``, these and a seed."""
 
-    frozen: dict[int, _Frozen]
+    frozen: dict[int, _FrozenVariable]
     passed: tuple[int, ...]
     function: Any
     #: Those whose value was another one at the latest call.
@@ -47,7 +47,8 @@ class _Form:
 
     def is_current(self, values: Sequence[Any]) -> bool:
         """Return True if variables have the values that are closed over."""
-        return all(address_of(to_array(values[number])) == one.address for number, one in self.frozen.items())
+        frozen = self.frozen
+        return lie_at([values[number] for number in frozen], [one.address for one in frozen.values()])
 
 
 class FrozenProgram:
@@ -59,7 +60,7 @@ class FrozenProgram:
     def __init__(self, plain: TfProgram, numbers: Sequence[int]) -> None:
         self.plain, self._numbers = plain, tuple(numbers)
         self._lock = lock()
-        self._made: _Form | None = None
+        self._made: _FrozenForm | None = None
 
     @staticmethod
     def of(plain: TfProgram) -> FrozenProgram | None:
@@ -75,9 +76,9 @@ class FrozenProgram:
         return self._form.function
 
     @property
-    def is_made(self) -> bool:
-        """Whether variables were read for it."""
-        return self._made is not None
+    def functions(self) -> Sequence[Any]:
+        """That function, where there is one already."""
+        return () if self._made is None else (self._made.function,)
 
     @property
     def pieces(self) -> Any:
@@ -104,7 +105,7 @@ class FrozenProgram:
 
     def is_compiled_for(self, tensors: Sequence[Any]) -> bool:
         """Return True if there is code for a call with these tensors."""
-        return self.is_made and self.function.is_compiled_for(*self.arrays(tensors))
+        return self._made is not None and self.function.is_compiled_for(*self.arrays(tensors))
 
     def notes(self) -> Sequence[str]:
         """Lines of ``explain`` about it."""
@@ -115,10 +116,10 @@ class FrozenProgram:
     # Values of variables
 
     @property
-    def _form(self) -> _Form:
+    def _form(self) -> _FrozenForm:
         return self._read(context.context())[0]
 
-    def _read(self, eager: Any) -> tuple[_Form, Sequence[Any]]:
+    def _read(self, eager: Any) -> tuple[_FrozenForm, Sequence[Any]]:
         """The form that closes over what variables are now, and what they are."""
         form, values = self._made, self.plain.reads(eager)
         if form is not None and form.is_current(values):
@@ -136,13 +137,13 @@ class FrozenProgram:
                 form = self._made = self._followed(form, values)
             return form, values
 
-    def _settle(self, form: _Form) -> None:
+    def _settle(self, form: _FrozenForm) -> None:
         with self._lock:
             for number in form.restless:
                 form.frozen[number].assigned = 0
             form.restless.clear()
 
-    def _followed(self, form: _Form, values: Sequence[Any]) -> _Form:
+    def _followed(self, form: _FrozenForm, values: Sequence[Any]) -> _FrozenForm:
         """The form that closes over other values: itself, unless some are other ones too often."""
         form.restless.clear()
         for number, one in form.frozen.items():
@@ -159,7 +160,7 @@ class FrozenProgram:
         kept = {number: one for number, one in form.frozen.items() if one.assigned < MOST_ASSIGNED}
         return form if len(kept) == len(form.frozen) else self._formed(kept)
 
-    def _formed(self, frozen: dict[int, _Frozen]) -> _Form:
+    def _formed(self, frozen: dict[int, _FrozenVariable]) -> _FrozenForm:
         plain = self.plain
         passed = tuple([number for number in range(len(plain.variables)) if number not in frozen])
 
@@ -173,7 +174,7 @@ class FrozenProgram:
         traced.__name__ = traced.__qualname__ = plain.name
         function = plain.compiled(traced, passed)
         function.reason = plain.function.reason
-        return _Form(frozen, passed, function)
+        return _FrozenForm(frozen, passed, function)
 
     def _unfrozen_text(self) -> str:
         assert self._made is not None
@@ -183,5 +184,5 @@ class FrozenProgram:
         return ", ".join([f"{names.get(id(one.handle), 'a variable')} {one.shape}" for one in left])
 
 
-def _held(array: Any) -> _Frozen:
-    return _Frozen(made(array), address_of(array))
+def _held(array: Any) -> _FrozenVariable:
+    return _FrozenVariable(made(array), address_of(array))

@@ -56,7 +56,7 @@ class SizedProgram(LibraryProgram[TfCall]):
 
     @property
     def functions(self) -> Sequence[Any]:
-        frozen = [self.frozen.function] if self.frozen is not None and self.frozen.is_made else []
+        frozen = () if self.frozen is None else self.frozen.functions
         return [*frozen, *[one.function for one in self.programs]]
 
     @property
