@@ -79,6 +79,11 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
     return (stmt.lhs, stmt.rhs)
 
 
+def is_staged(loop: Loop) -> bool:
+    """Return True if a loop heads with packs that are staged."""
+    return any(isinstance(stmt, Pack) and stmt.staged is not None for stmt in loop.body)
+
+
 def stmt_body(stmt: Stmt) -> tuple[Stmt, ...]:
     """The statements nested in a statement."""
     if isinstance(stmt, Loop):

@@ -152,13 +152,13 @@ def test_faults_are_found() -> None:
 
 
 def test_multiplications_that_gpus_do_not_generate_yet() -> None:
-    """Sums in scratch, and operands that no loop around stages."""
-    form = blocked(chunked(Tile(8, 8, (Operand.LHS, Operand.RHS), 128), 128, 64), TARGETS[0])
-    (loop,) = [s for s in walk_stmts(form.body) if isinstance(s, Loop) and any(isinstance(t, Pack) for t in s.body)]
-    unstaged = changed(form, Loop, of=loop, body=loop.body[2:])
+    """Operands that are neither staged nor in scratch."""
+    target = TARGETS[0]
+    form = blocked(chunked(Tile(8, 8, (Operand.LHS, Operand.RHS), 128), 128, 64), target)
+    outside = Load(form.buffers[0], as_dim(form.dims[0]))
     with pytest.raises(NotYetError) as caught:
-        Emitter(unstaged, dialect_of(TARGETS[0]), 32, 128).emit()
+        Emitter(changed(form, Multiply, lhs=outside), dialect_of(target), 32, 128).emit()
     assert str(caught.value) == (
-        "kernel chunks: a multiplication reads slices, which is not staged in the loop around it, and that is not "
-        "generated for GPUs yet."
+        "kernel chunks: a multiplication reads a, which is neither staged in the loop around it nor stored to "
+        "scratch, and that is not generated for GPUs yet."
     )

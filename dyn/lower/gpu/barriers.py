@@ -29,6 +29,7 @@ from dyn.schedule.kernel import (
     Kernel,
     Load,
     Loop,
+    Multiply,
     Pack,
     Role,
     Spill,
@@ -37,7 +38,7 @@ from dyn.schedule.kernel import (
     Update,
     most_iterations,
 )
-from dyn.schedule.kernel_walks import stmt_exprs, walk_exprs, walk_stmts
+from dyn.schedule.kernel_walks import is_staged, stmt_exprs, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Symbol, free_symbols, linear_in
 
 
@@ -85,6 +86,7 @@ class Barriers:
         self._scratch = {id(buffer) for buffer in kernel.scratch}
         #: Places that threads may meet at.
         self._places = self._scratch | updated
+        self._packed = {id(stmt.buffer) for stmt in walk_stmts(kernel.body) if isinstance(stmt, Pack)}
         #: Symbols that have one value wherever a thread comes back to a place: the kernel's dims, and inside of a TEAM
         #: loop its variable.
         self._dims = frozenset(kernel.dims)
@@ -122,7 +124,10 @@ class Barriers:
                 state = self._touch(state, stmt, BarrierPoint.BEFORE, accesses)
             elif isinstance(stmt, Spill):
                 state = self._touch(state, stmt, BarrierPoint.BEFORE, [SharedAccess(id(stmt.buffer), True)])
-            elif isinstance(stmt, Loop) and any(isinstance(s, Pack) for s in stmt.body):
+            elif isinstance(stmt, Multiply):
+                loads = [load for load in self._loads((stmt.lhs, stmt.rhs), None) if load.place not in self._packed]
+                state = self._touch(state, stmt, BarrierPoint.BEFORE, loads)
+            elif isinstance(stmt, Loop) and is_staged(stmt):
                 state = self._staged_loop(stmt)
             elif isinstance(stmt, Loop) and stmt.role is Role.TEAM:
                 state = self._team_loop(stmt, state)

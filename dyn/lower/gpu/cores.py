@@ -14,7 +14,7 @@ from dyn.frozen import record
 from dyn.lower.gpu.scalars import c_type
 from dyn.schedule.gpu.contractions import ThreadBlocking, blocking
 from dyn.schedule.gpu.slices import ACCESS
-from dyn.schedule.kernel import Algorithm, Expr, Interval, Kernel, Load, Multiply, Pack, Spill
+from dyn.schedule.kernel import Algorithm, Expr, Interval, Kernel, Load, Multiply, Space, Spill
 from dyn.schedule.kernel_walks import walk_stmts
 from dyn.shapes import substitute
 
@@ -60,10 +60,10 @@ class Cores:
         tile, of, word = self.of.tile, c_type(self.dtype), self.dtype.itemsize
         rows_apart = self.of.rows_at_once(word)
         columns_apart = self.of.columns // self.of.column_groups(word)
-        x = _OwnElements.of("x", em, stmt.lhs, stmt.rows, stmt.red, tile.rows, self.of.rows_together(word), rows_apart,
-                            self._name("ty"))  # fmt: skip
-        y = _OwnElements.of("y", em, stmt.rhs, stmt.cols, stmt.red, tile.columns, self.of.columns_together(word),
-                            columns_apart, self._name("tx"))  # fmt: skip
+        x = _operand("x", em, stmt.lhs, stmt.rows, stmt.red, _Share(
+            tile.rows, self.of.rows_together(word), rows_apart, self._name("ty")))  # fmt: skip
+        y = _operand("y", em, stmt.rhs, stmt.cols, stmt.red, _Share(
+            tile.columns, self.of.columns_together(word), columns_apart, self._name("tx")))  # fmt: skip
         steps, together = self.of.depth // stmt.parts, max(x.steps, y.steps)
         assert steps % together == 0, (steps, together)
         em.line(em.dialect.unroll_steps)
@@ -82,7 +82,9 @@ class Cores:
                         side.read(em, of, "k + s")
                 self._add_all(em, x, y)
 
-    def _add_all(self, em: Emitter, x: _OwnElements, y: _OwnElements) -> None:
+    def _add_all(
+        self, em: Emitter, x: _StagedElements | _ScratchElements, y: _StagedElements | _ScratchElements
+    ) -> None:
         """Add the products of a step."""
         em.line("#pragma unroll")
         with em.braces(f"for (int i = 0; i < {self.of.tile.rows}; ++i)"):
@@ -128,13 +130,40 @@ def cores_of(kernel: Kernel, warp: int) -> dict[int, Cores]:
 
 
 @record()
-class _OwnElements:
-    """The elements of an operand that a thread multiplies, in an array of packs with a ``name``: ``count`` of them,
-    some ``side_by_side``, in groups that are ``apart`` elements from one another.
+class _Share:
+    """A thread's share of an operand's axis: ``count`` elements, some ``together``, in groups that are ``apart``
+    elements from one another. ``thread`` is the thread's number along the axis."""
 
-    ``thread`` is the thread's number along the operand's axis. In the slice at an ``address`` rows are ``stride`` words
-    from one another: steps, or elements if their steps lie side by side.
-    """
+    count: int
+    together: int
+    apart: int
+    thread: str
+
+
+def _operand(
+    name: str, em: Emitter, operand: Expr, own: Interval, red: Interval, share: _Share
+) -> _StagedElements | _ScratchElements:
+    """The elements of an operand that a thread multiplies: of what is staged in the loop around, or of scratch that was
+    stored to."""
+    assert isinstance(operand, Load), "the verifier lets nothing else pass"
+    place = substitute(operand.index, {own.var: own.start, red.var: red.start})
+    pack, address = em.staged.get((id(operand.buffer), place), (None, ""))
+    if pack is None and operand.buffer.space is Space.SCRATCH and id(operand.buffer) not in em.packed:
+        return _ScratchElements(name, operand, own, red, share)
+    if pack is None or pack.staged is None:
+        raise NotYetError(
+            f"kernel {em.kernel.name}: a multiplication reads {operand.buffer.name}, which is neither staged in the "
+            "loop around it nor stored to scratch, and that is not generated for GPUs yet."
+        )
+    staged, access = pack.staged, ACCESS // operand.dtype.itemsize
+    assert staged.pad == 0 or staged.every == share.together, "what is padded has a thread's elements"
+    return _StagedElements(name, address, pack.inner.var is red.var, access, pack.stride, staged.pad, share)
+
+
+@record()
+class _StagedElements:
+    """A thread's elements of a slice at an ``address``, in an array of packs with a ``name``. Rows are ``stride`` words
+    from one another: steps, or elements if their steps lie side by side."""
 
     name: str
     address: str
@@ -142,40 +171,7 @@ class _OwnElements:
     access: int
     stride: int
     pad: int
-    count: int
-    side_by_side: int
-    apart: int
-    thread: str
-
-    @staticmethod
-    def of(
-        name: str, em: Emitter, operand: Expr, own: Interval, red: Interval, count: int, side_by_side: int, apart: int,
-        thread: str,
-    ) -> _OwnElements:  # fmt: skip
-        """Those of an operand that is staged in the loop around."""
-        assert isinstance(operand, Load), "the verifier lets nothing else pass"
-        place = substitute(operand.index, {own.var: own.start, red.var: red.start})
-        pack, address = em.staged.get((id(operand.buffer), place), (None, ""))
-        if not isinstance(pack, Pack) or pack.staged is None:
-            raise NotYetError(
-                f"kernel {em.kernel.name}: a multiplication reads {operand.buffer.name}, which is not staged in the "
-                "loop around it, and that is not generated for GPUs yet."
-            )
-        staged = pack.staged
-        assert staged.pad == 0 or staged.every == side_by_side, "who is padded has a thread's elements"
-        access = ACCESS // operand.dtype.itemsize
-        return _OwnElements(
-            name,
-            address,
-            pack.inner.var is red.var,
-            access,
-            pack.stride,
-            staged.pad,
-            count,
-            side_by_side,
-            apart,
-            thread,
-        )
+    share: _Share
 
     @property
     def steps(self) -> int:
@@ -184,15 +180,15 @@ class _OwnElements:
 
     def read(self, em: Emitter, of: str, step: str) -> None:
         """Read those of a step, or of some from it on."""
-        side = self.side_by_side
+        share, side = self.share, self.share.together
         if self.along_steps:
             line = side * self.stride + self.pad
-            pack, packs = f"dyn_pack<{of}, {self.steps}>", self.count
-            thread = f"u / {side} * {self.apart // side} + {self.thread}"
+            pack, packs = f"dyn_pack<{of}, {self.steps}>", share.count
+            thread = f"u / {side} * {share.apart // side} + {share.thread}"
             place = f"({thread}) * {line} + (u % {side}) * {self.stride} + ({step})"
         else:
-            pack, packs = f"dyn_pack<{of}, {side}>", self.count // side
-            place = f"({step}) * {self.stride} + (u * {self.apart // side} + {self.thread}) * {side}"
+            pack, packs = f"dyn_pack<{of}, {side}>", share.count // side
+            place = f"({step}) * {self.stride} + (u * {share.apart // side} + {share.thread}) * {side}"
         em.line(f"{pack} {self.name}[{packs}];")
         em.line("#pragma unroll")
         em.line(f"for (int u = 0; u < {packs}; ++u) {self.name}[u] = *(const {pack}*)({self.address} + {place});")
@@ -201,5 +197,35 @@ class _OwnElements:
         """One of them, of step ``s``."""
         if self.along_steps:
             return f"{self.name}[{which}].v[s]"
-        side = self.side_by_side
+        side = self.share.together
         return f"{self.name}[{which} / {side}].v[{which} % {side}]"
+
+
+@record()
+class _ScratchElements:
+    """A thread's elements of a matrix in scratch, in an array with a ``name``. All steps of a slice are read, and all
+    rows of the block's tile: the buffer has them, and steps beyond the edges are 0."""
+
+    name: str
+    operand: Load
+    own: Interval
+    red: Interval
+    share: _Share
+    steps: int = 1
+
+    def read(self, em: Emitter, of: str, step: str) -> None:
+        """Read those of a step."""
+        share, side, along, at = self.share, self.share.together, em.fresh("i"), em.fresh("i")
+        em.line(f"{of} {self.name}[{share.count}];")
+        em.line("#pragma unroll")
+        with em.braces(f"for (int u = 0; u < {share.count}; ++u)"):
+            place = f"u / {side} * {share.apart} + {share.thread} * {side} + u % {side}"
+            em.line(f"const long long {along} = {em.dim(self.own.start)} + {place};")
+            em.line(f"const long long {at} = {em.dim(self.red.start)} + {step};")
+            em.symbols[self.own.var], em.symbols[self.red.var] = along, at
+            source = em.buffers[id(self.operand.buffer)]
+            em.line(f"{self.name}[u] = {source}[{em.dim(self.operand.index)}];")
+
+    def value(self, which: str) -> str:
+        """One of them."""
+        return f"{self.name}[{which}]"

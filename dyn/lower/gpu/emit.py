@@ -57,7 +57,7 @@ from dyn.schedule.kernel import (
     Update,
     most_iterations,
 )
-from dyn.schedule.kernel_walks import children, stmt_exprs, walk_exprs, walk_stmts
+from dyn.schedule.kernel_walks import children, is_staged, stmt_exprs, walk_exprs, walk_stmts
 from dyn.schedule.statements import condition
 from dyn.schedule.target import Target
 from dyn.shapes import Dim
@@ -122,9 +122,10 @@ class Emitter:
     ) -> None:
         self.kernel, self.dialect, self.warp, self.block, self.tiles = kernel, dialect, warp, block, tiles
         #: Accumulators in registers by their buffer; packs that are staged, with the address of what is read of each,
-        #: by buffer and place; and the buffers that accumulators are spilled to.
+        #: by buffer and place; and the buffers that packs go to, and that accumulators are spilled to.
         self.cores = cores_of(kernel, warp)
         self.staged: dict[tuple[int, Dim], tuple[Pack, str]] = {}
+        self.packed = {id(stmt.buffer) for stmt in walk_stmts(kernel.body) if isinstance(stmt, Pack)}
         self.spilled = {id(stmt.buffer) for stmt in walk_stmts(kernel.body) if isinstance(stmt, Spill)}
         self.symbols: dict[Atom, str] = {s: f"d{i}" for i, s in enumerate(kernel.dims)}
         self.buffers = {id(b): f"b{i}" for i, b in enumerate(kernel.own_buffers)}
@@ -298,6 +299,7 @@ class Emitter:
             self.cores[id(stmt.acc)].spill(self, stmt)
             self.forget_scratch()
         elif isinstance(stmt, Multiply) and id(stmt.acc) in self.cores:
+            self.barrier(stmt, BarrierPoint.BEFORE)
             self.cores[id(stmt.acc)].multiply(self, stmt)
         else:
             raise NotYetError(
@@ -337,7 +339,7 @@ class Emitter:
             self.team_loop(loop)
         elif loop.role is Role.UNROLL:
             unroll_loop(self, loop)
-        elif any(isinstance(stmt, Pack) for stmt in loop.body):
+        elif is_staged(loop):
             staged_loop(self, loop)
         elif loop.role is Role.SERIAL and not loop.carries and (positive := condition(loop)) is not None:
             self.symbols[loop.var] = "0"
