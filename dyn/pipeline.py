@@ -33,6 +33,7 @@ from dyn.passes.normal_form import NORMAL_FORM
 from dyn.passes.own_results import own_results
 from dyn.passes.redundancy import eliminate_dead_code
 from dyn.passes.split_complex import split_complex
+from dyn.passes.split_contracted import split_contracted_axes
 from dyn.schedule.bundles import bundled
 from dyn.schedule.donate import donate, stored_results
 from dyn.schedule.families import schedules_of
@@ -55,6 +56,7 @@ PIPELINE: tuple[Callable[[Function], Function], ...] = (
     inline_calls,
     check_finite,
     *NORMAL_FORM,  # refine_shapes, simplify, eliminate_common_subexpressions, propagate_transposes
+    in_regions(split_contracted_axes),
     split_complex,
     own_results,
     in_regions(eliminate_dead_code),

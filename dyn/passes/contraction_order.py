@@ -14,10 +14,15 @@ from collections.abc import Mapping
 
 from dyn.ir.builder import Builder
 from dyn.ir.core import Function, Op, Value, with_operands
+from dyn.ir.opdef import OpKind
 from dyn.ops.contract import dot_general, free_axes
+from dyn.ops.panels import from_panels
 from dyn.ops.shape import reshape, reshape_groups, transpose
 from dyn.shapes import Dim
 from dyn.source import UNKNOWN
+
+#: So many values at most are looked at that compute an operand.
+_MOST_COMPUTED = 48
 
 
 def keep_axes(function: Function) -> Function:
@@ -88,7 +93,8 @@ def _parted(
 
 
 def order_contractions(function: Function) -> Function:
-    """Contractions with nothing but one transpose behind them, which exchanges their operands' axes, do without it.
+    """Contractions with nothing but one transpose behind them, which exchanges their operands' axes, do without it; but
+    for those of a right operand in panels (``dyn.ops.panels``), which no left one is read from.
 
     Needs no common subexpressions: two transposes alike would both stay.
     """
@@ -97,7 +103,9 @@ def order_contractions(function: Function) -> Function:
     for op in function.ops:
         if op.opdef is transpose and op.operands[0] not in results and users[op.operands[0]] == [op]:
             made = producers.get(op.operands[0])
-            if made is not None and made.opdef is dot_general and _exchanges(made, op.attrs["permutation"]):
+            if made is None or made.opdef is not dot_general or not _exchanges(made, op.attrs["permutation"]):
+                continue
+            if not _is_from_panels(made.operands[1], producers):
                 exchanged[op] = made
     if not exchanged:
         return function
@@ -112,6 +120,22 @@ def order_contractions(function: Function) -> Function:
         elif old not in gone:
             builder.append(with_operands(old, values))
     return function.with_ops(tuple(builder.ops), tuple(values.get(v, v) for v in function.results), builder.facts)
+
+
+def _is_from_panels(value: Value, producers: Mapping[Value, Op]) -> bool:
+    """Whether an operand lies in panels, or is computed of what does, element by element: a left one is packed."""
+    stack, seen = [value], set[Value]()
+    while stack and len(seen) <= _MOST_COMPUTED:
+        value = stack.pop()
+        op = producers.get(value)
+        if op is None or value in seen:
+            continue
+        seen.add(value)
+        if op.opdef is from_panels:
+            return True
+        if op.opdef.kind in (OpKind.POINTWISE, OpKind.VIEW):
+            stack += op.operands
+    return False
 
 
 def _exchanges(contraction: Op, permutation: tuple[int, ...]) -> bool:

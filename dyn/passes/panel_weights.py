@@ -7,7 +7,7 @@ panels (``dyn.ops.panels``), which whoever binds the program to its arrays compu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from dyn.dtypes import DType
@@ -20,12 +20,14 @@ from dyn.ir.types import TensorType
 from dyn.ops.contract import dot_general, free_axes
 from dyn.ops.elementwise import convert
 from dyn.ops.panels import from_panels, panel_shape
-from dyn.ops.shape import reshape, transpose
+from dyn.ops.shape import broadcast_in_dim, reshape, reshape_groups, slice_, transpose
 from dyn.passes.redundancy import eliminate_dead_code
 from dyn.shapes import Dim
 
-#: So many ops at most are looked at in front of a product for weights that are narrower than its operand.
-_MOST_COMPUTED = 12
+#: So many values at most are looked at in front of a product for weights that are narrower than its operand.
+_MOST_COMPUTED = 48
+#: The axes of batches, of rows and of columns of a right operand, or of what it is computed of.
+_Axes = tuple[Sequence[int], Sequence[int], Sequence[int]]
 #: ``layout(lhs, rhs, acc, columns)``: the columns of a panel in which a matrix of dtype ``rhs`` is kept for products
 #: with ``lhs`` that are summed in ``acc``, and the rows of a step; None where it is read as it lies.
 PanelLayout = Callable[[DType, DType, DType, int], tuple[int, int] | None]
@@ -129,8 +131,18 @@ class _Right:
     scope: _Scope
     lhs: DType
     acc: DType
-    #: Its axes of batches, of rows and of columns.
-    axes: tuple[Sequence[int], Sequence[int], Sequence[int]]
+
+
+@record(eq=False)
+class _Lies:
+    """A weight in panels of ``width`` columns and steps of ``group`` rows: the order of its axes, and their sizes."""
+
+    order: tuple[int, ...]
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    width: int
+    group: int
 
 
 class _Rewriting:
@@ -190,81 +202,121 @@ class _Rewriting:
         if left is right or not contracted or not free:
             return [op]
         axes = (batch, contracted, free)
-        own = _Right(Builder(self._facts, op.loc), scope, self._as_it_lies(left).dtype, op.result.dtype.wide, axes)
+        own = _Right(Builder(self._facts, op.loc), scope, self._as_it_lies(left).dtype, op.result.dtype.wide)
         weight = self._weight(right)
-        order = (*batch, *contracted, *free)
-        read = self._computed(own, right, order) if weight is None else self._matrix(own, weight, order)
-        if read is None:
-            return [op]
         if weight is None:
-            return [*own.builder.ops, with_operands(op, {right: read})]
+            read = self._computed(own, right, axes)
+            return [op] if read is None else [*own.builder.ops, with_operands(op, {right: read})]
+        lies = self._lies(own, weight, axes, weight.value.dtype)
+        if lies is None:
+            return [op]
+        read = self._matrix(own, weight, lies)
         if read.dtype is not right.dtype:
             (read,) = own.builder.emit(convert, (read,), dtype=right.dtype)
         n, k = len(batch), len(contracted)
         attrs = {**op.attrs, "rhs_batch": tuple(range(n)), "rhs_contracting": tuple(range(n, n + k))}
         return [*own.builder.ops, replace(with_operands(op, {right: read}), attrs=attrs)]
 
-    def _matrix(
-        self, own: _Right, weight: _Weight, axes: Sequence[int], computed: DType | None = None
-    ) -> Value | None:  # fmt: skip
-        """A weight from panels, in the order of ``axes``: those of batches, rows and columns. Of dtype ``computed`` is
-        what comes of its elements before they are multiplied."""
-        order = tuple([weight.places[axis] for axis in axes])
-        shape = [size for axis in order if isinstance(size := weight.shape[axis], int)]
-        if len(shape) < len(order) or 0 in shape:
+    def _lies(self, own: _Right, weight: _Weight, axes: _Axes, dtype: DType) -> _Lies | None:
+        """How a weight lies in panels, whose batches, rows and columns some axes are: None where it is read as it lies.
+        Of ``dtype`` is what comes of its elements before they are multiplied."""
+        places = [tuple([weight.places[axis] for axis in one]) for one in axes]
+        if not all(isinstance(size := weight.shape[place], int) and size > 0 for one in places for place in one):
             return None
-        n, k = len(own.axes[0]), len(own.axes[1])
-        batch, rows, columns = tuple(shape[:n]), tuple(shape[n : n + k]), tuple(shape[n + k :])
-        sizes = (*batch, math.prod(rows), math.prod(columns))
-        dtype = weight.value.dtype
-        layout = self._layout(own.lhs, dtype if computed is None else computed, own.acc, sizes[-1])
-        if layout is None or (computed is not None and layout[1] != 1):
+        batch, rows, columns = [tuple([int(weight.shape[place]) for place in one]) for one in places]
+        layout = self._layout(own.lhs, dtype, own.acc, math.prod(columns))
+        if layout is None or (dtype is not weight.value.dtype and layout[1] != 1):
             return None
         if len(columns) > 1 and columns[-1] % layout[0]:  # a panel would have some of one head and of the next
             return None
-        views = weight.views
+        return _Lies(tuple([place for one in places for place in one]), batch, rows, columns, *layout)
+
+    def _matrix(self, own: _Right, weight: _Weight, lies: _Lies) -> Value:
+        """A weight from panels, in the order of batches, rows and columns."""
+        order, views = lies.order, weight.views
+        sizes = (*lies.batch, math.prod(lies.rows), math.prod(lies.columns))
         if len(sizes) < len(order):  # several axes are rows, or columns
             views = (*views, ("transpose", order), ("reshape", sizes))
             order = tuple(range(len(sizes)))
-        panels = own.scope.value(Panels(weight.source, order, *layout, views), weight.value, sizes)
-        (read,) = own.builder.emit(from_panels, (panels,), rows=rows, columns=columns)
+        panels = own.scope.value(
+            Panels(weight.source, order, lies.width, lies.group, views), weight.value, sizes
+        )  # fmt: skip
+        (read,) = own.builder.emit(from_panels, (panels,), rows=lies.rows, columns=lies.columns)
         return read
 
-    def _computed(self, own: _Right, value: Value, axes: Sequence[int]) -> Value | None:
+    def _computed(self, own: _Right, operand: Value, axes: _Axes) -> Value | None:
         """A right operand that is computed, element by element, of weights that are narrower than it, which are read
-        from panels; None where it is nothing of the kind. ``axes`` are its own of batches, rows and columns, in order.
-        """
-        # What is made of a value has its axes, in whichever order its rows and columns are asked for.
-        made: dict[Value, Value | None] = {}
-        result, left = value.dtype, _MOST_COMPUTED
+        from panels with the scales of their groups; None where it is nothing of the kind."""
+        found = dict[Value, tuple[_Weight, _Lies]]()
+        stack, seen = [(operand, axes)], set[Value]()
+        while stack:
+            value, its = stack.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            weight = self._weight_of_groups(value, its)
+            if weight is None or not _is_small(weight.value, operand):
+                operands = self._computing(value, its)
+                if not operands and not _goes_along_columns(value, its):
+                    return None
+                stack += operands
+                continue
+            lies = self._lies(own, weight, its, operand.dtype)
+            if lies is None:
+                return None
+            found[value] = weight, lies
+        columns = {math.prod(lies.columns) for _, lies in found.values()}
+        narrow = [weight for weight, _ in found.values() if _is_narrow(weight.value, operand)]
+        if not narrow or len(columns) > 1 or len(seen) > _MOST_COMPUTED:
+            return None
+        return self._from_panels(own, operand, axes, found, {})
 
-        def again(value: Value, axes: Sequence[int]) -> Value | None:
-            nonlocal left
-            if value in made:
-                return made[value]
-            found, op = None, self._producers.get(value)
-            weight = self._weight(value) if value.shape and len(value.shape) == len(axes) else None
-            if weight is not None and weight.value.dtype.itemsize < result.itemsize:
-                found = self._matrix(own, weight, axes, computed=result)
-                if found is not None:
-                    back = tuple([list(axes).index(axis) for axis in range(len(axes))])
-                    (found,) = own.builder.emit(transpose, (found,), permutation=back)
-                    if found.dtype is not value.dtype:
-                        (found,) = own.builder.emit(convert, (found,), dtype=value.dtype)
-            elif op is not None and left > 0 and len(op.results) == 1 and not op.regions:
-                left -= 1
-                inner = axes
-                if op.opdef is transpose:
-                    inner = [op.attrs["permutation"][axis] for axis in axes]
-                if op.opdef is transpose or op.opdef.kind is OpKind.POINTWISE:
-                    operands = [again(operand, inner) for operand in op.operands]
-                    if any(one is not None for one in operands):
-                        given = [new or old for new, old in zip(operands, op.operands, strict=True)]
-                        (found,) = own.builder.emit(op.opdef, given, **op.attrs)
-            made[value] = found
-            return found
+    def _computing(self, value: Value, axes: _Axes) -> list[tuple[Value, _Axes]]:
+        """What a value is computed of, element by element, each with its axes of batches, rows and columns."""
+        op = self._producers.get(value)
+        if op is None or len(op.results) != 1 or op.regions:
+            return []
+        if op.opdef.kind is OpKind.POINTWISE:
+            return [(operand, axes) for operand in op.operands]
+        if op.opdef is transpose:
+            permutation = op.attrs["permutation"]
+            return [(op.operands[0], _mapped(axes, lambda axis: [permutation[axis]]))]
+        if op.opdef is broadcast_in_dim:
+            dims = list(op.attrs["dims"])
+            return [(op.operands[0], _mapped(axes, lambda axis: [dims.index(axis)] if axis in dims else []))]
+        if _is_whole(op):
+            return [(op.operands[0], axes)]
+        inner = _in_front_of(op, axes) if op.opdef is reshape else None
+        return [] if inner is None else [(op.operands[0], inner)]
 
-        return again(value, axes)
+    def _weight_of_groups(self, value: Value, axes: _Axes) -> _Weight | None:
+        """The weight that a value is, where it has more than one row and more than one column."""
+        weight = self._weight(value) if value.shape else None
+        _, rows, columns = axes
+        several = [any(value.shape[axis] != 1 for axis in one) for one in (rows, columns)]
+        return weight if all(several) and sum(map(len, axes)) == len(value.shape) else None
+
+    def _from_panels(
+        self, own: _Right, value: Value, axes: _Axes, weights: Mapping[Value, tuple[_Weight, _Lies]],
+        made: dict[Value, Value],
+    ) -> Value:  # fmt: skip
+        """A value with weights in panels in the place of those that it is computed of."""
+        if value in made:
+            return made[value]
+        found = value
+        if value in weights:
+            read = self._matrix(own, *weights[value])
+            order = [axis for one in axes for axis in one]
+            (found,) = own.builder.emit(transpose, (read,), permutation=tuple(map(order.index, range(len(order)))))
+            if found.dtype is not value.dtype:
+                (found,) = own.builder.emit(convert, (found,), dtype=value.dtype)
+        else:
+            inner = [self._from_panels(own, one, its, weights, made) for one, its in self._computing(value, axes)]
+            op = self._producers.get(value)
+            if op is not None and any(a is not b for a, b in zip(inner, op.operands, strict=False)):
+                (found,) = own.builder.emit(op.opdef, inner, **op.attrs)
+        made[value] = found
+        return found
 
     def _as_it_lies(self, value: Value) -> Value:
         """The value in front of conversions that change no number."""
@@ -291,7 +343,7 @@ class _Rewriting:
                 shown = op.result if shown is None else shown
                 views.append(("reshape", op.attrs["shape"]))
                 (value,) = op.operands
-            elif op is not None and _is_widening(op):
+            elif op is not None and (_is_widening(op) or _is_whole(op)):
                 (value,) = op.operands
             else:
                 source = self._numbers.get(value) if op is None else buffer_of(op)
@@ -302,6 +354,59 @@ class _Rewriting:
 def _is_widening(op: Op) -> bool:
     """Whether an op converts numbers to a dtype that holds them all."""
     return op.opdef is convert and op.result.dtype.holds(op.operands[0].dtype)
+
+
+def _is_whole(op: Op) -> bool:
+    """Whether an op is a slice of everything, as an index with a new axis is."""
+    return op.opdef is slice_ and op.result.shape == op.operands[0].shape
+
+
+def _is_narrow(weight: Value, operand: Value) -> bool:
+    """Whether a weight has numbers in fewer bytes than an operand that is computed of it, or several in a word."""
+    return weight.dtype.itemsize < operand.dtype.itemsize or (
+        weight.dtype.is_integer and operand.dtype.is_float and _is_small(weight, operand)
+    )
+
+
+def _is_small(weight: Value, operand: Value) -> bool:
+    """Whether a weight has half of an operand's bytes at most."""
+    bytes_of = [math.prod(map(int, one.shape)) * one.dtype.itemsize for one in (weight, operand)]
+    return bytes_of[0] * 2 <= bytes_of[1]
+
+
+def _mapped(axes: _Axes, change: Callable[[int], Sequence[int]]) -> _Axes:
+    """Axes of an operand for those of a result, each with none or several."""
+    batch, rows, columns = [tuple([own for axis in one for own in change(axis)]) for one in axes]
+    return batch, rows, columns
+
+
+def _in_front_of(op: Op, axes: _Axes) -> _Axes | None:
+    """The axes that a reshape merges or parts; None where it mixes rows and columns, or takes them in another order."""
+    (source,), shape = op.operands, op.result.shape
+    own, alone = dict[int, Sequence[int]](), list[int]()
+    for olds, news in reshape_groups(source.shape, shape):
+        wide = [axis for axis in news if shape[axis] != 1]
+        if len(wide) > 1 and not any(_is_run(wide, one) for one in axes):
+            return None
+        own.update((axis, ()) for axis in news)
+        if len(news) > 0:
+            own[wide[0] if wide else news.start] = olds
+        else:  # of size 1 all of them
+            alone += olds
+    batch, rows, columns = _mapped(axes, own.__getitem__)
+    return batch, (*rows, *alone), columns
+
+
+def _goes_along_columns(value: Value, axes: _Axes) -> bool:
+    """Whether neighbours of what is read beside panels are neighbours along columns, or in one of them."""
+    wide = [axis for axis, size in enumerate(value.shape) if size != 1]
+    columns = [axis for axis in axes[2] if axis in wide]
+    return not columns or wide[-1] == columns[-1]
+
+
+def _is_run(wanted: Sequence[int], axes: Sequence[int]) -> bool:
+    """Whether some axes stand one behind the other among others."""
+    return any(list(axes[n : n + len(wanted)]) == list(wanted) for n in range(len(axes)))
 
 
 def _like(value: Value) -> Value:

@@ -33,14 +33,21 @@ def panels_in(operand: Expr, column: Symbol, red: Symbol, width: int | None = No
     return None
 
 
-def computed_in_panels(operand: Expr, column: Symbol, red: Symbol) -> tuple[int, DType] | None:
+def computed_in_panels(operand: Expr, column: Symbol, red: Symbol | None) -> tuple[int, DType] | None:
     """The columns of the panels that what a right operand is computed from lies in, beside loads of neighbours along
-    the columns, or of the same element for all; and the narrowest dtype there. None where it is no such operand."""
+    the columns, or of the same element for all; and the narrowest dtype there. None where it is no such operand.
+
+    Without ``red`` its rows are written in digits, of which places in a panel are any function.
+    """
     if isinstance(operand, Load):
         return None
     width, found = 0, list[DType]()
     for load in [e for e in walk_exprs((operand,)) if isinstance(e, Load)]:
-        panels = panels_in(load, column, red)
+        if red is None:
+            columns = columns_of_panels(load, column)
+            panels = (columns, 1) if columns else None
+        else:
+            panels = panels_in(load, column, red)
         if panels is None:
             linear = linear_in(load.index, column)
             if load.bound or linear is None or linear[0] not in (0, 1):

@@ -15,8 +15,9 @@ from dyn.schedule.panels import columns_of_panels, computed_in_panels, panels_in
 from dyn.schedule.products import Product
 from dyn.schedule.sizes import ContractVariant, Reach
 from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel
+from dyn.schedule.strided import own_digits
 from dyn.schedule.target import Target
-from dyn.shapes import dim_min, free_symbols, linear_in, product
+from dyn.shapes import Symbol, dim_min, free_symbols, linear_in, product
 from dyn.shapes.expr import content
 
 
@@ -86,15 +87,17 @@ class Sides:
 def tile_forms(sides: Sides, target: Target) -> list[SpecializedKernel]:
     """A form for each tile that the target has for some number of rows; the last one is right for any."""
     loops, operands = sides.loops, sides.loops.operands(sides.row, sides.column)
-    # What is packed by digits is packed once for many rows: a form for a few of them would not pay.
-    direct = not operands.digits
-    panels = computed_in_panels(operands.rhs, sides.column.var, sides.reduced.var) if direct else None
+    # What is packed by digits is packed once for many rows. A form for a few of them pays where these digits are of the
+    # steps of a right operand that is computed: it is multiplied in runs of the last one.
+    direct, red = not operands.digits, sides.reduced.var
+    runs = direct or _has_runs(operands, red)
+    panels = computed_in_panels(operands.rhs, sides.column.var, red if direct else None) if runs else None
     reach = Reach(
         operands.lhs.dtype,
         operands.rhs.dtype,
         lhs_reduced=_contiguous(operands, operands.lhs, sides.reduced, sides.row),
         rhs_columns=direct and _contiguous(operands, operands.rhs, sides.column, sides.reduced),
-        rhs_computed=(_computed_along(operands, sides.column) if panels is None else panels[1]) if direct else None,
+        rhs_computed=(_computed_along(operands, sides.column) if panels is None else panels[1]) if runs else None,
         computed_panels=0 if panels is None else panels[0],
         rhs_panels=panels_in(operands.rhs, sides.column.var, sides.reduced.var) if direct else None,
         panel_columns=0 if direct else columns_of_panels(operands.rhs, sides.column.var),
@@ -139,6 +142,12 @@ def in_tiles(variant: ContractVariant, row: Axis, column: Axis) -> Schedule:
         loops.tensorise(rows, columns, variant.tile)
 
     return schedule
+
+
+def _has_runs(operands: Product, red: Symbol) -> bool:
+    """Whether the steps of a right operand are all that is written in digits."""
+    own = [own_digits(operands.lhs, symbol, operands.digits) for symbol in operands.symbols(operands.lhs)]
+    return not any(own) and all(red in free_symbols(digits.value) for digits in operands.digits)
 
 
 def _contiguous(operands: Product, operand: Expr, along: Axis, other: Axis) -> bool:

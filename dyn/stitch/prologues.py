@@ -3,6 +3,8 @@ never written to memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Convolution, OpKind
 from dyn.ops.contract import free_axes
@@ -22,20 +24,25 @@ def join_prologues(drafts: Drafts) -> None:
             continue
         (op,) = [o for o in draft.ops if o.opdef.kind is OpKind.CONTRACT]
         space = draft.space
-        for maker in dict.fromkeys(drafts.group_of[s] for s in drafts.op_sources(op) if s in drafts.group_of):
-            if _is_prologue(drafts, maker, op, draft):
-                made = set(maker.ops)
-                draft = drafts.merge_behind(maker, draft, op)
-                draft.prologue |= made
-                draft.space = space
+        waiting = [op]
+        while waiting:
+            sources = drafts.op_sources(waiting.pop())
+            for maker in dict.fromkeys(drafts.group_of[s] for s in sources if s in drafts.group_of):
+                if maker is not draft and _is_prologue(drafts, maker, op, draft):
+                    made = set(maker.ops)
+                    waiting += maker.ops
+                    draft = drafts.merge_behind(maker, draft, op)
+                    draft.prologue |= made
+                    draft.space = space
 
 
 def _is_prologue(drafts: Drafts, maker: Draft, op: Op, draft: Draft) -> bool:
-    if maker is draft or maker.kind is not GroupKind.LOOP or len(maker.ops) > MOST_OPS:
+    if maker.kind is not GroupKind.LOOP or len(maker.ops) > MOST_OPS:
         return False
-    if not _pays(drafts, maker, op) or any(_is_divided(drafts, operand) for operand in op.operands):
+    made = [v for v in op.operands if any(drafts.group_of.get(s) is maker for s in drafts.sources(v))]
+    if not _pays(drafts, maker, op, made) or any(_is_divided(drafts, operand) for operand in made):
         return False
-    return drafts.hands_all_to(maker, (op,)) and not drafts.order.between(maker.number, draft.number)
+    return drafts.hands_all_to(maker, (op, *draft.prologue)) and not drafts.order.between(maker.number, draft.number)
 
 
 def _is_divided(drafts: Drafts, operand: Value) -> bool:
@@ -47,20 +54,19 @@ def _is_divided(drafts: Drafts, operand: Value) -> bool:
     return False
 
 
-def _pays(drafts: Drafts, maker: Draft, op: Op) -> bool:
+def _pays(drafts: Drafts, maker: Draft, op: Op, made: Sequence[Value]) -> bool:
     """Whether elements are computed again, each time that they are packed, for less than they are written and read.
 
     They are where fewer bytes are read than would be written, as in conversions and dequantised weights; and in a right
     operand that lies along the columns, which is packed in any case and, for a few rows, multiplied as it is computed.
     A left operand is read where it lies instead, and one along the contracted axis by dot products: computed, they took
     1.05 to 1.7 times as long. A convolution packs each element of an image once for each tap, and may have few
-    features: there conversions alone are computed again.
+    features: there conversions alone are computed again, and so in what the others are computed of, such as scales.
     """
     if any(o.opdef.kind is not OpKind.POINTWISE or is_heavy(o) for o in maker.ops):
         return False
-    if isinstance(op.opdef.loops, Convolution):
+    if isinstance(op.opdef.loops, Convolution) or not made:
         return all(map(is_widening, maker.ops))
-    made = [v for v in op.operands if any(drafts.group_of.get(s) is maker for s in drafts.sources(v))]
     return all(_reads_less(drafts, maker, v) or _is_along_columns(drafts, op, v) for v in made)
 
 

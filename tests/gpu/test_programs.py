@@ -57,6 +57,31 @@ def test_products(device: Device) -> None:
     assert f.cache_info().compiles == 1
 
 
+def by_groups(x: Any, q: Any, s: Any) -> Any:
+    return x @ (q.astype("float32") * dnp.repeat(s, 6, axis=0))
+
+
+def by_groups_columns_first(x: Any, q: Any, s: Any) -> Any:
+    n, k = q.shape
+    return x @ (q.astype("float32").reshape(n, k // 6, 6) * s[:, :, None]).reshape(n, k).T
+
+
+@pytest.mark.parametrize("form", [by_groups, by_groups_columns_first])
+def test_products_of_weights_with_scales_by_groups(form: Any, device: Device) -> None:
+    """Computed as they are staged, by tables of the steps' digits: one kernel, and no weight in memory."""
+    first = form is by_groups_columns_first
+    sizes = "n 6*j, n j" if first else "6*j n, j n"
+    f = dyn.jit(form, device=device.name, shapes=f"m 6*j, {sizes}")
+    for rows, groups, n in [(1, 7, 40), (9, 20, 33), (40, 3, 70), (0, 2, 5), (3, 0, 4)]:
+        q, s = RANDOM.integers(-128, 128, (groups * 6, n)).astype("i1"), floats(groups, n)
+        x, own = floats(rows, groups * 6), [np.ascontiguousarray(one.T) if first else one for one in (q, s)]
+        want = x @ (q * np.repeat(s.astype("f8"), 6, axis=0))
+        np.testing.assert_allclose(f(x, *own).to_numpy(), want, rtol=1e-4, atol=1e-2)
+    (way,) = f.explain().as_dict()["ways"]
+    (group,) = way["programs"][0]["groups"]
+    assert group["prologue"] == ["convert", "multiply"]
+
+
 def test_launches_are_counted_and_memory_goes_back(device: Device) -> None:
     f = dyn.jit(lambda x: dnp.exp(x).sum(0) * 2, device=device.name)
     x = dyn.device_put(floats(300, 70), device.name)

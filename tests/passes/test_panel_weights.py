@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,6 +100,37 @@ def test_narrow_weights_that_are_computed_with_are_read_from_panels() -> None:
     assert sum(isinstance(one, Panels) for one in found.hidden) == 1
     assert len(named(found.function, "from_panels")) == 2
     same_results(given, found, [x])
+
+
+def by_groups(x: Any, q: Any, s: Any) -> Any:
+    return x @ (q.astype("float32").reshape((5, 4, 30)) * s[:, None]).reshape((20, 30))
+
+
+def by_groups_repeated(x: Any, q: Any, s: Any) -> Any:
+    return x @ (q.astype("float32") * dnp.repeat(s, 4, axis=0))
+
+
+def by_groups_columns_first(x: Any, q: Any, s: Any) -> Any:
+    return x @ (q.reshape((30, 5, 4)).astype("float32") * s[:, :, None]).reshape((30, 20)).T
+
+
+@pytest.mark.parametrize("function", [by_groups, by_groups_repeated, by_groups_columns_first])
+def test_scales_of_groups_lie_in_panels_beside_the_weight(function: Callable[..., Any]) -> None:
+    """As wide ones, whichever way both lie. Scales that a call gives, columns first, leave the weight as it lies."""
+    first, x = function is by_groups_columns_first, np.random.rand(3, 20).astype("f4")
+    matrix, scales = np.arange(600).reshape(20, 30).astype("i1"), np.random.rand(5, 30).astype("f4")
+    q, s = [dyn.asarray(np.ascontiguousarray(one.T) if first else one) for one in (matrix, scales)]
+    given = traced(lambda x: function(x, q, s), x)
+    found = panelled(given)
+    widths = [(one.width, one.group) for one in found.hidden if isinstance(one, Panels)]
+    assert widths == [(16, 1)] * 2
+    assert len(found.hidden) == 2
+    same_results(given, found, [x])
+    argument = np.asarray(s)
+    given = traced(lambda x, s: function(x, q, s), x, argument)
+    found = panelled(given)
+    assert sum(isinstance(one, Panels) for one in found.hidden) == (not first)
+    same_results(given, found, [x, argument])
 
 
 def test_one_matrix_both_ways_is_kept_both_ways_and_twice_the_same_once() -> None:

@@ -14,6 +14,7 @@ from dyn.schedule.kernel import (
     Apply,
     Clear,
     Const,
+    Digits,
     Expr,
     Index,
     Interval,
@@ -122,8 +123,16 @@ class Run:
             to[[place + at for at in places]] = 0
         for i, _ in enumerate(self.values(stmt.outer)):
             for j, _ in enumerate(self.values(stmt.inner)):
+                for digits in stmt.digits:
+                    self.divide(digits)
                 pad = 0 if own is None else i // own.every * own.pad
                 to[place + i * stmt.stride + pad + j] = self.eval(stmt.value, count=True)
+
+    def divide(self, digits: Digits) -> None:
+        rest, ((first, _), *others) = self.dim(digits.value), digits.parts
+        for part, extent in reversed(others):
+            rest, self.env[part] = divmod(rest, self.dim(extent))
+        self.env[first] = rest
 
     def spill(self, stmt: Spill) -> None:
         sums = self.memory[id(stmt.acc)].reshape(stmt.parts, -1, stmt.columns)

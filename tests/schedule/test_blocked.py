@@ -19,6 +19,7 @@ from dyn.schedule.kernel import (
     Algorithm,
     Apply,
     Const,
+    Digits,
     Expr,
     Interval,
     Kernel,
@@ -32,6 +33,7 @@ from dyn.schedule.kernel import (
     Stmt,
     Store,
     Tile,
+    TileContract,
 )
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.kernel_verifier import check
@@ -39,7 +41,7 @@ from dyn.schedule.kernel_walks import walk_stmts
 from dyn.schedule.target import Target
 from dyn.schedule.x86 import blocked as blocks
 from dyn.schedule.x86.blocking import CacheBlocking, blocking
-from dyn.shapes import as_dim, symbol
+from dyn.shapes import Dim, Symbol, as_dim, floordiv, symbol
 from tests.lower.contractions import LHS, PLACE, RHS, Axes, chunked, contraction, joined
 from tests.schedule.kernel_interpreter import Run
 
@@ -163,6 +165,52 @@ def test_each_element_is_computed_once_a_packed_panel() -> None:
     assert set(right.values()) == {1}, "rows are one block"
 
 
+def grouped(group: int, *, narrow: bool = False) -> Kernel:
+    """``b[k, n]`` times a scale for each column and ``group`` rows, which lies behind ``b``: in digits of the rows, of
+    three with ``narrow``."""
+    g, h, r = symbol("g"), symbol("h"), symbol("r")
+    kernel = contraction("g", "mk", "kn", tile(AVX512, 4, 2, packed=False), extents=(None, None, None))
+    (stmt,) = kernel.body
+    assert isinstance(stmt, TileContract)
+    assert isinstance(stmt.rhs, Load)
+    _, n, k = map(as_dim, kernel.dims)
+    groups = floordiv(k, group)
+    parts: tuple[tuple[Symbol, Dim], ...] = (
+        ((g, groups), (h, group // 2), (r, 2)) if narrow else ((g, groups), (r, group))
+    )
+    place = as_dim(g) * group + (as_dim(h) * 2 if narrow else 0) + as_dim(r)
+    scale = Load(stmt.rhs.buffer, (k + as_dim(g)) * n + as_dim(stmt.col))
+    rhs = Apply(Scalar.ADD, (Load(stmt.rhs.buffer, place * n + as_dim(stmt.col)), scale), F32)
+    return replace(kernel, body=(replace(stmt, rhs=rhs, digits=(Digits(as_dim(stmt.red), parts),)),))
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize(("group", "groups"), [(2, 40), (24, 3), (6, 1), (130, 1), (66, 2), (8, 0)])
+@pytest.mark.parametrize("packed", [False, True])
+def test_groups_of_steps_are_runs(group: int, groups: int, *, packed: bool, narrow: bool) -> None:
+    """A right operand in digits of its rows: every product is there once, whether it is computed for few rows, group
+    after group, or packed, and then each element is computed once."""
+    kernel = grouped(group, narrow=narrow)
+    (stmt,) = kernel.body
+    assert isinstance(stmt, TileContract)
+    shape = tile(AVX512, 4, 2, packed=packed)
+    kernel = replace(kernel, body=(replace(stmt, tile=shape),))
+    rng = np.random.default_rng(0)
+    for m, n in [(0, 5), (1, 1), (3, 50), (9, 33)]:
+        k = group * groups
+        a, q, s = rng.integers(-9, 9, (m, k)), rng.integers(-9, 9, (k, n)), rng.integers(-9, 9, (groups, n))
+        c = np.full(m * n, 55)
+        with caches(SHORT):
+            form = blocks.blocked(kernel, AVX512)
+            check(form)
+            run = Run(form, [a.ravel(), np.vstack([q, s]).ravel(), c], dict(zip(form.dims, (m, n, k), strict=True)))
+        np.testing.assert_array_equal(c.reshape(m, n), a @ (q + np.repeat(s, group, 0)))
+        assert run.products == m * n * k
+        if packed and m:
+            weights = {count for (_, place), count in run.packed.items() if place < k * n}
+            assert weights <= {1}, "rows are one block"
+
+
 def test_texts(golden: Callable[[str, str], None]) -> None:
     """Panels that the first tile of rows packs, both operands packed, few rows, and words."""
     words = Tile(8, 48, (Operand.LHS, Operand.RHS), unit="vpdpbusd")
@@ -173,6 +221,7 @@ def test_texts(golden: Callable[[str, str], None]) -> None:
         "dots": contraction("g", "mk", "nk", tile(AVX512, 4, 3, packed=False)),
         "words": contraction("g", "mk", "kn", words, dtype=I32, operands=(I8, I8), extents=(None, 768, 768)),
     }
+    kernels["computed in runs"] = grouped(128)
     texts = [f"// {name}\n{kernel_text(blocks.blocked(kernel, AVX512))}" for name, kernel in kernels.items()]
     turns = blocks.blocked(chunked(tile(INTEL, 8, 3), 528, 96, static=192), INTEL)
     golden("blocked.txt", "\n".join([*texts, f"// panels take turns\n{kernel_text(turns)}"]))

@@ -217,6 +217,19 @@ def test_dequantised_weights_are_computed_from_panels(columns: int, *, turned: b
         assert np.array_equal(np.asarray(f(x[:rows])), whole[:rows])
 
 
+def test_a_result_that_is_transposed_leaves_the_weight_on_the_right() -> None:
+    """Exchanged, the operands would have a left one in panels, which is packed at each call."""
+    matrix = random(70, 65)
+    w = dyn.asarray(matrix)
+    f = dyn.jit(lambda v: (v.T @ w.T).T)
+    g = dyn.jit(lambda v, w: (v.T @ w.T).T)
+    for columns in ROWS:
+        v = random(65, columns)
+        np.testing.assert_allclose(f(v), matrix @ v, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(g(v, matrix), matrix @ v, rtol=1e-4, atol=1e-4)
+    assert "from panels" in str(f.explain())
+
+
 HEADS: dict[str, tuple[str, bool, bool]] = {
     # The product, whether the weight's heads are rows, and whether it is read from panels as it lies in them.
     "queries": ("bsd,dhk->bshk", False, True),

@@ -33,6 +33,10 @@ def dequantised(x: Any, q: Any, s: Any) -> Any:
     return x @ (q.astype("float32") * s)
 
 
+def by_groups(x: Any, q: Any, s: Any) -> Any:
+    return x @ (q.astype("float32") * dnp.repeat(s.astype("float32"), 32, axis=0))
+
+
 def int8(a: Any, b: Any) -> Any:
     return lax.dot_general(a, b, (((1,), (0,)), ((), ())), preferred_element_type=np.int32)
 
@@ -49,6 +53,15 @@ def int8(a: Any, b: Any) -> Any:
         (lambda x, w: x @ w.astype("float32").T, "float32 m k, bfloat16 n k"),
         (lambda x, w: dnp.tanh(x.astype("float32") @ w) + 1, "float16 m k, float32 k n"),
         (int8, "int8 m k, int8 k n"),
+        # Scales by groups, in two layouts; what converts scales; beside a left operand that is reshaped.
+        (by_groups, "float32 m 32*j, int8 32*j n, float32 j n"),
+        (by_groups, "float32 m 32*j, int8 32*j n, bfloat16 j n"),
+        (
+            lambda x, q, s: x @ (q.astype("float32") * dnp.repeat(s, 32, axis=1)).T,
+            "float32 m 32*j, int8 n 32*j, float32 n j",
+        ),
+        (lambda x, q, s: dequantised(x, q, s.astype("float32")), "float32 m k, int8 k n, float16 n"),
+        (lambda x, q, s: dequantised(x.reshape((-1, q.shape[0])), q, s), "float32 a b 12, int8 12 n, float32 n"),
     ],
 )
 def test_one_group(function: Callable[..., Any], arguments: str, target: Target) -> None:
@@ -68,7 +81,8 @@ def test_explain_says_which() -> None:
     ("function", "arguments", "count"),
     [
         # A left operand, one along the contracted axis, of as many bytes; a result; read by two contractions; by what
-        # is behind the contraction; costly; through a reshape that divides places; gathered.
+        # is behind the contraction; costly; through a reshape that divides places; gathered; scales that are computed
+        # with more than a conversion.
         (lambda x, w: dnp.abs(x) @ w, "float32 m k, float32 k n", 2),
         (lambda x, w: x @ dnp.abs(w).T, "float32 m k, float32 n k", 2),
         (lambda x: dnp.abs(x) @ dnp.abs(x).T, "float32 m k", 2),
@@ -80,6 +94,7 @@ def test_explain_says_which() -> None:
         (lambda x, w: dnp.abs(x).reshape((-1, w.shape[0])) @ w, "float32 a b 12, float32 12 n", 2),
         (lambda x, w: dnp.abs(x).reshape(-1) @ w, "float32 a b, float32 k", 2),
         (lambda x, i, w: x[:, i] @ w, "float32 m l, int64 k, float32 k n", 2),
+        (lambda x, q, s: dequantised(x, q, s * 2), "float32 m k, int8 k n, float32 n", 2),
     ],
 )
 def test_what_stays_a_group(function: Callable[..., Any], arguments: str, count: int) -> None:

@@ -65,6 +65,7 @@ from dyn.schedule.x86.blocking import (
     streamed_piece,
     streamed_stride,
 )
+from dyn.schedule.x86.digit_runs import in_runs
 from dyn.schedule.x86.operands import left_where_it_lies, right_operand, right_panels, unit_of_tile
 from dyn.schedule.x86.words import WORD, in_words, words_of
 from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv
@@ -396,7 +397,7 @@ class _Blocks:
             ]
             made = (*when(is_first, first), *when(dim_min(t, 1), others))
         elif not self.packing:
-            made = (self._multiply(part, panel, rows, place, shape, stride),)
+            made = in_runs(self._multiply(part, panel, rows, place, shape, stride), self.tile.digits)
         else:
             packing, wide, across = shape, panel, self.stride
             if not self.has_wide:
@@ -418,7 +419,7 @@ class _Blocks:
     def _multiply(
         self, part: _CacheBlock, panel: _Panel, rows: Interval, place: Dim, shape: Tile, stride: Dim,
         packed: PanelPlaces | None = None, *, makes_sums: bool = False,
-    ) -> Stmt:  # fmt: skip
+    ) -> Multiply:  # fmt: skip
         row, col, red = as_dim(self.tile.row), as_dim(self.tile.col), as_dim(self.tile.red) - part.red.start
         left, right = self.left, self.right
         if left is None:

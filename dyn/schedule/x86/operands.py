@@ -62,7 +62,7 @@ def right_operand(tile: TileContract, target: Target, *, left_lies: bool) -> tup
         return tile.rhs, Algorithm.STREAM
     if own is not None and own.slow == 1 and left_lies and tile.acc.dtype.itemsize >= 4:
         return tile.rhs, Algorithm.TURNED if tile.tile.in_order else Algorithm.DOTS
-    whole = all(own_digits(tile.rhs, one, tile.digits) is None for one in (tile.red, tile.col))
+    whole = own_digits(tile.rhs, tile.col, tile.digits) is None
     return (tile.factors()[1], Algorithm.COMPUTED) if whole else (None, Algorithm.TILE)
 
 

@@ -264,3 +264,44 @@ def test_rows_are_invariant_by_an_option(compile: Callable[..., Any]) -> None:
         whole = f(x)
         for rows in (2, 5, 33):
             assert torch.equal(f(x[:rows]), whole[:rows])
+
+
+class Dequantised(torch.nn.Module):
+    """A layer whose weight has a scale and a zero point for each group of 16 of its inputs, in one of some layouts."""
+
+    q: Any
+    s: Any
+    z: Any
+
+    def __init__(self, layout: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layout = layout
+        shapes = ((48, 64), (48, 4), (48, 4)) if layout == "n,k" else ((64, 48), (4, 48), (4, 48))
+        self.register_buffer("q", torch.randint(-128, 128, shapes[0], dtype=torch.int8))
+        self.register_buffer("s", torch.rand(shapes[1]))
+        self.register_buffer("z", torch.randint(-5, 6, shapes[2]).float())
+
+    def forward(self, x: Any) -> Any:
+        q, s, z = self.q, self.s, self.z
+        if self.layout == "n,k":
+            return x @ ((q.reshape(48, 4, 16).float() - z[:, :, None]) * s[:, :, None]).reshape(48, 64).T
+        if self.layout == "repeated":
+            s, z = (one.repeat_interleave(16, dim=0) for one in (s, z))
+            return x @ ((q.to(torch.float32) - z) * s)
+        return x @ ((q.float().view(4, 16, 48) - z[:, None]) * s[:, None, :]).reshape(64, 48)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("layout", ["k,n", "n,k", "repeated"])
+def test_weights_with_scales_by_groups_are_computed_where_they_are_multiplied(layout: str, *, frozen: bool) -> None:
+    m = Dequantised(layout)
+    f = jit(m, freeze=frozen)
+    with torch.no_grad():
+        for rows in (0, 1, 8, 9, 70):
+            x = torch.randn(rows, 64)
+            torch.testing.assert_close(f(x), m(x), rtol=1e-4, atol=1e-2)
+    (way,) = f.explain().as_dict()["ways"]
+    (group,) = way["programs"][0]["groups"]
+    assert {"convert", "subtract", "multiply"} <= set(group["prologue"])
+    assert bool(from_panels(f)) is (frozen and host_target().avx512)
