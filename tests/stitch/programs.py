@@ -62,10 +62,14 @@ _JUMPS = frozenset({"compare", "sign", "floor", "ceil", "round_nearest_even", "i
 class Program:
     """A function and the sizes of its symbols that it is run with. No dataclass: hypothesis prints its fields."""
 
-    def __init__(self, function: Function, envs: tuple[dict[Symbol, int], ...], seed: int) -> None:
+    def __init__(
+        self, function: Function, envs: tuple[dict[Symbol, int], ...], seed: int, *, exact: bool = False
+    ) -> None:
         self.function = function
         self.envs = envs
         self.seed = seed
+        #: Whether all that it computes are integers that its dtypes hold: no order of sums is seen.
+        self.exact = exact
 
     def __repr__(self) -> str:
         envs = "; ".join(", ".join(f"{s.name} = {size}" for s, size in env.items()) for env in self.envs)
@@ -118,6 +122,11 @@ class Maker:
         self.values.append(value)
         self.exact[value] = True
         return value
+
+    def filled(self, like: Value, number: int) -> Value:
+        """An array of one number, of another one's type."""
+        one = self.emit("constant", value=Dense(np.array(number, like.dtype.np)))
+        return self.emit("broadcast_in_dim", one, shape=like.shape, dims=())
 
     def value(self, test: Callable[[Value], bool] = lambda v: True) -> Value | None:
         """A value that passes ``test``, recent ones first in what shrinking prefers."""
@@ -514,6 +523,71 @@ def contractions(draw: Draw) -> Program:
         if number == 0:
             maker.dot()
     return _finished(draw, maker, symbols, params)
+
+
+#: Dtypes of both operands of a product, and that in which they are multiplied.
+_PRODUCTS = (
+    *[(lhs, rhs, dtypes.int32) for lhs in (dtypes.int8, dtypes.uint8) for rhs in (dtypes.int8, dtypes.uint8)],
+    *[(dtypes.int16, dtypes.int8, dtypes.int32)] * 2, (dtypes.uint8, dtypes.int16, dtypes.int64),
+    (dtypes.float32, dtypes.int8, dtypes.float32), (dtypes.float32, dtypes.uint8, dtypes.float32),
+    *[(dtypes.bfloat16, dtypes.bfloat16, dtypes.float32)] * 4, (dtypes.float16, dtypes.float16, dtypes.float32),
+    (dtypes.float32, dtypes.bfloat16, dtypes.float32), (dtypes.float16, dtypes.float32, dtypes.float64),
+)  # fmt: skip
+_PRODUCT_SIZES = (0, 1, 2, 3, 8, 9, 17, 33, 70)
+
+
+@st.composite
+def products(draw: Draw) -> Program:
+    """A product of matrices of narrow dtypes, in any layout: each operand is converted, and perhaps computed (a scale
+    and a zero point by columns or by rows, a rectifier), and something is done with the result."""
+    m, n, k, b = [new_symbol(name, f"size {name}") for name in "mnkb"]
+    maker = Maker(draw, (m, n, k, b))
+    lhs, rhs, wide = maker.pick(_PRODUCTS)
+    batch = (as_dim(b),) if maker.flip(4) else ()
+    reduced = maker.pick((as_dim(k), as_dim(k), 64))
+    operands: list[Value] = []
+    for number, (own, dtype) in enumerate(((as_dim(m), lhs), (maker.pick((as_dim(n), 40)), rhs))):
+        axes = (own, reduced) if number == 0 else (reduced, own)
+        turned = maker.flip()
+        value = maker.param((*batch, *(axes[::-1] if turned else axes)), dtype, f"p{number}")
+        operands.append(_computed(maker, value, wide, len(batch), number))
+        if turned:
+            axes = (*range(len(batch)), len(batch) + 1, len(batch))
+            operands[-1] = maker.emit("transpose", operands[-1], permutation=axes)
+    own = tuple(range(len(batch)))
+    found = maker.emit(
+        "dot_general", *operands, lhs_batch=own, rhs_batch=own, lhs_contracting=(len(batch) + 1,),
+        rhs_contracting=(len(batch),),
+    )  # fmt: skip
+    if maker.flip():
+        bias = maker.param((found.shape[-1],), wide, "bias")
+        found = maker.emit(
+            "add", found, maker.emit("broadcast_in_dim", bias, shape=found.shape, dims=(len(found.shape) - 1,))
+        )
+    if maker.flip():
+        found = maker.emit("maximum", found, maker.filled(found, 0))
+    params = [value for value in maker.values if value.name.startswith(("p", "s", "bias"))]
+    infos = tuple(ParamInfo(p.name) for p in params)
+    function = Function("f", tuple(params), tuple(maker.b.ops), (found,), maker.b.facts, infos)
+    verify(function)
+    seen = {d.is_symbol for p in params for d in p.shape if isinstance(d, SymExpr)}
+    used = [s for s in (m, n, k, b) if s in seen]
+    envs = tuple([{s: maker.pick(_PRODUCT_SIZES[: 4 if s is b else None]) for s in used} for _ in range(5)])
+    return Program(function, envs, draw(st.integers(0, 99)), exact=True)
+
+
+def _computed(maker: Maker, value: Value, wide: DType, batch: int, number: int) -> Value:
+    """An operand in the dtype that it is multiplied in, perhaps computed."""
+    value = value if value.dtype is wide else maker.emit("convert", value, dtype=wide)
+    if maker.flip(3):
+        value = maker.emit("subtract", value, maker.filled(value, 2))
+    if maker.flip(3):
+        axis = batch + maker.pick((0, 1))
+        scale = maker.param((value.shape[axis],), wide, f"s{number}")
+        value = maker.emit("multiply", value, maker.emit("broadcast_in_dim", scale, shape=value.shape, dims=(axis,)))
+    if maker.flip(4):
+        value = maker.emit("maximum", value, maker.filled(value, 0))
+    return value
 
 
 def _finished(draw: Draw, maker: Maker, symbols: Sequence[Symbol], params: Sequence[Value]) -> Program:

@@ -58,13 +58,13 @@ class _Guards:
         self.blocks.clear()
 
 
-def run_program(program: Program) -> None:
+def run_program(program: Program, backend: X86Backend = _BACKEND) -> None:
     """Compile once, then compare every size. AssertionError where a result differs, or an error on one side only."""
     traced = TracedFunction(program.function, (), (), None)  # pyright: ignore[reportArgumentType]  # no tree is asked for
     record = CompilationRecord()
     with config.override(verify_ir=True):
-        optimized = optimize(traced, host_target(), record)
-    loaded = compile_program(optimized, (), _BACKEND, record)
+        optimized = optimize(traced, backend.target, record)
+    loaded = compile_program(optimized, (), backend, record)
     guards = _Guards()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CallFrame, "allocate", guards.hook())
@@ -101,7 +101,7 @@ def _compare(program: Program, optimized: Optimized, loaded: LoadedProgram, guar
         guards.check()
         assert len(actual) == len(expected)
         for number, (a, (e, error)) in enumerate(zip(actual, expected, strict=True)):
-            if not agree(a, e, error):
+            if not agree(a, e, 0.0 if program.exact else error):
                 with np.printoptions(threshold=50, precision=4):
                     where = f"result {number} at {env}: error bound {error}\n{a}\nis not\n{e}"
                 raise AssertionError(f"{where}\n{print_function(program.function)}\n{optimized.plan.text()}")
