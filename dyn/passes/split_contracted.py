@@ -138,7 +138,7 @@ class _Splitting:
         if producer.opdef in (reshape, transpose, broadcast_in_dim):
             return True
         users = self._users[value]
-        return is_computed(producer) and all(u is op or (u.results and u.result in found) for u in users)
+        return is_computed(producer) and all(u is op or (len(u.results) == 1 and u.result in found) for u in users)
 
     def _is_narrow(self, operand: Value) -> bool:
         """Whether an operand is computed of fewer bytes than it has; what is spread over a larger array counts for

@@ -297,7 +297,7 @@ class Rewriter:
             folds, carries = self.folds(stmt.folds), self.carries(stmt.carries)
             return Loop(
                 stmt.role, stmt.var, extent, body, folds, carries, stmt.width, stmt.order, self.bound(stmt.bound),
-                self.change(stmt.start), stmt.count,
+                self.change(stmt.start), stmt.count, stmt.step,
             )  # fmt: skip
         assert isinstance(stmt, TileContract), "what a contraction becomes is not rewritten"
         rows, cols, red = self.change(stmt.row_extent), self.change(stmt.col_extent), self.change(stmt.red_extent)

@@ -275,7 +275,8 @@ class Loop:
     one after the other. ``bound`` names the symbols of ``extent`` that stand for computed values, each an int64.
     LANE and SERIAL loops may begin at a ``start`` that is no computed value: ``range(start, start + extent)``. The
     innermost GRID loop may take some neighbouring iterations at once: ``count`` is then their number in its body, at
-    least 1, and ``var`` the first of them. It computes the same however the loop's range is cut into such runs.
+    least 1, and ``var`` the first of them. It computes the same however the loop's range is cut into such runs. One
+    that stages packs may go by a ``step``: ``range(0, extent, step)``.
     """
 
     role: Role
@@ -290,6 +291,7 @@ class Loop:
     bound: Bindings = ()
     start: Dim = 0
     count: Symbol | None = None
+    step: int = 1
 
 
 @record(eq=False)

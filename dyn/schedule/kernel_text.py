@@ -174,7 +174,7 @@ class _KernelPrinter:
             order += f" in runs of {' x '.join(map(str, loop.order.runs))}"
         start = "" if loop.start == 0 else f"{self.dim(loop.start)} <= "
         extent = self.dim(loop.extent) if loop.start == 0 else f"{self.dim(loop.start)} + ({self.dim(loop.extent)})"
-        count = ""
+        count = f" by {loop.step}" if loop.step != 1 else ""
         if loop.count is not None:
             self.symbols[loop.count] = self.fresh("x")
             count = f" by {self.symbols[loop.count]}"

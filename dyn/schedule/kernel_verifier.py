@@ -35,7 +35,7 @@ from dyn.schedule.kernel import (
     Update,
     most_iterations,
 )
-from dyn.schedule.kernel_walks import stmt_exprs, symbols_of_extent, walk_exprs, walk_stmts
+from dyn.schedule.kernel_walks import is_staged, stmt_exprs, symbols_of_extent, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Symbol, free_symbols
 
 
@@ -145,6 +145,8 @@ class _Checker:
         if loop.start != 0 and loop.role not in (Role.SERIAL, Role.LANE):
             raise self.fail(f"{loop.var.name}, a {loop.role.value} loop, begins at {loop.start}")
         self.scope(loop.extent, symbols | {symbol for symbol, _ in loop.bound}, name)
+        if loop.step != 1 and (loop.role is not Role.SERIAL or loop.start != 0 or not is_staged(loop)):
+            raise self.fail(f"loop {loop.var.name} goes by {loop.step}, and stages nothing")
         if loop.bound and loop.role not in (Role.SERIAL, Role.LANE):
             raise self.fail(f"{name}, a {loop.role.value} loop, mentions computed values")
         values = tuple(value for _, value in loop.bound)

@@ -404,8 +404,10 @@ class Program:
 
         sources = [source for source in self.sources() if source.launch is not None]
         found: dict[str, KernelReport] = {}
-        for one in self._backend.build_all(sources):
-            found |= reports(one.binary)
+        for source, built in zip(sources, self._backend.build_all(sources), strict=True):
+            # A module has other kernels too, and those that spilled there are in another one.
+            own = reports(built.binary)
+            found |= {symbol: own[symbol] for symbol in source.symbols if symbol in own}
         return found
 
     def kernel_resources(self) -> dict[str, str]:

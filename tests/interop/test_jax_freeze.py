@@ -59,7 +59,7 @@ def test_frozen_parameters_are_read_from_panels_by_one_program() -> None:
         check(f, params, count)
         check(plain, params, count)
     assert from_panels(f) == 2
-    assert "2 arrays that never change, kept once more in panels" in str(f.explain())
+    assert "2 arrays that never change, kept in panels" in str(f.explain())
     assert from_panels(plain) == 0
     info = f.cache_info()
     assert (info.compiles, info.hits, info.traces) == (1, 3, 1)

@@ -28,10 +28,12 @@ from dyn.schedule.kernel import (
     Interval,
     Kernel,
     Load,
+    Loop,
     Multiply,
     Operand,
     Pack,
     Ref,
+    Role,
     Space,
     Spill,
     StagedSlices,
@@ -166,9 +168,12 @@ def on_gpus(target: Target) -> Kernel:
     h, p = var("h"), var("p")
     first = columns * it.n
 
+    def staging(over: Dim, extent: Dim, *body: Stmt) -> Stmt:
+        return Loop(Role.SERIAL, named(over), extent, body, step=depth)
+
     def staged(layout: SliceLayout, place: int, own: Interval, red: Interval, value: Expr) -> Pack:
-        staging = StagedSlices(depth, layout.most, 2, layout.size)
-        return Pack(slices, place, layout.stride, red, own, value, staged=staging)
+        own_slices = StagedSlices(depth, layout.most, 2, layout.size)
+        return Pack(slices, place, layout.stride, red, own, value, staged=own_slices)
 
     def slice_of(layout: SliceLayout, place: int, own: Interval, red: Interval) -> Load:
         return Load(slices, place + layout.place(as_dim(own.var) - own.start, as_dim(red.var) - red.start))
@@ -179,9 +184,9 @@ def on_gpus(target: Target) -> Kernel:
         return Multiply(acc, 0, columns, queries, cols, red, lhs, rhs, of.tile, Algorithm.CORES, first=0)
 
     queries, keys = Interval(named(i), 0, it.height), Interval(named(j), first, it.width)
-    of_slice = Interval(named(c), h * depth, dim_min(depth, it.d - h * depth))
+    of_slice = Interval(named(c), h, dim_min(depth, it.d - h))
     features = Interval(named(c), 0, it.d)
-    of_keys = Interval(named(j), first + p * depth, dim_min(depth, it.width - p * depth))
+    of_keys = Interval(named(j), first + p, dim_min(depth, it.width - p))
     score, top, total = Load(it.weights, r * columns + e), Ref("top", F32), Ref("total", F32)
     row, column = floordiv(x, columns), mod(x, columns)
     exp = call(Scalar.EXP, call(Scalar.SUB, Load(it.weights, x), Load(it.top, row)))
@@ -190,8 +195,8 @@ def on_gpus(target: Target) -> Kernel:
     shrunk = call(Scalar.MUL, Load(sums, z), Load(it.scale, place))
     block = (
         Clear(scores),
-        serial(
-            h, floordiv(it.d + depth - 1, depth),
+        staging(
+            h, it.d,
             staged(left, 0, queries, of_slice, it.query(i, c)),
             staged(right, 2 * left.size, keys, of_slice, it.key(it.k, j, c)),
             multiply(scores, keys, of_slice, slice_of(left, 0, queries, of_slice)),
@@ -211,8 +216,8 @@ def on_gpus(target: Target) -> Kernel:
         lane(y, it.height, serial(f, it.width, folds=(added,)), Store(it.total, y, call(
             Scalar.ADD, call(Scalar.MUL, Load(it.total, y), Load(it.scale, y)), total))),
         Clear(values),
-        serial(
-            p, floordiv(it.width + depth - 1, depth),
+        staging(
+            p, it.width,
             staged(right, 2 * left.size, features, of_keys, it.key(it.v, j, c)),
             multiply(values, features, of_keys, Load(it.weights, i * columns + j - first)),
         ),

@@ -77,7 +77,7 @@ def test_texts(golden: Callable[[str, str], None]) -> None:
         before = traced(*case)
         after = print_function(split(before))
         assert print_function(parse_function(after)) == after
-        texts += [f"// {name}, before", print_function(before), f"// {name}, after", after]
+        texts += [f"# {name}, before", print_function(before), f"# {name}, after", after]
     golden("split_contracted.txt", "\n".join(texts))
 
 
@@ -139,3 +139,14 @@ def filled(rng: np.random.Generator, param: Value, sizes: dict[str, int]) -> np.
 def test_what_stays(f: Callable[..., Any], arguments: str) -> None:
     function = traced(f, arguments)
     assert split_contracted_axes(function) is function
+
+
+def test_operands_that_ops_of_several_results_read_too() -> None:
+    def program(a: Any, b: Any) -> Any:
+        doubled = a * 2.0
+        return dnp.linalg.svd(doubled, compute_uv=False), doubled @ b.reshape(6, 2)
+
+    a, b = np.eye(4, 6, dtype=np.float32), np.arange(12, dtype=np.float32)
+    singular, product = dyn.jit(program)(a, b)
+    np.testing.assert_allclose(singular, np.full(4, 2.0), rtol=1e-6)
+    np.testing.assert_array_equal(product, (a * 2) @ b.reshape(6, 2))

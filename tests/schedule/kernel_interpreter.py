@@ -72,8 +72,9 @@ class Run:
                     self.env[stmt.var], self.env[stmt.count] = begin, end - begin
                     self.block(stmt.body if begin < end else ())
             elif isinstance(stmt, Loop):
-                for _ in self.values(Interval(stmt.var, stmt.start, stmt.extent)):
-                    self.block(stmt.body)
+                for value in self.values(Interval(stmt.var, stmt.start, stmt.extent)):
+                    if (value - self.dim(stmt.start)) % stmt.step == 0:
+                        self.block(stmt.body)
             elif isinstance(stmt, Store):
                 self.memory[id(stmt.buffer)][self.dim(stmt.index)] = self.eval(stmt.value)
             elif isinstance(stmt, Pack):

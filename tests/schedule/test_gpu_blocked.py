@@ -142,6 +142,7 @@ def test_faults_are_found() -> None:
         (Spill, {"buffer": Buffer("wide", F64, Space.SCRATCH, 64)}, "acc, of f32, is spilled to f64"),
         (Multiply, {"acc": scratch}, "sums lies in scratch, where cores has no sums"),
         (Store, {"value": Load(acc, 0)}, "acc is read, and lies in registers"),
+        (Loop, {"step": 4}, "loop p goes by 4, and stages nothing"),
     ]
     for of, changes, message in faults:
         with pytest.raises(IRError, match=message):

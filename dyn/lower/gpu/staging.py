@@ -53,8 +53,8 @@ def staged_loop(em: Emitter, loop: Loop) -> None:
     """
     packs = [StagedPack(em, stmt, loop) for stmt in loop.body if isinstance(stmt, Pack)]
     body = tuple([stmt for stmt in loop.body if not isinstance(stmt, Pack)])
-    rounds, now = em.fresh("n"), em.fresh("j")
-    em.line(f"const long long {rounds} = {em.dim(loop.extent)};")
+    end, now, step = em.fresh("n"), em.fresh("j"), loop.step
+    em.line(f"const long long {end} = {em.dim(loop.extent)};")
     for pack in packs:
         pack.reserve()
         pack.point()
@@ -72,23 +72,23 @@ def staged_loop(em: Emitter, loop: Loop) -> None:
         em.line(f"int {last} = 0, {stage} = {1 % slots};")
     if fetched:
         em.line(f"int {following} = {slots % 2};")
-    with em.braces(f"for (long long {now} = -{ahead}; {now} < {rounds}; ++{now})"):
+    with em.braces(f"for (long long {now} = -{ahead * step}; {now} < {end}; {now} += {step})"):
         if copied:
             em.line(f"dyn_await_copies<{ahead - 1}>();")
         em.line(em.dialect.barrier)
         if copied:
-            with em.braces(f"if ({now} + {ahead} < {rounds})"):
+            with em.braces(f"if ({now} + {ahead * step} < {end})"):
                 for pack in copied:
-                    pack.copy(f"({now} + {ahead})", last)
+                    pack.copy(f"({now} + {ahead * step})", last)
             em.line("dyn_commit_copies();")
         if fetched:
-            em.line(f"const bool more = {now} + 1 >= 0 && {now} + 1 < {rounds};")
+            em.line(f"const bool more = {now} + {step} >= 0 && {now} + {step} < {end};")
         for pack in held:
             pack.declare()
         if fetched:
             with em.braces("if (more)"):
                 for pack in fetched:
-                    pack.fetch(f"({now} + 1)", following)
+                    pack.fetch(f"({now} + {step})", following)
         with em.braces(f"if ({now} >= 0)"):
             em.symbols[loop.var] = now
             for pack in packs:
@@ -101,7 +101,7 @@ def staged_loop(em: Emitter, loop: Loop) -> None:
                 for pack in held:
                     pack.put(following)
                 for table in tables:
-                    table.fill(f"({now} + 2)", f"1 - {following}")
+                    table.fill(f"({now} + {2 * step})", f"1 - {following}")
         if copied:
             em.line(f"{last} = {stage}, {stage} = {stage} == {ahead} ? 0 : {stage} + 1;")
         if fetched:
@@ -178,14 +178,13 @@ class _SliceAxis:
         return self.interval.var
 
     def bounds(self, em: Emitter, iteration: str) -> tuple[str, str]:
-        """Variables, or numbers, for the interval's start and extent in an iteration; no extent needs 64 bits."""
+        """Variables, or numbers, for the interval's start and extent in an iteration."""
         em.symbols[self.loop] = iteration
         names: list[str] = []
-        for dim, of in ((self.interval.start, "long long"), (self.interval.extent, "int")):
+        for dim in (self.interval.start, self.interval.extent):
             names.append(str(dim) if isinstance(dim, int) else em.fresh("n"))
             if not isinstance(dim, int):
-                text = em.dim(dim)
-                em.line(f"const {of} {names[-1]} = {text if of == 'long long' else f'(int)({text})'};")
+                em.line(f"const long long {names[-1]} = {em.dim(dim)};")
         start, extent = names
         return start, extent
 
@@ -225,6 +224,8 @@ class StagedPack:
         self.near = self.moving if self.along_moving else self.own
         self.across = self.near.most // self.together
         self.word = c_type(pack.buffer.dtype)
+        #: Where the axis that does not move begins, and its extent.
+        self._own_bounds = ("", "")
 
     @property
     def key(self) -> tuple[int, Dim]:
@@ -268,6 +269,7 @@ class StagedPack:
         self.em.line(
             f"{self.word}* const {self.name} = {self.em.buffers[id(pack.buffer)]} + {self.em.dim(pack.place)};"
         )
+        self._own_bounds = self.own.bounds(self.em, "0")
         for table in self.tables:
             table.reserve()
 
@@ -284,7 +286,7 @@ class StagedPack:
         steps, slices = linear_in(load.index, self.moving.var), linear_in(self.moving.interval.start, self.loop.var)
         assert steps is not None
         assert slices is not None
-        em.line(f"const long long {self._stride} = {em.dim(steps[0] * slices[0])};")
+        em.line(f"const long long {self._stride} = {em.dim(steps[0] * slices[0] * self.loop.step)};")
         em.line(f"const {source}* {self._pointers}[{self.rounds}];")
         em.line(f"bool {self._aligned} = {self._stride} % {self.together} == 0;")
         with em.braces(""):
@@ -313,7 +315,7 @@ class StagedPack:
             em.line(f"{at} += {self._stride};")
         with em.braces("else"), self._each_round():
             left, there = em.fresh("n"), self._bind(bounds)
-            em.line(f"const int {left} = {there} ? {self._left(bounds)} : 0;")
+            em.line(f"const long long {left} = {there} ? {self._left(bounds)} : 0;")
             em.line("#pragma unroll")
             one = f"dyn_copy_async<{size}>({to} + {self._place()} + j, {at} + j, j < {left} ? {size} : 0);"
             em.line(f"for (int j = 0; j < {n}; ++j) {one}")
@@ -375,8 +377,9 @@ class StagedPack:
             yield
 
     def _bounds(self, iteration: str) -> _Bounds:
-        """Variables for where an iteration's slice begins, and how much of it there is."""
-        return _Bounds(*self.own.bounds(self.em, iteration), *self.moving.bounds(self.em, iteration))
+        """Variables for where an iteration's slice begins, and how much of it there is: along one axis it is the same
+        in all."""
+        return _Bounds(*self._own_bounds, *self.moving.bounds(self.em, iteration))
 
     def _inside(self, bounds: _Bounds) -> str:
         """Whether all of a slice is there."""
@@ -415,7 +418,7 @@ class StagedPack:
         em.line(f"{self._pointers}[w] += {self._stride};")
         em.line(f"if ({self._whole}) {values} = *(const dyn_pack<{source}, {n}>*){at};")
         with em.braces(f"else if ({inside})"):
-            em.line(f"const int {left} = {self._left(bounds)};")
+            em.line(f"const long long {left} = {self._left(bounds)};")
             em.line(f"for (int j = 0; j < {n}; ++j) if (j < {left}) {values}.v[j] = {at}[j];")
         em.line("#pragma unroll")
         with em.braces(f"for (int j = 0; j < {n}; ++j)"):

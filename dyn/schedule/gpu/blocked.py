@@ -51,7 +51,7 @@ from dyn.schedule.kernel import (
     StagedSlices,
     TileContract,
 )
-from dyn.schedule.statements import Stmts, ceil_div, for_each, replace_contractions, when
+from dyn.schedule.statements import Stmts, for_each, replace_contractions, when
 from dyn.schedule.target import Target
 from dyn.shapes import Dim, Symbol, as_dim, dim_max, dim_min, floordiv, mod, symbol
 
@@ -94,16 +94,15 @@ class _StagedContraction:
 
     def loops(self) -> Stmts:
         tile, of = self.tile, self.of
-        slices = ceil_div(tile.red_extent, of.depth)
-        n = symbol("slice", "a loop of a schedule")
-        loop = Loop(Role.SERIAL, n, slices, self._slice(as_dim(n)))
+        first = symbol("slice", "a loop of a schedule")
+        loop = Loop(Role.SERIAL, first, tile.red_extent, self._slice(as_dim(first)), step=of.depth)
         return (Clear(self.acc), loop, *for_each(of.rows // self.height, self._epilogue, "rows"))
 
-    def _slice(self, n: Dim) -> Stmts:
-        """What is done with a slice of each operand."""
+    def _slice(self, first: Dim) -> Stmts:
+        """What is done with a slice of each operand, by its first step."""
         tile, of = self.tile, self.of
         rows, cols = Interval(tile.row, 0, tile.row_extent), Interval(tile.col, 0, tile.col_extent)
-        red = Interval(tile.red, n * of.depth, dim_min(of.depth, tile.red_extent - n * of.depth))
+        red = Interval(tile.red, first, dim_min(of.depth, tile.red_extent - first))
         packs = (self.left.pack(self.slices, rows, red), self.right.pack(self.slices, cols, red))
         lhs, rhs = self.left.load(self.slices, rows, red), self.right.load(self.slices, cols, red)
         multiply = Multiply(

@@ -51,7 +51,7 @@ def test_a_frozen_model_computes_what_it_is_by_one_program() -> None:
         check(f, m, count)
         check(plain, m, count)
     assert from_panels(f) == 2
-    assert "2 arrays that never change, kept once more in panels" in str(f.explain())
+    assert "2 arrays that never change, kept in panels" in str(f.explain())
     assert from_panels(plain) == 0
     info = f.cache_info()
     assert (info.compiles, info.hits, info.traces) == (1, 4, 1)
