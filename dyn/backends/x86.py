@@ -143,7 +143,7 @@ def _usable(cpu: str, features: str) -> str:
 
     def compile(text: str, symbols: tuple[str, ...]) -> Mapping[str, int]:
         backend = X86Backend(target_for(cpu, features))
-        code = backend.load_once(backend.compile(Source(text, symbols)))
+        code = backend.load_once(backend.build(Source(text, symbols)).binary)
         return {symbol: code.address(symbol) for symbol in symbols}
 
     return usable_features(features, compile)

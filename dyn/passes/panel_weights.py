@@ -218,8 +218,8 @@ class _Rewriting:
         return [*own.builder.ops, replace(with_operands(op, {right: read}), attrs=attrs)]
 
     def _lies(self, own: _Right, weight: _Weight, axes: _Axes, dtype: DType) -> _Lies | None:
-        """How a weight lies in panels, whose batches, rows and columns some axes are: None where it is read as it lies.
-        Of ``dtype`` is what comes of its elements before they are multiplied."""
+        """The layout in panels of a weight whose batches, rows and columns some axes are; None where it is read as it
+        lies. Of ``dtype`` is what comes of its elements before they are multiplied."""
         places = [tuple([weight.places[axis] for axis in one]) for one in axes]
         if not all(isinstance(size := weight.shape[place], int) and size > 0 for one in places for place in one):
             return None
@@ -272,7 +272,7 @@ class _Rewriting:
         return self._from_panels(own, operand, axes, found, {})
 
     def _computing(self, value: Value, axes: _Axes) -> list[tuple[Value, _Axes]]:
-        """What a value is computed of, element by element, each with its axes of batches, rows and columns."""
+        """The values that a value is computed of, element by element, with their axes of batches, rows and columns."""
         op = self._producers.get(value)
         if op is None or len(op.results) != 1 or op.regions:
             return []

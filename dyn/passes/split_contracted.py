@@ -279,7 +279,7 @@ class _Splitting:
         return made
 
     def _reshaped(self, value: Value, splits: Splits, shape: tuple[Dim, ...]) -> Value | None:
-        """What lies in memory over parts of its axes."""
+        """An array that lies in memory, over parts of its axes."""
         if not all(self._is_equal(product(sizes), size) for sizes, size in zip(splits, value.shape, strict=True)):
             return None
         op = self._producers.get(value)
@@ -288,7 +288,7 @@ class _Splitting:
         return self.builder.op("reshape", self.values.get(value, value), shape=shape)
 
     def _panels(self, op: Op, splits: Splits) -> Value:
-        """What lies in panels over parts of its axes: its rows and columns may be several."""
+        """A matrix that lies in panels, over parts of its axes: its rows and columns may be several."""
         rows, columns = op.attrs["rows"], op.attrs["columns"]
         batch = len(splits) - len(rows) - len(columns)
         own, others = splits[batch : batch + len(rows)], splits[batch + len(rows) :]

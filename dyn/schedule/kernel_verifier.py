@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
-
 from dyn import dtypes
 from dyn.errors import IRError
 from dyn.ops.scalar import COMPARISONS, MONOIDS, Scalar
@@ -35,7 +33,7 @@ from dyn.schedule.kernel import (
     Update,
     most_iterations,
 )
-from dyn.schedule.kernel_walks import is_staged, stmt_exprs, symbols_of_extent, walk_exprs, walk_stmts
+from dyn.schedule.kernel_walks import staged_packs, stmt_exprs, symbols_of_extent, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Symbol, free_symbols
 
 
@@ -51,11 +49,12 @@ class _Checker:
         self.kernel = kernel
         self.loaded: set[int] = set()
         self.stored: set[int] = set()
-        #: The packs that head a SERIAL loop.
+        #: The staged packs that head a SERIAL loop.
         self.may_be_staged: set[int] = set()
         for stmt in walk_stmts(kernel.body):
             if isinstance(stmt, Loop) and stmt.role is Role.SERIAL:
-                self.may_be_staged.update(map(id, takewhile(lambda own: isinstance(own, Pack), stmt.body)))
+                heads = zip(stmt.body, staged_packs(stmt), strict=False)
+                self.may_be_staged.update([id(pack) for own, pack in heads if own is pack])
 
     def fail(self, what: str) -> IRError:
         return IRError(f"kernel {self.kernel.name}: {what}")
@@ -145,7 +144,7 @@ class _Checker:
         if loop.start != 0 and loop.role not in (Role.SERIAL, Role.LANE):
             raise self.fail(f"{loop.var.name}, a {loop.role.value} loop, begins at {loop.start}")
         self.scope(loop.extent, symbols | {symbol for symbol, _ in loop.bound}, name)
-        if loop.step != 1 and (loop.role is not Role.SERIAL or loop.start != 0 or not is_staged(loop)):
+        if loop.step != 1 and (loop.role is not Role.SERIAL or loop.start != 0 or not staged_packs(loop)):
             raise self.fail(f"loop {loop.var.name} goes by {loop.step}, and stages nothing")
         if loop.bound and loop.role not in (Role.SERIAL, Role.LANE):
             raise self.fail(f"{name}, a {loop.role.value} loop, mentions computed values")

@@ -79,9 +79,9 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
     return (stmt.lhs, stmt.rhs)
 
 
-def is_staged(loop: Loop) -> bool:
-    """Return True if a loop heads with packs that are staged."""
-    return any(isinstance(stmt, Pack) and stmt.staged is not None for stmt in loop.body)
+def staged_packs(loop: Loop) -> tuple[Pack, ...]:
+    """The staged packs of a loop, which head it."""
+    return tuple([stmt for stmt in loop.body if isinstance(stmt, Pack) and stmt.staged is not None])
 
 
 def stmt_body(stmt: Stmt) -> tuple[Stmt, ...]:

@@ -93,7 +93,9 @@ def condition(loop: Loop) -> Dim | None:
     """The number that is above 0 where a loop of at most one iteration has it, as ``when`` makes them; else None."""
     extent = loop.extent
     atom = None if isinstance(extent, int) else extent.is_atom
-    if loop.folds or loop.bound or loop.start != 0 or not isinstance(atom, Opaque) or atom.kind is not OpaqueKind.MIN:
+    if loop.folds or loop.carries or loop.bound or loop.start != 0:
+        return None
+    if not isinstance(atom, Opaque) or atom.kind is not OpaqueKind.MIN:
         return None
     if 1 not in atom.args or len(atom.args) != 2:
         return None

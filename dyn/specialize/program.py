@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -124,9 +124,12 @@ class Program:
 
     def reads_as_it_lies(self, source: int | Dense) -> bool:
         """Return True if a captured array, by its number, or a constant is read otherwise than in panels."""
-        if isinstance(source, int):
-            return source in self.hidden
-        return _has(self._own.function.ops, source)
+        return source in self.hidden if isinstance(source, int) else id(source) in self._read_constants
+
+    @lazy_property
+    def _read_constants(self) -> frozenset[int]:
+        """The identities of the constants in buffers that the program reads."""
+        return frozenset(_constants(self._own.function.ops))
 
     @property
     def bytes_in_panels(self) -> tuple[int, ...]:
@@ -544,6 +547,10 @@ def _require_same_interface(traced: Function, optimized: Function) -> None:
         raise IRError(f"{traced.name}: passes have changed what a caller sees, {seen}, to {kept}.")
 
 
-def _has(ops: Sequence[Op], dense: Dense) -> bool:
-    """Return True if a constant is among some ops, or in regions of theirs."""
-    return any(buffer_of(op) is dense or any(_has(region.ops, dense) for region in op.regions) for op in ops)
+def _constants(ops: Sequence[Op]) -> Iterator[int]:
+    """The identities of constants in buffers, those of regions too: their contents would have to be digested."""
+    for op in ops:
+        if (dense := buffer_of(op)) is not None:
+            yield id(dense)
+        for region in op.regions:
+            yield from _constants(region.ops)

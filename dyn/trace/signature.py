@@ -139,16 +139,12 @@ class Signature:
         self.donated_names = self._names_of("donate", donate_argnums, donate_argnames)
         self.frozen_names = self._names_of("freeze", freeze_argnums, freeze_argnames)
         static_names = {*self.static_names, *(self.argument_name(number) for number in self.static_numbers)}
-        for name in sorted(self.donated_names & static_names):
-            raise ArgumentError(
-                f"{self.name}(): the argument {name} is static, and it is donated.",
-                remedy="leave it out of donate_argnums and donate_argnames: it is no array.",
-            )
-        for name in sorted(self.frozen_names & static_names):
-            raise ArgumentError(
-                f"{self.name}(): the argument {name} is static, and it is frozen.",
-                remedy="leave it out of freeze_argnums and freeze_argnames: it is no array.",
-            )
+        for what, how, names in (("donate", "donated", self.donated_names), ("freeze", "frozen", self.frozen_names)):
+            for name in sorted(names & static_names):
+                raise ArgumentError(
+                    f"{self.name}(): the argument {name} is static, and it is {how}.",
+                    remedy=f"leave it out of {what}_argnums and {what}_argnames: it is no array.",
+                )
         for name in sorted(self.frozen_names & self.donated_names):
             raise ArgumentError(
                 f"{self.name}(): the argument {name} is donated, and it is frozen.",

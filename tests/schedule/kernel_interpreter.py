@@ -29,6 +29,7 @@ from dyn.schedule.kernel import (
     Stmt,
     Store,
 )
+from dyn.schedule.kernel_verifier import check
 from dyn.shapes import Symbol, evaluate
 
 
@@ -192,3 +193,16 @@ class Run:
         ]
         offset = 128 if stmt.unit.signs_left else 0  # the left elements were made so much greater
         return int(((words[0] - offset) * words[1]).sum())
+
+
+def run_product(form: Kernel, sizes: tuple[int, int, int], lhs: str = "mk", rhs: str = "kn") -> Run:
+    """Run the blocked form of a product of small integers of ``sizes`` m, n and k, and check what it computes."""
+    check(form)
+    m, n, k = sizes
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-9, 9, (m, k)), rng.integers(-9, 9, (k, n))
+    c = np.full(m * n, 55)
+    arrays = [(a if lhs == "mk" else a.T).ravel(), (b if rhs == "kn" else b.T).ravel(), c]
+    run = Run(form, arrays, dict(zip(form.dims, sizes, strict=True)))
+    np.testing.assert_array_equal(c.reshape(m, n), a @ b)
+    return run

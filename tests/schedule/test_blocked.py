@@ -43,7 +43,7 @@ from dyn.schedule.x86 import blocked as blocks
 from dyn.schedule.x86.blocking import CacheBlocking, blocking
 from dyn.shapes import Dim, Symbol, as_dim, floordiv, symbol
 from tests.lower.contractions import LHS, PLACE, RHS, Axes, chunked, contraction, joined
-from tests.schedule.kernel_interpreter import Run
+from tests.schedule.kernel_interpreter import Run, run_product
 
 F32, I8, I32 = dtypes.float32, dtypes.int8, dtypes.int32
 AVX512 = Target("x86", "znver4", "+avx512vnni,+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx2,+fma,+f16c", 64, 32)
@@ -65,15 +65,7 @@ def caches(own: CacheBlocking) -> Iterator[None]:
 
 def execute(kernel: Kernel, target: Target, m: int, n: int, k: int, lhs: str = "mk", rhs: str = "kn") -> Run:
     """Run the blocked form of a kernel of three sizes, and check what it computes."""
-    form = blocks.blocked(kernel, target)
-    check(form)
-    rng = np.random.default_rng(0)
-    a, b = rng.integers(-9, 9, (m, k)), rng.integers(-9, 9, (k, n))
-    c = np.full(m * n, 55)
-    arrays = [(a if lhs == "mk" else a.T).ravel(), (b if rhs == "kn" else b.T).ravel(), c]
-    run = Run(form, arrays, dict(zip(kernel.dims, (m, n, k), strict=True)))
-    np.testing.assert_array_equal(c.reshape(m, n), a @ b)
-    return run
+    return run_product(blocks.blocked(kernel, target), (m, n, k), lhs, rhs)
 
 
 def tile(target: Target, rows: int = 4, vectors: int = 1, *, packed: bool = True, itemsize: int = 4) -> Tile:

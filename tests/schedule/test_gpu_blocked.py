@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,7 +39,7 @@ from dyn.schedule.kernel_walks import walk_stmts
 from dyn.schedule.target import Target
 from dyn.shapes import as_dim, symbol
 from tests.lower.contractions import LHS, RHS, chunked
-from tests.schedule.kernel_interpreter import Run
+from tests.schedule.kernel_interpreter import Run, run_product
 from tests.schedule.test_blocked import changed
 
 F32, F64, I8, I32, I64 = dtypes.float32, dtypes.float64, dtypes.int8, dtypes.int32, dtypes.int64
@@ -50,15 +49,7 @@ TARGETS = [gpu_target("cuda", "sm_80"), gpu_target("cuda", "sm_75"), gpu_target(
 
 def execute(kernel: Kernel, target: Target, m: int, n: int, k: int, lhs: str, rhs: str) -> Run:
     """Run the blocked form of a kernel of three sizes, and check what it computes."""
-    form = blocked(kernel, target)
-    check(form)
-    rng = np.random.default_rng(0)
-    a, b = rng.integers(-9, 9, (m, k)), rng.integers(-9, 9, (k, n))
-    c = np.full(m * n, 55)
-    arrays = [(a if lhs == "mk" else a.T).ravel(), (b if rhs == "kn" else b.T).ravel(), c]
-    run = Run(form, arrays, dict(zip(kernel.dims, (m, n, k), strict=True)))
-    np.testing.assert_array_equal(c.reshape(m, n), a @ b)
-    return run
+    return run_product(blocked(kernel, target), (m, n, k), lhs, rhs)
 
 
 @settings(max_examples=25)

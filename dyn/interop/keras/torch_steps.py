@@ -93,7 +93,7 @@ class _Step:
         self.compiled = self._compiled()
 
     def _writes(self) -> list[int | None]:
-        """How often each weight was written to."""
+        """PyTorch's count of writes to each weight; None where it has none."""
         values = [weight.value for weight in self._model.weights]
         return [None if value.is_inference() else value._version for value in values]
 

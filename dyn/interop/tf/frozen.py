@@ -64,7 +64,7 @@ class FrozenProgram:
 
     @staticmethod
     def of(plain: TfProgram) -> FrozenProgram | None:
-        """That of a program; None where there is nothing to freeze."""
+        """The frozen form of a program; None where there is nothing to freeze."""
         assigned = set(plain.assigned)
         sizes = [tuple([size or 0 for size in one.shape]) for one in plain.variables]
         numbers = [n for n, own in enumerate(sizes) if len(own) > 1 and all(own) and n not in assigned]
@@ -77,7 +77,7 @@ class FrozenProgram:
 
     @property
     def functions(self) -> Sequence[Any]:
-        """That function, where there is one already."""
+        """The compiled function in a tuple; an empty one before the first call."""
         return () if self._made is None else (self._made.function,)
 
     @property

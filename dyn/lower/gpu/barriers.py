@@ -38,7 +38,7 @@ from dyn.schedule.kernel import (
     Update,
     most_iterations,
 )
-from dyn.schedule.kernel_walks import is_staged, stmt_exprs, walk_exprs, walk_stmts
+from dyn.schedule.kernel_walks import staged_packs, stmt_exprs, walk_exprs, walk_stmts
 from dyn.shapes import Dim, Symbol, free_symbols, linear_in
 
 
@@ -127,7 +127,7 @@ class Barriers:
             elif isinstance(stmt, Multiply):
                 loads = [load for load in self._loads((stmt.lhs, stmt.rhs), None) if load.place not in self._packed]
                 state = self._touch(state, stmt, BarrierPoint.BEFORE, loads)
-            elif isinstance(stmt, Loop) and is_staged(stmt):
+            elif isinstance(stmt, Loop) and staged_packs(stmt):
                 state = self._staged_loop(stmt)
             elif isinstance(stmt, Loop) and stmt.role is Role.TEAM:
                 state = self._team_loop(stmt, state)
@@ -157,7 +157,7 @@ class Barriers:
     def _staged_loop(self, loop: Loop) -> State:
         """A loop that stages packs waits at the head of each round, of which there is one at least; what it packs and
         reads by itself is not looked at in it."""
-        own = frozenset([SharedAccess(id(stmt.buffer), True) for stmt in loop.body if isinstance(stmt, Pack)])
+        own = frozenset([SharedAccess(id(pack.buffer), True) for pack in staged_packs(loop)])
         return self._block(loop.body, _NOTHING) | own
 
     def _team_loop(self, loop: Loop, state: State) -> State:

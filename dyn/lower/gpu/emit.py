@@ -57,7 +57,7 @@ from dyn.schedule.kernel import (
     Update,
     most_iterations,
 )
-from dyn.schedule.kernel_walks import children, is_staged, stmt_exprs, walk_exprs, walk_stmts
+from dyn.schedule.kernel_walks import children, staged_packs, stmt_exprs, walk_exprs, walk_stmts
 from dyn.schedule.statements import condition
 from dyn.schedule.target import Target
 from dyn.shapes import Dim
@@ -291,7 +291,7 @@ class Emitter:
         self.neighbours(stores)
 
     def leaf(self, stmt: Stmt) -> None:
-        """What is done with accumulators in registers."""
+        """Emit a statement on accumulators in registers."""
         if isinstance(stmt, Clear):
             self.cores[id(stmt.acc)].clear(self)
         elif isinstance(stmt, Spill):
@@ -339,9 +339,9 @@ class Emitter:
             self.team_loop(loop)
         elif loop.role is Role.UNROLL:
             unroll_loop(self, loop)
-        elif is_staged(loop):
+        elif staged_packs(loop):
             staged_loop(self, loop)
-        elif loop.role is Role.SERIAL and not loop.carries and (positive := condition(loop)) is not None:
+        elif loop.role is Role.SERIAL and (positive := condition(loop)) is not None:
             self.symbols[loop.var] = "0"
             with self.braces(f"if ({self.dim(positive)} > 0)"):
                 self.block_of(loop.body)
@@ -382,6 +382,8 @@ class Emitter:
     def is_long(self, loop: Loop) -> bool:
         """Return True if a loop's code should be there once: what is done with accumulators may be much, and waits for
         shared memory."""
+        if not self.spilled:
+            return False
         if any(isinstance(stmt, Spill) for stmt in loop.body):
             return True
         values = [value for stmt in walk_stmts(loop.body) for value in stmt_exprs(stmt)]

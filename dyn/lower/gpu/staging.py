@@ -26,7 +26,7 @@ from dyn.ops.scalar import Scalar
 from dyn.schedule.gpu.operands import lies_along_steps, plain_load
 from dyn.schedule.gpu.slices import ACCESS
 from dyn.schedule.kernel import Apply, Digits, Expr, Interval, Load, Loop, Pack
-from dyn.schedule.kernel_walks import walk_exprs
+from dyn.schedule.kernel_walks import staged_packs, walk_exprs
 from dyn.schedule.strided import own_digits
 from dyn.shapes import Dim, Symbol, free_symbols, linear_in
 
@@ -51,8 +51,9 @@ def staged_loop(em: Emitter, loop: Loop) -> None:
     One barrier a round is enough: behind it every thread sees the slice that is used, and none reads any more the slice
     before, in whose place what this round asks for, or the next one uses, is stored.
     """
-    packs = [StagedPack(em, stmt, loop) for stmt in loop.body if isinstance(stmt, Pack)]
-    body = tuple([stmt for stmt in loop.body if not isinstance(stmt, Pack)])
+    heads = staged_packs(loop)
+    packs = [StagedPack(em, pack, loop) for pack in heads]
+    body = loop.body[len(heads) :]
     end, now, step = em.fresh("n"), em.fresh("j"), loop.step
     em.line(f"const long long {end} = {em.dim(loop.extent)};")
     for pack in packs:
@@ -196,14 +197,13 @@ class StagedPack:
         staged = pack.staged
         assert staged is not None
         self.em, self.pack, self.staged, self.loop = em, pack, staged, loop
-        self.name, self.expr = em.fresh("t"), pack.value
+        self.name = em.fresh("t")
         outer, inner = (
             _SliceAxis(interval, most, loop.var)
             for interval, most in ((pack.outer, staged.outer), (pack.inner, staged.inner))
         )
-        #: Whether the outer axis is the one that moves.
-        self.outer_moves = loop.var in free_symbols(pack.outer.start)
-        self.own, self.moving = (inner, outer) if self.outer_moves else (outer, inner)
+        self.outer = outer
+        self.own, self.moving = (inner, outer) if loop.var in free_symbols(pack.outer.start) else (outer, inner)
         self.tables = [
             _Digested(em, found, axis, axis is self.moving)
             for axis in (self.own, self.moving)
@@ -229,7 +229,7 @@ class StagedPack:
 
     @property
     def key(self) -> tuple[int, Dim]:
-        """What a load of the slice is known by."""
+        """The buffer and the place that a load of the slice has."""
         return id(self.pack.buffer), self.pack.place
 
     def slice(self, slot: str) -> str:
@@ -338,7 +338,7 @@ class StagedPack:
     def put(self, half: str) -> None:
         """Store what is in registers to a half of shared memory."""
         em, n, place = self.em, self.together, self._address(half)
-        apart = 1 if self.near is not (self.moving if self.outer_moves else self.own) else self.pack.stride
+        apart = self.pack.stride if self.near is self.outer else 1
         with self._each_round():
             if apart > 1 or n == 1:
                 em.line("#pragma unroll")
@@ -352,7 +352,7 @@ class StagedPack:
 
     def _place(self) -> str:
         """The place of element ``o``, ``k`` of a slice."""
-        outer, inner = ("k", "o") if self.outer_moves else ("o", "k")
+        outer, inner = ("k", "o") if self.outer is self.moving else ("o", "k")
         stride, every, pad = self.pack.stride, self.staged.every, self.staged.pad
         if pad == 0 or every == 1:
             return f"{outer} * {stride + pad} + {inner}"
@@ -406,7 +406,7 @@ class StagedPack:
         with em.braces(f"if ({inside})"):
             for table in self.tables:
                 table.bind("k" if table.moves else "o", half)
-            em.line(f"{value} = {em.eval(self.expr)};")
+            em.line(f"{value} = {em.eval(self.pack.value)};")
         return value
 
     def _move(self, load: Load, bounds: _Bounds) -> None:
@@ -424,7 +424,7 @@ class StagedPack:
         with em.braces(f"for (int j = 0; j < {n}; ++j)"):
             em.line(f"const {c_type(load.dtype)} value = {values}.v[j];")
             em.values[-1][id(load)] = "value"
-            em.line(f"{self._held}[w * {n} + j] = {em.eval(self.expr)};")
+            em.line(f"{self._held}[w * {n} + j] = {em.eval(self.pack.value)};")
 
 
 @record()

@@ -90,8 +90,8 @@ def _load_words(fn: FunctionText, vec: VType, lies: DType, word: DType, pointer:
 
 
 def _readable(fn: FunctionText, ty: VType, pointer: str, left: str, stage: str) -> str:
-    """Where all of a vector may be read: its place, or the ``stage``, to which ``left`` elements are copied, and
-    zeros."""
+    """A place from which all of a vector may be read: its own, or the ``stage``, to which ``left`` elements are copied,
+    and zeros."""
     some, there, before = fn.label("some"), fn.label("there"), fn.block
     fn.branch_if(fn.op("icmp sge", I64, left, str(ty.lanes)), there, some)
     fn.start(some)

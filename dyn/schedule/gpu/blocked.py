@@ -99,7 +99,7 @@ class _StagedContraction:
         return (Clear(self.acc), loop, *for_each(of.rows // self.height, self._epilogue, "rows"))
 
     def _slice(self, first: Dim) -> Stmts:
-        """What is done with a slice of each operand, by its first step."""
+        """The packs and the multiplication of a slice, by its first step."""
         tile, of = self.tile, self.of
         rows, cols = Interval(tile.row, 0, tile.row_extent), Interval(tile.col, 0, tile.col_extent)
         red = Interval(tile.red, first, dim_min(of.depth, tile.red_extent - first))
@@ -111,7 +111,7 @@ class _StagedContraction:
         return (*packs, multiply)
 
     def _epilogue(self, group: Dim) -> Stmts:
-        """What is done with the results of a part of the rows."""
+        """The epilogue of a part of the rows, and the spill in front of it."""
         tile, of, height = self.tile, self.of, self.height
         start, results = group * height, height * of.columns
         spill = Spill(self.slices, 0, self.acc, start, height, of.columns, of.parts)

@@ -1,4 +1,4 @@
-"""How an operand of a contraction lies in memory, for threads that bring it to shared memory."""
+"""Layouts in memory of contractions' operands, as threads see them that bring these to shared memory."""
 
 from __future__ import annotations
 

@@ -369,7 +369,7 @@ class _Blocks:
         return Pack(self.panel, place, self.width, part.red, panel.cols, value, self.width, digits, words)
 
     def _packed_value(self, number: int) -> tuple[Expr, PackedWords | None]:
-        """What is packed of the left operand (0) or the right one (1), and its words, if a unit multiplies them."""
+        """The value that is packed of the left operand (0) or the right one (1), and its words for a unit."""
         tile = self.tile
         if self.unit is None:
             return tile.factors()[number], None
