@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
-from dyn.dtypes import DType, Kind
+from dyn.dtypes import DType, Kind, Special
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import (
@@ -453,7 +453,12 @@ def convert_array(x: Array, dtype: DType, weak: bool = False) -> Array:
                 result = np.where(whole >= 2.0**64, np.uint64(info.max), result)
             return result.astype(dtype.np)
     with np.errstate(all="ignore"):
-        return x.astype(dtype.np)
+        result = x.astype(dtype.np)
+        if dtype.is_narrow and dtype.floating.special is Special.POWERS:
+            # ml_dtypes before 0.7 rounds all that is between the two least powers up.
+            least = 2.0**dtype.floating.least
+            result = np.where((x >= least) & (x < 1.5 * least), dtype.np.type(least), result)
+        return result
 
 
 def _convert_parts(b: Builder, op: Op, operands: tuple[Value, ...]) -> Any:

@@ -117,6 +117,19 @@ def test_floats_of_8_bits() -> None:
         assert not bad.size, [(a.short, b.short, scalar, x[i], got[i], expected[i]) for i in bad]
 
 
+def test_powers_of_two_are_rounded_up_from_the_middle_of_the_least() -> None:
+    """Of which 2**-127 is a subnormal float32."""
+    least, after = np.array([2.0**-127, 2.0**-126], np.float32)
+    middle = np.float32(1.5) * least
+    x = np.array([least, np.nextafter(middle, least), middle, np.nextafter(middle, after), after], np.float32)
+    kernel = elementwise("c", lambda x: ap(Scalar.CAST, x, dtype=dtypes.float8_e8m0fnu), [F32], dtypes.float8_e8m0fnu)
+    (run,) = compile_kernels([kernel])
+    got = np.empty(len(x), dtypes.float8_e8m0fnu.np)
+    run([len(x)], [x, got])
+    np.testing.assert_array_equal(got.view(np.uint8), [0, 0, 1, 1, 1])
+    np.testing.assert_array_equal(convert_array(x, dtypes.float8_e8m0fnu).view(np.uint8), [0, 0, 1, 1, 1])
+
+
 def test_float16_without_the_instruction() -> None:
     pairs = [(dtypes.float16, F32), (F32, dtypes.float16), (dtypes.float64, dtypes.float16)]
     kernels = [elementwise("c", lambda x, b=b: ap(Scalar.CAST, x, dtype=b), [a], b) for a, b in pairs]

@@ -335,10 +335,12 @@ AVX2 = Target("x86", "x86-64-v3", vector_bytes=32, registers=16)
 #: A machine with AVX-VNNI, and one that has the same instruction of AVX-512 for 256 bits.
 AVX_VNNI = replace(AVX2, features="+avx2,+fma,+f16c,+avxvnni")
 VNNI_256 = replace(AVX2, features="+avx2,+fma,+f16c,+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx512vnni")
+#: This machine without tile registers, which have a file of their own.
+VECTORS = replace(host_target(), features=host_target().features.replace("+amx", "-amx"))
 #: Targets with bytes by fours, with pairs alone, and with neither: what this machine has to have, the target, what is
 #: compiled for, and the unit of bytes and that of others.
 UNITS = [
-    ("avx512vnni", host_target(), host_target(), "vpdpbusd", "vpmaddwd"),
+    ("avx512vnni", VECTORS, VECTORS, "vpdpbusd", "vpmaddwd"),
     ("avx512bw", Target("x86", "x86-64-v4", vector_bytes=64, registers=32), None, "vpmaddwd", "vpmaddwd"),
     ("avx512vnni", AVX_VNNI, VNNI_256, "vpdpbusd", "vpmaddwd"),
     ("avx2", AVX2, None, "vpmaddwd", "vpmaddwd"),

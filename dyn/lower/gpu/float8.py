@@ -57,7 +57,7 @@ _ENCODE_POWER = """\
 FN NAME dyn_float_to_KIND(float x) {
     const unsigned bits = (unsigned)__float_as_int(x);
     if (bits - 1u >= 0x7f7fffffu) return NAME{0xff};
-    return NAME{(unsigned char)((bits + 0x00400000u - (bits < 0x00800000u ? 1u : 0u)) >> 23)};
+    return NAME{(unsigned char)((bits + (bits < 0x00800000u ? 0x00200000u : 0x00400000u)) >> 23)};
 }"""
 
 

@@ -77,10 +77,11 @@ def _power(m: Machine, bits: VType, code: str) -> str:
 
 
 def _nearest_power(m: Machine, bits: VType, pattern: str, size: str) -> str:
-    """Halves are rounded up, but 0.5 of the least normal number is a power. What is not positive is NaN."""
+    """Rounded up from the middle, that of the two least powers too, of which one is a subnormal float32. What is not
+    positive is NaN."""
     fn = m.fn
     small = fn.op("icmp ult", bits, size, constant(1 << 23, bits))
-    half = fn.select(small, bits, constant((1 << 22) - 1, bits), constant(1 << 22, bits))
+    half = fn.select(small, bits, constant(1 << 21, bits), constant(1 << 22, bits))
     code = fn.op("lshr", bits, fn.op("add", bits, size, half), constant(23, bits))
     # Less 1, 0 and what is negative are past all others.
     before = fn.op("sub", bits, pattern, constant(1, bits))
