@@ -155,6 +155,10 @@ class ScalarBuilder(Protocol):
         """The parts of a complex value."""
         ...
 
+    def part(self, value: Any, number: Dim) -> Any:
+        """The real part of a complex value where a number is 0, the imaginary one where it is 1."""
+        ...
+
 
 #: ``get(i, index, mask=None, other=None)`` is operand ``i``'s element at an index. Where ``mask`` is false nothing is
 #: read, and the value is ``other`` or any other: the rule has to select.

@@ -8,10 +8,12 @@ import numpy as np
 
 from dyn import dtypes
 from dyn.dtypes import Kind
+from dyn.ir.builder import Builder
+from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, ElementLoops, OpDef, OpKind, TypeContext, TypeRule
 from dyn.ir.types import TensorType
 from dyn.ops import rules
-from dyn.ops.complex_parts import part_dtype
+from dyn.ops.complex_parts import part_dtype, select_index, stack
 from dyn.ops.pointwise import COMPLEXES, draw
 from dyn.ops.transform_rules import elementwise_vjp, linear, pointwise_batch
 
@@ -77,4 +79,33 @@ imag = OpDef(
     vjp=elementwise_vjp(lambda a, ct, y, x: (a.f("complex", a.fill(ct, 0), a.neg(ct)),)),
     jvp=linear(), batch=pointwise_batch,
     parts=lambda b, op, operands: operands[0][1],
+)  # fmt: skip
+
+
+def _pair_types(ctx: TypeContext, operands: tuple[TensorType, ...], attrs: Attrs) -> tuple[TensorType, ...]:
+    rules.require_kinds(ctx, operands, frozenset({Kind.COMPLEX}))
+    (x,) = operands
+    return (TensorType(part_dtype(x.dtype), (*x.shape, 2), x.weak),)
+
+
+def _pair_vjp(b: Builder, op: Op, cts: tuple[Value, ...]) -> tuple[Value]:
+    re, im = (select_index(b, cts[0], axis=len(op.operands[0].shape), index=i) for i in range(2))
+    return (b.op("complex", re, b.op("negate", im)),)
+
+
+def _as_real(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.stack([x.real, x.imag], axis=-1)
+
+
+#: Complex numbers of an array in memory as pairs of parts, the last axis: what lies there, without a copy. PyTorch's
+#: name.
+view_as_real = OpDef(
+    "view_as_real",
+    OpKind.VIEW,
+    types=_pair_types,
+    loops=ElementLoops(lambda k, op, index, get: k.part(get(0, index[:-1]), index[-1])),
+    reference=_as_real,
+    samples=draw(1, COMPLEXES),
+    vjp=_pair_vjp, jvp=linear(), batch=pointwise_batch,
+    parts=lambda b, op, operands: stack(b, operands[0], axis=len(op.operands[0].shape)),
 )  # fmt: skip

@@ -9,7 +9,7 @@ zeros on the branch cuts. Errors are bounded relative to the result's absolute v
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dyn import dtypes
@@ -30,6 +30,21 @@ _BITS = {dtypes.float32: dtypes.int32, dtypes.float64: dtypes.int64}
 def part_dtype(dtype: DType) -> DType:
     """The dtype of a complex dtype's parts; another dtype itself."""
     return {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(dtype, dtype)
+
+
+def stack(b: Builder, values: Sequence[Value], axis: int) -> Value:
+    """Values of one type along a new axis."""
+    shape = (*values[0].shape[:axis], 1, *values[0].shape[axis:])
+    return b.op("concatenate", *[b.op("reshape", v, shape=shape) for v in values], dimension=axis)
+
+
+def select_index(b: Builder, x: Value, axis: int, index: int) -> Value:
+    """The elements at one index of an axis, without that axis."""
+    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+    start = [index if a == axis else 0 for a in range(len(x.shape))]
+    limit = [index + 1 if a == axis else size for a, size in enumerate(x.shape)]
+    cut = b.op("slice", x, start=tuple(start), limit=tuple(limit), strides=(1,) * len(x.shape))
+    return b.op("reshape", cut, shape=shape)
 
 
 class Real(Arithmetic):

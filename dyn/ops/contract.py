@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from dyn import dtypes
+from dyn.dtypes import Kind
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Attrs, ContractionLoops, OpDef, OpKind, Sample, TypeContext
 from dyn.ir.types import TensorType
-from dyn.ops.complex_parts import Pair, Real
+from dyn.ops.complex_parts import Pair, Real, select_index, stack
 from dyn.ops.rules import NUMBER, require_kinds
 from dyn.ops.transform_rules import again, bilinear, later
 from dyn.shapes import Dim, RelKind
@@ -71,7 +72,8 @@ def _samples() -> list[Sample]:
         a: tuple[int, ...], b: tuple[int, ...], *numbers: tuple[int, ...], dtype: dtypes.DType = dtypes.float32
     ) -> Sample:
         names = ("lhs_batch", "rhs_batch", "lhs_contracting", "rhs_contracting")
-        arrays = (rng.standard_normal(a).astype(dtype.np), rng.standard_normal(b).astype(dtype.np))
+        unit = 1 + 2j if dtype.kind is Kind.COMPLEX else 1
+        arrays = tuple([(unit * rng.standard_normal(shape)).astype(dtype.np) for shape in (a, b)])
         return Sample(arrays, dict(zip(names, numbers, strict=True)))
 
     return [
@@ -84,17 +86,82 @@ def _samples() -> list[Sample]:
         make((5,), (5,), (), (), (0,), (0,)),
         make((2, 3, 7, 4), (7, 2, 4, 6), (0, 2), (1, 0), (3,), (2,)),
         make((3, 40), (40, 9), (), (), (1,), (0,), dtype=dtypes.float8_e4m3fn),
+        make((3, 4), (4, 5), (), (), (1,), (0,), dtype=dtypes.complex64),
+        make((2, 3, 4), (2, 5, 4), (0,), (0,), (2,), (2,), dtype=dtypes.complex64),
+        make((3, 4), (4,), (), (), (1,), (0,), dtype=dtypes.complex128),
     ]
 
 
 def _parts(b: Builder, op: Op, operands: tuple[Pair, ...]) -> Pair:
-    """Four real contractions."""
-    r, (lhs, rhs) = Real(b), operands
+    """One real contraction where an operand lies in memory as complex numbers: it is read there. Else four."""
+    (lhs, rhs), at = operands, op.attrs
+    own_l = op.operands[0], lhs, at["lhs_batch"], at["lhs_contracting"]
+    own_r = op.operands[1], rhs, at["rhs_batch"], at["rhs_contracting"]
+    free_l, free_r = (free_axes(len(v.shape), batch, axes) for v, _, batch, axes in (own_l, own_r))
+    if free_r and (matrix := _in_memory(b, rhs)) is not None:
+        return _by_pairs(b, lhs, *matrix, own_l[2:], own_r[2:])
+    if not free_r and free_l and (matrix := _in_memory(b, lhs)) is not None:
+        return _by_pairs(b, rhs, *matrix, own_r[2:], own_l[2:])
+    r = Real(b)
 
     def dot(i: int, j: int) -> Value:
         return b.op("dot_general", lhs[i], rhs[j], **op.attrs)
 
     return r.sub(dot(0, 0), dot(1, 1)), r.add(dot(0, 1), dot(1, 0))
+
+
+def _in_memory(b: Builder, x: Pair) -> tuple[Value, int] | None:
+    """The complex array, or view of one, whose parts these are, and the axis along which it lies in memory.
+
+    None where they are computed.
+    """
+    ops = [op for op in map(b.producer, x) if op is not None]
+    if len(ops) < 2 or len({len(op.operands) for op in ops}) > 1:
+        return None
+    (re, im), sources = ops, [op.operands[0] for op in ops]
+    if (re.opdef.name, im.opdef.name) == ("real", "imag") and sources[0] is sources[1]:
+        return sources[0], len(x[0].shape) - 1
+    if re.opdef is not im.opdef or re.opdef.name != "transpose" or re.attrs != im.attrs:
+        return None
+    found = _in_memory(b, (sources[0], sources[1]))
+    if found is None:
+        return None
+    whole, last = found
+    permutation = re.attrs["permutation"]
+    return b.op("transpose", whole, permutation=permutation), permutation.index(last)
+
+
+_Axes = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def _by_pairs(b: Builder, few: Pair, matrix: Value, last: int, own: _Axes, of_matrix: _Axes) -> Pair:
+    """The product of two arrays, of which one is read as pairs of parts; ``own`` are batch and contracting axes.
+
+    Where the matrix lies along a contracted axis, so do its pairs: for ``re`` they are multiplied with ``(re, -im)`` of
+    the other array, for ``im`` with ``(im, re)``. Else pairs are two columns, which both parts are multiplied with.
+    """
+    (batch, axes), (its_batch, its_axes) = own, of_matrix
+    rank, its_rank = len(few[0].shape), len(matrix.shape)
+    pairs, at = b.op("view_as_real", matrix), len(batch)
+    dims = {
+        "lhs_batch": tuple([a + 1 for a in batch]), "rhs_batch": its_batch,
+        "lhs_contracting": tuple([a + 1 for a in axes]), "rhs_contracting": its_axes,
+    }  # fmt: skip
+    if last in its_axes:
+        re, im = few
+        turned = [b.op("complex", *parts) for parts in ((re, b.op("negate", im)), (im, re))]
+        rows = stack(b, [b.op("view_as_real", value) for value in turned], 0)
+        dims["lhs_contracting"] += (rank + 1,)
+        dims["rhs_contracting"] += (its_rank,)
+        made = b.op("dot_general", rows, pairs, **dims)
+        return select_index(b, made, at, 0), select_index(b, made, at, 1)
+    made = b.op("dot_general", stack(b, few, 0), pairs, **dims)
+
+    def part(row: int, column: int) -> Value:
+        return select_index(b, select_index(b, made, len(made.shape) - 1, column), at, row)
+
+    r = Real(b)
+    return r.sub(part(0, 0), part(1, 1)), r.add(part(0, 1), part(1, 0))
 
 
 def _vjp(b: Builder, op: Op, cts: tuple[Value]) -> tuple[Value, Value]:

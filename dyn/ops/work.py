@@ -216,6 +216,9 @@ class _Counter:
     def parts(self, value: _Scalar) -> tuple[_Scalar, _Scalar]:
         return value, value
 
+    def part(self, value: _Scalar, number: Dim) -> _Scalar:
+        return value
+
     def work(self, results: Sequence[_Scalar], *, tests: bool = True) -> OpWork:
         """The functions that compute the results, each once; those of conditions of choices with ``tests``."""
         flops: dict[DType, Dim] = {}

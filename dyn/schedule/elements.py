@@ -151,7 +151,7 @@ class ElementReader:
             op = self.producers.get(value)
             if op is None or not isinstance(op.opdef.loops, ElementLoops):
                 raise IRError(f"{value!r} is not reachable from group {self.group.name}")
-            if op.opdef.kind is not OpKind.VIEW:
+            if op.opdef.kind is not OpKind.VIEW or op.operands[0].dtype is not value.dtype:  # parts are no plain view
                 computed = op.opdef.loops.at(self.k, op, index, self._getter(op, mask, other))
                 if mask is None or other is None or computed is other or isinstance(computed, Pair):
                     return computed

@@ -75,6 +75,16 @@ class ExprBuilder:
     def parts(self, value: Pair) -> tuple[Expr, Expr]:
         return value.real, value.imag
 
+    def part(self, value: Pair, number: Dim) -> Expr:
+        """A part by its number: loaded from its place where both lie in memory, side by side."""
+        real, imag = value.real, value.imag
+        if isinstance(real, Load) and isinstance(imag, Load):
+            beside = real.buffer is imag.buffer and imag.index == real.index + 1
+            if beside and real.mask is imag.mask and real.other is imag.other:
+                return self.load(real.buffer, real.index + number, real.mask, real.other)
+        which = [self.index(dtypes.int64, number), self.const(dtypes.int64, 0)]
+        return self.apply(Scalar.SELECT, [self.apply(Scalar.EQ, which, dtypes.bool_), real, imag], real.dtype)
+
     def load_pair(self, buffer: Buffer, index: Dim, dtype: DType, mask: Expr | None) -> Pair:
         """A complex element of a buffer of parts; 0 where ``mask`` is false."""
         other = None if mask is None else self.const(part_dtype(dtype), 0)

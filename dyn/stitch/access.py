@@ -24,6 +24,9 @@ class _IndexOnly:
 
     apply = const = index = bind = pair = parts = _refuse
 
+    def part(self, value: Any, number: Dim) -> Any:
+        """A view of parts reads the whole number."""
+
     def __call__(self, fn: Any, args: Any, dtype: DType) -> Any:
         return self._refuse()
 

@@ -52,3 +52,5 @@ class _Probe:
 
     def parts(self, value: object) -> tuple[None, None]:
         return None, None
+
+    def part(self, value: object, number: object) -> None: ...

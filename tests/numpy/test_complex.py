@@ -257,3 +257,66 @@ def test_updates_and_gathers() -> None:
         return np.pad(x, 1), x[places], replaced, added
 
     compare(program, "complex128 n", sizes=(3, 7), oracle=oracle)
+
+
+CONTRACTIONS = {
+    "ik,kj->ij": ((0, 1), (1, 2)),
+    "ik,jk->ij": ((0, 1), (2, 1)),
+    "bik,bkj->bij": ((3, 0, 1), (3, 1, 2)),
+    "ik,k->i": ((0, 1), (1,)),
+    "k,kj->j": ((1,), (1, 2)),
+    "k,jk->j": ((1,), (2, 1)),
+    "ki,kj->ij": ((1, 0), (1, 2)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("names", CONTRACTIONS)
+def test_contractions_at_all_sizes(names: str, dtype: str) -> None:
+    f = dyn.jit(lambda x, y: dnp.einsum(names, x, y))
+    rng, real = np.random.default_rng(1), {"complex64": np.float32, "complex128": np.float64}[dtype]
+    for sizes in (
+        (0, 3, 4, 1),
+        (3, 0, 4, 1),
+        (3, 4, 0, 2),
+        (1, 1, 1, 1),
+        (2, 5, 3, 2),
+        (9, 33, 17, 3),
+        (40, 65, 50, 2),
+    ):
+        x, y = (np.empty([sizes[a] for a in axes], dtype) for axes in CONTRACTIONS[names])
+        for array in (x, y):
+            array.real, array.imag = rng.standard_normal((2, *array.shape)).astype(real)
+        tolerance = 1e-5 if dtype == "complex64" else 1e-13
+        np.testing.assert_allclose(f(x, y), np.einsum(names, x, y), rtol=tolerance, atol=tolerance * (1 + sizes[1]))
+    assert f.cache_info().compiles == 1
+
+
+@pytest.mark.parametrize("names", ["ik,kj->ij", "ik,jk->ij", "ik,k->i"])
+def test_a_matrix_of_complex_numbers_is_read_where_it_lies(names: str) -> None:
+    """One real contraction, and nothing as large as the matrix in memory beside it."""
+    shapes = {"ik,kj->ij": ("m k", "k n"), "ik,jk->ij": ("m k", "n k"), "ik,k->i": ("n k", "k")}[names]
+    f = dyn.jit(lambda x, y: dnp.einsum(names, x, y), shapes=", ".join(shapes))
+    compiled = f.lower(*[dyn.ShapeDtypeStruct(tuple(shape.split()), "complex64") for shape in shapes]).compile()
+    assert compiled.as_text("kernel").count("contract") > 0
+    analysis = str(compiled.memory_analysis())
+    assert not {"k*n", "n*k"} & set(analysis.replace("(", " ").replace(")", " ").split()), analysis
+
+
+def test_a_computed_matrix_of_complex_numbers() -> None:
+    """Its parts are operands of four real contractions."""
+    f = dyn.jit(lambda x, y: x @ (y * y))
+    x, y = (np.random.default_rng(2).standard_normal((2, 5, 5)) * (1 + 2j)).astype("complex64")
+    np.testing.assert_allclose(f(x, y), x @ (y * y), rtol=1e-5, atol=1e-4)
+    assert str(f.explain()).count("contract dot_general") == 4
+
+
+def test_derivatives_of_contractions() -> None:
+    x, y = (np.random.default_rng(3).standard_normal((2, 4, 4)) * (1 + 2j)).astype("complex128")
+    f = dyn.jit(lambda x, y: dnp.sum(x @ y.T @ x[0]))
+    step, direction = 1e-6, (1 - 0.5j) * np.ones((4, 4))
+    for argument in range(2):
+        gradient = dyn.jit(dyn.grad(f, argnums=argument, holomorphic=True))(x, y)
+        moved = [[v + s * step * direction if a == argument else v for a, v in enumerate((x, y))] for s in (1, -1)]
+        slope = (complex(f(*moved[0])) - complex(f(*moved[1]))) / (2 * step)
+        np.testing.assert_allclose(np.sum(np.asarray(gradient) * direction), slope, rtol=1e-6)

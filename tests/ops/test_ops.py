@@ -216,6 +216,9 @@ class Interpreter:
     def parts(self, value: Any) -> tuple[Any, Any]:
         return value.real, value.imag
 
+    def part(self, value: Any, number: Dim) -> Any:
+        return np.stack(self.parts(value), axis=-1)[..., number]
+
     def const(self, dtype: DType, value: complex) -> Any:
         return np.array(value, dtype.np)
 

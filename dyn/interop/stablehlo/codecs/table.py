@@ -47,6 +47,7 @@ CODECS: dict[str, Codec] = {
     "real": elementwise.real,
     "select": elementwise.select,
     "stop_gradient": elementwise.identity("derivatives are not written"),
+    "view_as_real": elementwise.custom("view_as_real"),
     # Movement of elements, and what is made of nothing.
     "broadcast_in_dim": shape.broadcast_in_dim,
     "concatenate": shape.concatenate,
