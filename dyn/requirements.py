@@ -19,7 +19,7 @@ from dyn.fork_safety import importing
 DISTRIBUTION = "dynhlo"
 #: What dyn cannot do without.
 REQUIRED = (
-    "filelock>=3.12", "llvmlite>=0.50,<0.51", "ml_dtypes>=0.5", "numpy>=2", "optree>=0.14", "platformdirs>=4",
+    "filelock>=3.12", "llvmlite>=0.50,<0.51", "ml_dtypes>=0.5,!=0.7.0", "numpy>=2", "optree>=0.14", "platformdirs>=4",
 )  # fmt: skip
 #: What parts of dyn need, by the name of the extra.
 EXTRAS: Mapping[str, tuple[str, ...]] = {

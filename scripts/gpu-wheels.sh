@@ -12,7 +12,7 @@ rm -rf .whl
 "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --implementation cp \
     --python-version "$version" --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 \
     --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 --platform manylinux1_x86_64 \
-    --dest .whl 'optree>=0.14' 'typing-extensions>=4.12' 'platformdirs>=4' 'filelock>=3.12' 'ml_dtypes>=0.5' || exit 1
+    --dest .whl 'optree>=0.14' 'typing-extensions>=4.12' 'platformdirs>=4' 'filelock>=3.12' 'ml_dtypes>=0.5,!=0.7.0' || exit 1
 
 tree=$(git ls-files --cached --others --exclude-standard -z | xargs -0 du --bytes --total | tail -n 1 | cut -f 1)
 wheels=$(du --bytes --total .whl/*.whl | tail -n 1 | cut -f 1)

@@ -69,7 +69,7 @@ def _generators(function: Any) -> dict[str, Any]:
     if _is_alone() or not used.isdisjoint(("random", "np", "numpy")):
         found["random"] = random
         # NumPy imports it when it is asked for.
-        numpy = importlib.import_module("numpy.random") if "random" in used else sys.modules.get("numpy.random")
+        numpy = importlib.import_module("numpy.random") if "random" in used else _numpy_random()
         if numpy is not None:
             found["numpy.random"] = numpy
     for name, value in variables(function):
@@ -85,10 +85,17 @@ def _is_alone() -> bool:
     return all(one is own or one.name.startswith("dyn") for one in threading.enumerate())
 
 
+def _numpy_random() -> Any:
+    """``numpy.random`` where it is imported; None before, and while another thread is importing it."""
+    module = sys.modules.get("numpy.random")
+    is_whole = all(name in vars(module) for name in ("Generator", "RandomState", "get_state")) if module else False
+    return module if is_whole else None
+
+
 def _is_generator(value: Any) -> bool:
     if isinstance(value, random.Random):
         return True
-    numpy: Any = sys.modules.get("numpy.random")
+    numpy = _numpy_random()
     return numpy is not None and isinstance(value, numpy.Generator | numpy.RandomState)
 
 

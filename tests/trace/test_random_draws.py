@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import threading
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -154,3 +155,21 @@ for function in forks, draws:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "0 0\n1 0\n"
+
+
+@pytest.mark.parametrize("names", [(), ("Generator",), ("Generator", "RandomState")])
+def test_numpy_random_is_being_imported_by_another_thread(
+    names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module is in ``sys.modules`` before it has its names."""
+    begun = types.ModuleType("numpy.random")
+    for name in names:
+        setattr(begun, name, getattr(np.random, name))
+    monkeypatch.setitem(sys.modules, "numpy.random", begun)
+    held = {"not": "a generator"}
+
+    @dyn.jit
+    def f(x):
+        return x + len(held)
+
+    assert f(np.zeros(2)).tolist() == [1.0, 1.0]
