@@ -230,9 +230,12 @@ def test_panels_that_lie_in_memory(left: DType, right: DType, name: str, width: 
     with tile_machine() as machine:
         for factor, sizes in ((group, (1, 15, 16, 17, 33)), (1, (1, 16, 35))):
             reach = Reach(left, right, rhs_panels=(width, group), reduced_factor=factor)
-            few, many = contract_schedules(SAPPHIRE, acc, reach)
-            assert (few.min_rows, few.max_rows, many.min_rows, many.max_rows) == (0, 8, 9, None)
-            assert few.adds_alike is not left.is_float
+            *few, many = contract_schedules(SAPPHIRE, acc, reach)
+            if left.is_float:  # bits do not depend on the number of rows
+                assert (few, many.min_rows, many.max_rows) == ([], 0, None)
+            else:
+                assert (few[0].min_rows, few[0].max_rows, many.min_rows, many.max_rows) == (0, 4, 5, None)
+                assert few[0].adds_alike
             assert many.tile.unit == name
             assert many.note == f"32x{width} from panels, {name}"
             assert (Operand.LHS in many.tile.staged) is (factor == 1)
@@ -262,8 +265,8 @@ def test_panels_that_lie_in_memory(left: DType, right: DType, name: str, width: 
 
 
 def test_few_rows_keep_to_vectors() -> None:
-    """Streams and panels of up to 8 rows; integers add alike, floats do not, and stay with vectors where rows have
-    the same bits in every batch."""
+    """Streams of up to 8 rows, and panels of up to 4 of integers; these add alike. Floats do not: over panels there is
+    one unit for all rows, and streams have none where rows have the same bits in every batch."""
     for left, right, acc in ((BF16, BF16, F32), (I8, I8, I32)):
         low, many = contract_schedules(SAPPHIRE, acc, Reach(left, right, rhs_columns=True), cols=768)
         assert low.note.startswith("streamed")
@@ -271,7 +274,7 @@ def test_few_rows_keep_to_vectors() -> None:
         assert low.adds_alike is (acc is I32)
     invariant = replace(SAPPHIRE, batch_invariant=True)
     (one,) = contract_schedules(invariant, F32, Reach(BF16, BF16, rhs_panels=(64, 2), reduced_factor=2))
-    assert (one.tile.unit, one.max_rows) == ("vdpbf16ps", None)
+    assert (one.tile.unit, one.max_rows) == ("tdpbf16ps", None)
     packed = contract_schedules(invariant, F32, Reach(BF16, BF16, rhs_columns=True))[-1]
     assert packed.tile.unit == ""
     few, many = contract_schedules(invariant, I32, Reach(I8, I8, rhs_panels=(64, 4), reduced_factor=4))
@@ -455,27 +458,39 @@ def test_programs(programs: TileMachine, left: DType, right: DType, name: str) -
         x = sample(left, (rows, reduced), rows)
         want = reference(one, x, b)
         programs.ran.clear()
-        for got in (frozen(x), argument(x, b)):
-            if rows > 8 or not left.is_float:
-                np.testing.assert_array_equal(np.asarray(got), want)
-            np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=np.abs(want).max(initial=0) * 1e-5)
+        np.testing.assert_array_equal(np.asarray(frozen(x)), want)
+        assert (name in programs.ran) is (rows > (0 if left.is_float else 4))
+        programs.ran.clear()
+        got = np.asarray(argument(x, b))
         assert (name in programs.ran) is (rows > 8)
+        if rows > 8 or not left.is_float:
+            np.testing.assert_array_equal(got, want)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=np.abs(want).max(initial=0) * 1e-5)
         got = np.asarray(turned(x, np.ascontiguousarray(b.T)))
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=np.abs(want).max(initial=0) * 1e-5)
     explained = str(frozen.explain())
     assert f"32x64 from panels, {name}" in explained
-    assert f"{'vdpbf16ps' if left.is_float else 'vpdpbusd'}, at most 8 rows" in explained
+    assert (", vpdpbusd, at most 4 rows" in explained) is not left.is_float
     assert f"packed 32x32, {name}" in str(argument.explain())
 
 
 @pytest.mark.skipif(not host_target().has("avx512bf16"), reason="few rows are multiplied by AVX-512 BF16")
 def test_rows_of_bfloat16_in_every_batch(programs: TileMachine) -> None:
-    """With ``batch_invariant`` no tile register adds floats; of integers they may."""
-    w = dyn.asarray(sample(BF16, (70, 75), 2))
+    """A weight in panels has one unit for all rows. Of an argument few rows are streamed, and with ``batch_invariant``
+    no tile register adds floats."""
+    b = sample(BF16, (70, 75), 2)
+    w = dyn.asarray(b)
     x = sample(BF16, (40, 70), 1)
-    f = dyn.jit(lambda x: sums(x, w), batch_invariant=True)
-    whole = np.asarray(f(x))
+    for invariant in (False, True):
+        f = dyn.jit(lambda x: sums(x, w), batch_invariant=invariant)
+        whole = np.asarray(f(x))
+        for rows in (1, 8, 9, 33):
+            np.testing.assert_array_equal(np.asarray(f(x[:rows])), whole[:rows])
+        assert "tdpbf16ps: always" in str(f.explain())
+    programs.ran.clear()
+    g = dyn.jit(sums, batch_invariant=True)
+    whole = np.asarray(g(x, b))
     for rows in (1, 8, 9, 33):
-        np.testing.assert_array_equal(np.asarray(f(x[:rows])), whole[:rows])
+        np.testing.assert_array_equal(np.asarray(g(x[:rows], b)), whole[:rows])
     assert "tdpbf16ps" not in programs.ran
-    assert "tdpbf16ps" not in str(f.explain())
+    assert "tdpbf16ps" not in str(g.explain())

@@ -60,6 +60,7 @@ from dyn.schedule.x86.blocking import (
     PANEL_BYTES,
     PARTIAL_ROWS,
     STREAMED_BYTES,
+    WORDS_FOR_TILES,
     blocking,
     streamed_heights,
     streamed_piece,
@@ -150,6 +151,8 @@ class _Blocks:
         depth = depth if depth else self.blocking.depth
         #: The most steps of the reduced dimension that are packed at once, and of these a multiple of W.
         self.block = max(min(depth // 64 if depth else most, most), 1) * 64
+        if self.unit is not None and self.unit.rows > 1 and not self.in_panels:
+            self.block = min(self.block, WORDS_FOR_TILES)
         red = tile.red_extent
         self.depth = min(self.block, -(-max(red, 1) // self.lanes) * self.lanes) if isinstance(red, int) else self.block
         #: Whether the reduced dimension may be cut, so that accumulators wait for the next block.

@@ -36,6 +36,8 @@ _TURNED_VECTORS = 4
 _MOST_PANEL_ROWS = 8
 #: Accumulators in tile registers, of which there are eight: two by two, beside two for each operand.
 _ROWS_OF_TILES, _COLUMNS_OF_TILES = 2, 2
+#: Up to how many rows over panels vectors are as quick as tile registers, or some percent quicker.
+_VECTOR_ROWS = 4
 #: Bytes of a row of the right operand that a GRID iteration streams; where it lies, a thread reads as many of these one
 #: after the other as it has, where it is computed each by itself.
 _STREAMED_BYTES, _COMPUTED_BYTES = 512, 1024
@@ -129,14 +131,14 @@ def _from_panels(target: Target, dtype: DType, reach: Reach, width: int, group: 
         return ContractVariant(tile, max(most // rows, 1) * rows, width, 0, None, note, in_panel=True)
 
     vectors = variant(unit, _panel_rows(target, dtype, width, sums=unit is not None and unit.signs_left))
-    tiles = tile_unit_of(target, reach.lhs, reach.rhs, dtype) if unit is not None else None
+    tiles = tile_unit_of(target, reach.lhs, reach.rhs, dtype, for_all_rows=True) if unit is not None else None
     if tiles is None:
         return (vectors,)
-    few = _FEW_ROWS[target.registers >= 32]
-    return (
-        replace(vectors, max_rows=few, note=f"{vectors.note}, at most {few} rows", adds_alike=not dtype.is_float),
-        replace(variant(tiles, _ROWS_OF_TILES * tiles.rows), min_rows=few + 1),
-    )
+    whole = variant(tiles, _ROWS_OF_TILES * tiles.rows)
+    if dtype.is_float:  # one unit for all rows: a row's bits do not depend on its batch
+        return (whole,)
+    low = replace(vectors, max_rows=_VECTOR_ROWS, note=f"{vectors.note}, at most {_VECTOR_ROWS} rows", adds_alike=True)
+    return (low, replace(whole, min_rows=_VECTOR_ROWS + 1))
 
 
 def _computed_from_panels(target: Target, dtype: DType, reach: Reach, width: int) -> tuple[ContractVariant, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from dyn.schedule.kernel import Algorithm, Expr, Load, Operand, TileContract
 from dyn.schedule.panels import panels_in
 from dyn.schedule.strided import own_digits, strided
@@ -19,7 +21,7 @@ def unit_of_tile(tile: TileContract, target: Target) -> Unit | None:
     """
     if not tile.tile.unit:
         return None
-    kinds = (unit_of, tile_unit_of) if not tile.digits else ()
+    kinds = (unit_of, partial(tile_unit_of, for_all_rows=True)) if not tile.digits else ()
     units = [of(target, tile.lhs.dtype, tile.rhs.dtype, tile.acc.dtype) for of in kinds]
     found = next((unit for unit in units if unit is not None and unit.name == tile.tile.unit), None)
     if found is None:

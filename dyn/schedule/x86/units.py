@@ -63,12 +63,13 @@ def reads_words(unit: Unit, lhs: DType, factor: int) -> bool:
     return lhs.itemsize == unit.words[0].itemsize and factor % unit.group == 0
 
 
-def tile_unit_of(target: Target, lhs: DType, rhs: DType, acc: DType) -> Unit | None:
-    """The unit with accumulators in tile registers that multiplies many rows of operands; None where there is none.
+def tile_unit_of(target: Target, lhs: DType, rhs: DType, acc: DType, *, for_all_rows: bool = False) -> Unit | None:
+    """The unit with accumulators in tile registers that multiplies rows of operands; None where there is none.
 
-    Floats are added in another order than by vectors, which a batch-invariant target leaves.
+    Floats are added in another order than by vectors. A batch-invariant target takes it where it is the one
+    ``for_all_rows``.
     """
-    if acc.is_float and target.batch_invariant:
+    if acc.is_float and target.batch_invariant and not for_all_rows:
         return None
     rows = [unit for dtypes, unit in _TILES if dtypes == (lhs, rhs)]
     return next((unit for unit in rows if acc in unit.sums and _has(target, unit)), None)
