@@ -337,12 +337,14 @@ AVX_VNNI = replace(AVX2, features="+avx2,+fma,+f16c,+avxvnni")
 VNNI_256 = replace(AVX2, features="+avx2,+fma,+f16c,+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx512vnni")
 #: This machine without tile registers, which have a file of their own.
 VECTORS = replace(host_target(), features=host_target().features.replace("+amx", "-amx"))
+#: Who runs what is compiled for AVX-VNNI.
+OF_AVX_VNNI = ("avxvnni", AVX_VNNI, None) if host_target().has("avxvnni") else ("avx512vnni", AVX_VNNI, VNNI_256)
 #: Targets with bytes by fours, with pairs alone, and with neither: what this machine has to have, the target, what is
 #: compiled for, and the unit of bytes and that of others.
 UNITS = [
     ("avx512vnni", VECTORS, VECTORS, "vpdpbusd", "vpmaddwd"),
     ("avx512bw", Target("x86", "x86-64-v4", vector_bytes=64, registers=32), None, "vpmaddwd", "vpmaddwd"),
-    ("avx512vnni", AVX_VNNI, VNNI_256, "vpdpbusd", "vpmaddwd"),
+    (*OF_AVX_VNNI, "vpdpbusd", "vpmaddwd"),
     ("avx2", AVX2, None, "vpmaddwd", "vpmaddwd"),
     ("sse2", Target("x86", "x86-64", vector_bytes=16, registers=16), None, "", ""),
 ]
