@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -65,9 +66,7 @@ def test_it_has_its_licence_and_says_what_it_needs(wheel: Path) -> None:
         ">=3.11",
     )
     assert {"jax", "linalg", "torch", "tensorflow", "cuda", "notebook"} <= set(found.get_all("Provides-Extra") or ())
-    needed = {
-        r.partition(">")[0].partition("<")[0] for r in found.get_all("Requires-Dist") or () if "extra ==" not in r
-    }
+    needed = {re.split("[<>!=]", r)[0] for r in found.get_all("Requires-Dist") or () if "extra ==" not in r}
     assert needed == {"filelock", "llvmlite", "ml-dtypes", "numpy", "optree", "platformdirs"}
 
 
