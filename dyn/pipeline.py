@@ -27,6 +27,7 @@ from dyn.lower.chosen_variants import chosen_variants, likely_variants
 from dyn.lower.host import HostProgram, MemorySpace, build_host
 from dyn.lower.host_llvm.emit import emit_guards, emit_host
 from dyn.lower.library_calls import emit_library_call
+from dyn.passes.flatten_concatenations import flatten_concatenations
 from dyn.passes.inline_calls import inline_calls
 from dyn.passes.nan_checks import check_finite
 from dyn.passes.normal_form import NORMAL_FORM
@@ -56,6 +57,7 @@ PIPELINE: tuple[Callable[[Function], Function], ...] = (
     inline_calls,
     check_finite,
     *NORMAL_FORM,  # refine_shapes, simplify, eliminate_common_subexpressions, propagate_transposes
+    in_regions(flatten_concatenations),
     in_regions(split_contracted_axes),
     split_complex,
     own_results,

@@ -15,6 +15,7 @@ from dyn.ir.core import Function
 from dyn.ir.parser import parse_function
 from dyn.ir.printer import print_function
 from dyn.ir.verifier import verify
+from dyn.passes.flatten_concatenations import flatten_concatenations
 from dyn.passes.own_results import own_results
 from dyn.passes.redundancy import eliminate_common_subexpressions, eliminate_dead_code, order_by_use
 from dyn.passes.refine_shapes import refine_shapes, restate_demands, state_values
@@ -33,6 +34,7 @@ PASSES: dict[str, Pass] = {
         state_values,
         simplify,
         eliminate_common_subexpressions,
+        flatten_concatenations,
         own_results,
         eliminate_dead_code,
     )
@@ -173,6 +175,21 @@ func @same(%x: f32[n] "x") -> (f32[n], f32[n]) {
   return %6, %7
 }
 """,
+    "flatten_concatenations": """
+func @tree(%x: f32[n, a] "x", %y: f32[n, b] "y") -> (f32[n, 3*a + 2*b], f32[n, 2*a + 2*b]) {
+  dim n: "x.shape[0]"
+  dim a: "x.shape[1]"
+  dim b: "y.shape[1]"
+  %0 = concatenate(%x, %y) {dimension = 1} : f32[n, a + b]  @ model.py:1
+  %1 = concatenate(%0, %x) {dimension = 1} : f32[n, 2*a + b]  @ model.py:2
+  %2 = negate(%y) : f32[n, b]  @ model.py:3
+  %3 = concatenate(%x, %2) {dimension = 1} : f32[n, a + b]  @ model.py:3
+  %4 = concatenate(%1, %3) {dimension = 1} : f32[n, 3*a + 2*b]  @ model.py:4
+  %5 = concatenate(%x, %y) {dimension = 1} : f32[n, a + b]  @ model.py:5
+  %6 = concatenate(%5, %5) {dimension = 1} : f32[n, 2*a + 2*b]  @ model.py:6
+  return %4, %6
+}
+""",
     "own_results": """
 func @results(%x: f32[n, m] "x", %w: f32[3] "w" hidden) -> (f32[n, m], f32[3], f32[], f32[m, n], f32[n, m], f32[n, m], f32[n*m], f32[m, n]) {
   dim n: "x.shape[0]"
@@ -208,6 +225,19 @@ func @dead(%x: f32[n] "x", %y: f32[m] "y") -> (f32[n]) {
 
 #: Programs in which each pass has nothing to do.
 CALM = {
+    "flatten_concatenations": """
+func @f(%x: f32[n, m] "x") -> (f32[2*n, 2*m], f32[2*n, m], f32[6*n, m], f32[2*n, m]) {
+  dim n: "x.shape[0]"
+  dim m: "x.shape[1]"
+  %0 = concatenate(%x, %x) {dimension = 1} : f32[n, 2*m]  @ model.py:1
+  %1 = concatenate(%0, %0) {dimension = 0} : f32[2*n, 2*m]  @ model.py:1
+  %2 = concatenate(%x, %x) {dimension = 0} : f32[2*n, m]  @ model.py:2
+  %3 = concatenate(%x, %x) {dimension = 0} : f32[2*n, m]  @ model.py:3
+  %4 = concatenate(%2, %3, %3) {dimension = 0} : f32[6*n, m]  @ model.py:3
+  %5 = negate(%3) : f32[2*n, m]  @ model.py:4
+  return %1, %2, %4, %5
+}
+""",
     "state_values": """
 func @f(%x: f32[n] "x") -> (f32[floordiv(12, n)]) {
   dim n: "x.shape[0]"

@@ -157,6 +157,55 @@ def test_pieces_are_computed_where_they_belong(dtype: str) -> None:
     assert function.cache_info().compiles == 1
 
 
+TABLES = 26
+
+
+def looked_up(xp: Any, dense: Any, tables: Any, places: Any) -> Any:
+    """Rows of many tables behind each other, as recommenders have them."""
+    return xp.concatenate([dense, *(table[places[:, n]] for n, table in enumerate(tables))], axis=1)
+
+
+def test_rows_of_tables_are_pieces_whatever_their_number() -> None:
+    """One group, and a launch for each table: no row is written twice."""
+    rng = np.random.default_rng(0)
+    function = dyn.jit(lambda *a: looked_up(dnp, *a))
+    for rows, width in ((0, 4), (1, 1), (7, 0), (33, 16), (300, 5)):
+        tables = [rng.random((9 + n, width), "f4") for n in range(TABLES)]
+        dense, places = rng.random((rows, 13), "f4"), rng.integers(-9, 9, (rows, TABLES))
+        np.testing.assert_array_equal(function(dense, tables, places), looked_up(np, dense, tables, places))
+    assert function.cache_info().compiles == 1
+    plan = function.trace(dense, tables, places).lower().as_text("stitch")
+    assert plan.count("join gather_concatenate") == 1
+    assert "loop gather" not in plan
+
+
+def test_rows_that_others_read_too_are_copied() -> None:
+    def read_twice(xp: Any, table: Any, places: Any, x: Any) -> Any:
+        rows = table[places]
+        return xp.concatenate([x, rows], axis=1), rows * 2
+
+    rng = np.random.default_rng(0)
+    arguments = rng.random((5, 3), "f4"), rng.integers(0, 5, 4), rng.random((4, 2), "f4")
+    function = dyn.jit(lambda *a: read_twice(dnp, *a))
+    for got, wanted in zip(function(*arguments), read_twice(np, *arguments), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    plan = function.trace(*arguments).lower().as_text("stitch")
+    assert "gather_multiply" in plan
+    assert "gather_concatenate" not in plan
+
+
+def test_a_tree_of_concatenations_is_one() -> None:
+    """What XLA's users write of more than 16 arrays."""
+
+    def tree(xp: Any, xs: Any) -> Any:
+        return xp.concatenate([xp.concatenate(xs[:16], axis=1), xp.concatenate(xs[16:], axis=1)], axis=1)
+
+    xs = [np.full((3, n % 4), float(n)) for n in range(26)]
+    function = dyn.jit(lambda xs: tree(dnp, xs))
+    np.testing.assert_array_equal(function(xs), tree(np, xs))
+    assert function.trace(xs).lower().as_text("stitch").count("concatenate [") == 1
+
+
 def test_halves_of_rows_take_no_copies() -> None:
     """Rotary embedding: two launches, whatever broadcasts; the bits are those of the halves alone."""
     x, c, s = (np.random.default_rng(0).random(n, "f4") for n in ((7, 3, 64), (7, 1, 32), (7, 1, 32)))
