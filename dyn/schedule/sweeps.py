@@ -16,6 +16,7 @@ from dyn.shapes import Dim
 from dyn.stitch.access import Views
 from dyn.stitch.costs import is_heavy
 from dyn.stitch.groups import Group, Plan
+from dyn.stitch.relations import GroupAxes, spans_reduced
 
 #: What one of them weighs, where a load or a gathered load weighs 1 or 3, and arithmetic nothing.
 _HEAVY_WEIGHT = 4
@@ -77,13 +78,12 @@ class Sweeps:
         return found
 
     def _is_full(self, op: Op) -> bool:
-        value, space = op.results[0], self.group.space
         if op.opdef.kind is OpKind.VIEW:  # a view that is stored permutes a full value
             return True
-        if op.opdef.kind is OpKind.REDUCE or len(value.shape) != len(space):
+        if op.opdef.kind is OpKind.REDUCE:
             return False
-        facts = self.plan.function.facts
-        return all(value.shape[a] is space[a] or facts.eq(value.shape[a], space[a]).proved for a in self.group.reduced)
+        axes = GroupAxes(self.group.space, self.group.reduced)
+        return spans_reduced(self.plan.function.facts, op.results[0].shape, axes)
 
     def _levels(self) -> dict[Value, int]:
         """The first sweep in which each member is known: for a reduction's result, the one after its own."""

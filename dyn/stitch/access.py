@@ -84,14 +84,3 @@ class Views:
             index = view_index(op, index)
             value = op.operands[0]
         return value, index
-
-
-def permutation(index: Index, symbols: tuple[Symbol, ...]) -> tuple[int | None, ...] | None:
-    """Numbers of the variables that stand alone at the places of ``index``, None for a 0.
-
-    None where the index is anything else, or uses a variable twice.
-    """
-    numbers = {as_dim(s): number for number, s in enumerate(symbols)}
-    places = tuple(None if d == 0 else numbers.get(d, -1) for d in index)
-    used = [place for place in places if place is not None]
-    return None if -1 in used or len(used) != len(set(used)) else places

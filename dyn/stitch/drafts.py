@@ -9,10 +9,11 @@ from dyn.ir.data_dependent import bound_dim, mentions
 from dyn.ir.effects import has_effect
 from dyn.ir.opdef import OpKind
 from dyn.shapes import Dim, Facts, Symbol, format_shape, free_symbols
-from dyn.stitch.access import Views, as_index, axis_symbols
+from dyn.stitch.access import Views
 from dyn.stitch.groups import GroupKind
 from dyn.stitch.inline import inline_values, pinned_views
 from dyn.stitch.order import GroupOrder
+from dyn.stitch.relations import Extent, GroupAxes, Kept, Same, extent, reading, relation, same_shape
 
 #: A group has at most so many reductions: what each sweep needs of those before it is in part computed again, so code
 #: and its work grow with their square.
@@ -41,8 +42,10 @@ class Draft:
         #: Reasons, in order and once each.
         self.ends: dict[str, None] = {}
 
-    def kept(self) -> tuple[Dim, ...]:
-        return tuple(d for axis, d in enumerate(self.space) if axis not in (self.reduced or ()))
+    @property
+    def axes(self) -> GroupAxes:
+        """Its axes so far."""
+        return GroupAxes(self.space, self.reduced or frozenset())
 
 
 class Drafts:
@@ -162,39 +165,22 @@ class Drafts:
         base = self.views.base(operand)
         if base is operand and not row and self.same_shape(base.shape, group.space) and base not in self.pinned:
             return True
-        axes = reduced if reduced is not None else group.reduced or frozenset[int]()
-        rank = len(group.space)
-        kept = [axis for axis in range(rank) if axis not in axes]
-        index = as_index(axis_symbols(operand.shape))
-        base, at = self.views.chain(operand, index)
-        places = kept if row and len(index) == len(kept) else range(rank)
-        if self.group_of.get(base) is not group or base in self.pinned or len(index) != len(places):
-            return False
-        own = dict(zip(places, index, strict=True))
-        full = not row and self.same_shape(base.shape, group.space)
-        targets = range(rank) if full or len(at) == rank else kept
+        axes = GroupAxes(group.space, reduced if reduced is not None else group.axes.reduced)
+        rank, read = len(axes.space), reading(self.views, operand)
         # A row has no index of its own on a reduced axis: what it reads there is at some place that it chose.
-        return len(at) == len(targets) and all(
-            base.shape[i] == 1 or at[i] is own.get(axis) for i, axis in enumerate(targets)
-        )
+        index = axes.kept if row and len(operand.shape) == len(axes.kept) else range(rank)
+        if self.group_of.get(read.base) is not group or read.base in self.pinned or len(operand.shape) != len(index):
+            return False
+        full = not row and self.same_shape(read.base.shape, group.space)
+        lies = range(rank) if full or len(read.base.shape) == rank else axes.kept
+        return isinstance(relation(read, index, lies, rank), Same | Kept)
 
     def same_shape(self, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> bool:
-        return len(a) == len(b) and all(
-            x is y or x == y or self.facts.eq(x, y).proved for x, y in zip(a, b, strict=True)
-        )
-
-    def by_rows(self, group: Draft) -> bool:
-        """Whether a group reduces the last axis of its space."""
-        return len(group.space) - 1 in (group.reduced or ())
+        return same_shape(self.facts, a, b)
 
     def is_row(self, shape: tuple[Dim, ...], group: Draft) -> bool:
         """Whether a shape is the group's kept axes, with or without axes of size 1 in place of the reduced ones."""
-        if group.reduced is None:
-            return False
-        if self.same_shape(shape, group.kept()):
-            return True
-        ones = tuple(1 if axis in group.reduced else d for axis, d in enumerate(group.space))
-        return self.same_shape(shape, ones)
+        return extent(self.facts, shape, group.axes) is Extent.KEPT
 
     def hands_all_to(self, maker: Draft, ops: Sequence[Op]) -> bool:
         """Whether nothing but some ops, and the group itself, reads what a group computes, and none of it is stored."""
@@ -221,7 +207,7 @@ class Drafts:
             return f"it would join groups that have more than {MOST_MEMBERS} ops together"
         if a.reductions + b.reductions > MOST_REDUCTIONS:
             return f"it would join groups that have more than {MOST_REDUCTIONS} reductions together"
-        if a.ordered != b.ordered and self.by_rows(a if a.ordered else b):
+        if a.ordered != b.ordered and (a if a.ordered else b).axes.reduces_last:
             return "it would join what reduces rows in order with what goes along rows"
         kinds = {a.kind, b.kind}
         for kind in kinds & EPILOGUES.keys():

@@ -38,13 +38,13 @@ from dyn.ir.effects import has_effect
 from dyn.ir.opdef import OpKind, Pieces
 from dyn.ir.region_passes import region_function
 from dyn.shapes import Dim, format_shape
-from dyn.stitch.access import as_index, axis_symbols, permutation, view_index
 from dyn.stitch.barriers import without_barriers
 from dyn.stitch.drafts import EPILOGUES, MOST_MEMBERS, MOST_REDUCTIONS, Draft, Drafts
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.ordered_reductions import is_ordered
 from dyn.stitch.pieces import MOST_PIECES, join_pieces
 from dyn.stitch.prologues import join_prologues
+from dyn.stitch.relations import permutes, reading_of_view
 from dyn.stitch.siblings import join_siblings
 from dyn.stitch.stretched import join_stretched
 
@@ -162,10 +162,10 @@ def _refusal(
     if reduced is not None and group.reduced not in (None, reduced):
         return f"the group reduces axes {sorted(group.reduced or ())}, this op axes {sorted(reduced)}"
     ordered = is_ordered(op, drafts.producers)
-    if reduced is not None and group.reduced is not None and drafts.by_rows(group) and ordered != group.ordered:
+    if reduced is not None and group.reduced is not None and group.axes.reduces_last and ordered != group.ordered:
         return "one of the two reduces rows in order, lanes side by side, and the other along lanes"
     row = not drafts.same_shape(space, group.space)
-    if not row and reduced is None and group.ordered and drafts.by_rows(group):
+    if not row and reduced is None and group.ordered and group.axes.reduces_last:
         return "the group's lanes lie side by side, each with a row, and this op's along rows"
     if row and (reduced is not None or not drafts.is_row(space, group)):
         return f"its space {format_shape(space)} is not provably the group's {format_shape(group.space)}"
@@ -176,23 +176,13 @@ def _refusal(
 
 def _place_pinned(drafts: Drafts, op: Op) -> None:
     """A view that must be stored: by the group that computes what it shows, if it only permutes it."""
-    symbols = axis_symbols(op.result.shape)
-    base, index = drafts.views.chain(op.operands[0], view_index(op, as_index(symbols)))
-    group = drafts.group_of.get(base)
-    joins = group is not None and group.kind not in _ALONE and drafts.same_shape(base.shape, group.space)
+    read = reading_of_view(drafts.views, op)
+    group = drafts.group_of.get(read.base)
+    joins = group is not None and group.kind not in _ALONE and drafts.same_shape(read.base.shape, group.space)
     joins = joins and not drafts.waited(op)
-    if group is None or not joins or not _permutes(drafts, base, op.result, permutation(index, symbols)):
+    if group is None or not joins or not permutes(drafts.facts, op.result, read):
         group = drafts.new(GroupKind.COPY, op.result.shape)
     drafts.add(group, op)
-
-
-def _permutes(drafts: Drafts, base: Value, view: Value, places: tuple[int | None, ...] | None) -> bool:
-    """Whether a view has each element of its base once, only in another order: a prefix has the same index."""
-    if places is None:
-        return False
-    unused = [d for axis, d in enumerate(view.shape) if axis not in places]
-    sizes = tuple(1 if place is None else view.shape[place] for place in places)
-    return all(d == 1 for d in unused) and drafts.same_shape(base.shape, sizes)
 
 
 def _finish(drafts: Drafts, *, regions: bool) -> Plan:

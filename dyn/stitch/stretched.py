@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind
-from dyn.ops.shape import stretch_factor
 from dyn.shapes import Dim, SymExpr
-from dyn.stitch.access import as_index, axis_symbols
 from dyn.stitch.costs import is_heavy
 from dyn.stitch.drafts import MOST_MEMBERS, Draft, Drafts
 from dyn.stitch.groups import GroupKind
+from dyn.stitch.relations import Other, reading, relation
 
 
 def join_stretched(drafts: Drafts) -> None:
@@ -41,11 +40,15 @@ def _is_stretched(drafts: Drafts, producer: Draft, consumer: Draft) -> bool:
         return False
     if any(op.opdef.kind is not OpKind.POINTWISE for op in consumer.ops):  # before the solver is asked
         return False
-    if stitched and (producer.ordered or not drafts.by_rows(producer)):
+    if stitched and (producer.ordered or not producer.axes.reduces_last):
         return False
     if not _may_stretch(drafts, producer, consumer.space) or len(producer.ops) + len(consumer.ops) > MOST_MEMBERS:
         return False
-    full = [op for op in producer.ops if op.opdef.kind is not OpKind.REDUCE and not _is_row_op(drafts, op, producer)]
+    full = [
+        op
+        for op in producer.ops
+        if op.opdef.kind is not OpKind.REDUCE and not drafts.is_row(op.results[0].shape, producer)
+    ]
     if any(op.opdef.kind is not OpKind.POINTWISE or is_heavy(op) for op in full):
         return False
     if not stitched and any(
@@ -71,10 +74,6 @@ def _may_stretch(drafts: Drafts, group: Draft, space: tuple[Dim, ...]) -> bool:
     )
 
 
-def _is_row_op(drafts: Drafts, op: Op, group: Draft) -> bool:
-    return group.reduced is not None and drafts.is_row(op.results[0].shape, group)
-
-
 def _is_read_elsewhere(drafts: Drafts, value: Value, producer: Draft, consumer: Draft) -> bool:
     """Whether others than two groups need a value in memory."""
     if value in drafts.pinned or value in drafts.shown:
@@ -86,18 +85,8 @@ def _reads_stretched(drafts: Drafts, op: Op, operand: Value, producer: Draft) ->
     """Whether what an op reads of a group, if anything, is read at the op's own index, stretched or not."""
     if not any(drafts.group_of.get(source) is producer for source in drafts.sources(operand)):
         return True
-    own = as_index(axis_symbols(operand.shape))
-    base, at = drafts.views.chain(operand, own)
-    if drafts.group_of.get(base) is not producer or base in drafts.pinned or len(own) != len(producer.space):
+    read, rank = reading(drafts.views, operand), len(producer.space)
+    if drafts.group_of.get(read.base) is not producer or read.base in drafts.pinned or len(operand.shape) != rank:
         return False
-    axes = range(len(own)) if len(at) == len(own) else _kept_axes(drafts, producer)
-    if len(at) != len(axes):
-        return False
-    return all(
-        size == 1 or place is own[axis] or place == own[axis] * stretch_factor(size)
-        for axis, place, size in zip(axes, at, base.shape, strict=True)
-    )
-
-
-def _kept_axes(drafts: Drafts, group: Draft) -> list[int]:
-    return [axis for axis in range(len(group.space)) if axis not in (group.reduced or ())]
+    lies = range(rank) if len(read.base.shape) == rank else producer.axes.kept
+    return not isinstance(relation(read, range(rank), lies, rank), Other)
