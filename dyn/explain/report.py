@@ -92,6 +92,8 @@ class GroupRow:
     variants: tuple[VariantRow, ...]
     #: The names of the ops that compute operands of a contraction while it reads them.
     prologue: tuple[str, ...] = ()
+    #: The ops whose results other groups compute again, in place of reading them.
+    recomputed: tuple[str, ...] = ()
     #: How many groups of the program read the same.
     count: int = 1
 
@@ -358,6 +360,7 @@ def group_row(
         tuple(dict.fromkeys(group.ends)),
         tuple(dict.fromkeys(variants)),
         tuple([op.opdef.name for op in group.prologue]),
+        tuple([f"{op.opdef.name} at {op.loc}" for op in group.recomputed]),
     )
 
 

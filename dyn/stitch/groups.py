@@ -61,6 +61,8 @@ class Group:
     bodies: tuple[Plan, ...] = ()
     #: Those of the ops that compute operands of a contraction, and nothing else.
     prologue: tuple[Op, ...] = ()
+    #: Those of the ops whose results other groups read, and compute again (``recompute``).
+    recomputed: tuple[Op, ...] = ()
 
     def members(self) -> frozenset[Value]:
         """The values that the group computes."""
@@ -104,6 +106,7 @@ class Plan:
                 operands = ", ".join(numbers[v] for v in op.operands)
                 mark = "  -> stored" if any(v in group.outputs for v in op.results[:1]) else ""
                 mark += "  -> operand" if op in group.prologue else ""
+                mark += "  -> computed again where it is read" if op in group.recomputed else ""
                 names = ", ".join(numbers[v] for v in op.results)
                 lines.append(f"  {f'{names} = ' if names else ''}{op.opdef.name}({operands}){mark}")
             for body in group.bodies:

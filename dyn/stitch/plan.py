@@ -44,6 +44,7 @@ from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.ordered_reductions import is_ordered
 from dyn.stitch.pieces import MOST_PIECES, join_pieces
 from dyn.stitch.prologues import join_prologues
+from dyn.stitch.recompute import recompute_where_read
 from dyn.stitch.relations import permutes, reading_of_view
 from dyn.stitch.siblings import join_siblings
 from dyn.stitch.stretched import join_stretched
@@ -206,7 +207,7 @@ def _finish(drafts: Drafts, *, regions: bool) -> Plan:
     rank = {n: (not any(has_effect(op) for op in group.ops), first[n]) for n, group in finished.items()}
     order = drafts.order.sorted(lambda number: rank[number])
     groups = tuple(finished[number] for number in order)
-    return Plan(drafts.function, groups, frozenset(stored), drafts.producers, drafts.waits)
+    return recompute_where_read(Plan(drafts.function, groups, frozenset(stored), drafts.producers, drafts.waits))
 
 
 def _is_stored(drafts: Drafts, value: Value, group: Draft) -> bool:

@@ -153,12 +153,34 @@ def contraction_transposed() -> Function:
     return m.function(m.transpose(y, 1, 0))
 
 
+def recomputed() -> Function:
+    """Of four values behind tanh(x) that a product's epilogue reads, tanh(x) alone is stored, beside the operand."""
+    m = Model("recomputed")
+    x, w = m.param("x", "n", "m"), m.param("w", "m", "m")
+    t = m.op("tanh", x)
+    product = m.dot(m.mul(x, m.add(t, 1.0)), w)
+    near = m.mul(product, m.mul(m.add(t, 1.0), m.sub(1.0, t)))
+    return m.function(m.add(near, m.mul(m.mul(x, 0.5), m.mul(t, t))))
+
+
+def not_recomputed() -> Function:
+    """What is dear, a result, the operand of a product, or of more bytes, is stored; what is read transposed, too."""
+    m = Model("not_recomputed")
+    x, w = m.param("x", "n", "n"), m.param("w", "n", "n")
+    dear, shown, turned = m.op("tanh", x), m.add(x, 1.0), m.mul(x, 3.0)
+    two = m.add(m.param("y", "n", "n"), m.param("z", "n", "n"))
+    first = m.softmax(m.add(m.add(dear, shown), m.add(turned, two)))
+    product = m.dot(m.mul(first, 2.0), w)
+    rest = m.add(m.add(product, dear), m.add(shown, m.transpose(turned, 1, 0)))
+    return m.function(m.add(rest, two), shown)
+
+
 PROGRAMS: dict[str, Callable[[], Function]] = {
     f.__name__: f
     for f in (
         softmax, softmax_between, layer_norm, bias_gelu, residual, attention, embedding, columns, middle_axis,
         full_reduction, two_axes, several_consumers, square, diamond, views, undecided, scalars,
-        siblings, contraction_transposed,
+        siblings, contraction_transposed, recomputed, not_recomputed,
     )
 }  # fmt: skip
 
