@@ -154,13 +154,15 @@ def contraction_transposed() -> Function:
 
 
 def recomputed() -> Function:
-    """Of four values behind tanh(x) that a product's epilogue reads, tanh(x) alone is stored, beside the operand."""
+    """Of what a product's epilogue reads of another one's, behind h and tanh(h), these two are stored alone."""
     m = Model("recomputed")
     x, w = m.param("x", "n", "m"), m.param("w", "m", "m")
-    t = m.op("tanh", x)
-    product = m.dot(m.mul(x, m.add(t, 1.0)), w)
-    near = m.mul(product, m.mul(m.add(t, 1.0), m.sub(1.0, t)))
-    return m.function(m.add(near, m.mul(m.mul(x, 0.5), m.mul(t, t))))
+    h = m.add(m.dot(x, w), 0.5)
+    t = m.op("tanh", h)
+    y = m.dot(m.mul(h, t), w)
+    for value in (m.add(t, 1.0), m.each("subtract", 1.0, t), m.mul(h, 0.5), h):
+        y = m.mul(y, value)
+    return m.function(y)
 
 
 def not_recomputed() -> Function:
