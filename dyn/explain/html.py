@@ -142,7 +142,7 @@ def _groups(groups: Sequence[GroupRow]) -> str:
         )
         lines = "".join(f"<div>{mono(line)}</div>" for line in row.lines)
         told = [f"computed as operands are read: {', '.join(row.prologue)}"] if row.prologue else []
-        told += [f"computed again where it is read, and not stored: {op}" for op in row.recomputed]
+        told += [f"computed again, rather than read: {op}" for op in row.recomputed]
         ends = "".join(f"<div>{escape(end)}</div>" for end in [*told, *row.ends])
         rows.append((
             f"{tag(row.kind, f'dyn-{row.kind}')}<br><b>{escape(row.name)}</b>{times}<br>{mono(row.space)}{over}",

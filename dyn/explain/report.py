@@ -92,7 +92,7 @@ class GroupRow:
     variants: tuple[VariantRow, ...]
     #: The names of the ops that compute operands of a contraction while it reads them.
     prologue: tuple[str, ...] = ()
-    #: The ops whose results other groups compute again, in place of reading them.
+    #: The ops of other kernels whose results this one computes again.
     recomputed: tuple[str, ...] = ()
     #: How many groups of the program read the same.
     count: int = 1

@@ -58,7 +58,7 @@ def _groups(report: Report) -> list[str]:
         lines.append(f"{group_title(row)}: {pluralized(row.ops, 'op')}, {saved}{times}")
         lines += [f"  from {line}" for line in row.lines]
         lines += [f"  prologue, computed as operands are read: {', '.join(row.prologue)}"] if row.prologue else []
-        lines += [f"  computed again where it is read, and not stored: {op}" for op in row.recomputed]
+        lines += [f"  computed again, rather than read: {op}" for op in row.recomputed]
         lines += [f"  ends: {end}" for end in row.ends]
         for variant in row.variants:
             lines.append(f"  variant {variant.note}: {variant.when}{f', {variant.state}' if variant.state else ''}")

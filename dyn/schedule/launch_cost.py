@@ -74,7 +74,7 @@ def group_work(group: Group) -> OpWork:
     """The operations of a group; those of regions, and of ways to run that are chosen among, are those of others."""
     if group.kind in (GroupKind.CONTROL, GroupKind.ALTERNATIVES):
         return OpWork()
-    return OpWork.sum(map(work_of, group.ops))
+    return OpWork.sum(map(work_of, (*group.recomputed, *group.ops)))
 
 
 def leading_launches(launches: Sequence[Launch]) -> frozenset[Launch]:

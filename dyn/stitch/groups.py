@@ -61,7 +61,7 @@ class Group:
     bodies: tuple[Plan, ...] = ()
     #: Those of the ops that compute operands of a contraction, and nothing else.
     prologue: tuple[Op, ...] = ()
-    #: Those of the ops whose results other groups read, and compute again (``recompute``).
+    #: Ops of other groups whose results are not stored: this one computes again what it reads of them (``recompute``).
     recomputed: tuple[Op, ...] = ()
 
     def members(self) -> frozenset[Value]:
@@ -102,11 +102,11 @@ class Plan:
             space = ", ".join(str(d) for d in group.space)
             reduced = f" reduced {sorted(group.reduced)}" if group.reduced else ""
             lines.append(f"{group.kind.value} {group.name} [{space}]{reduced} {{")
-            for op in group.ops:
+            for op in (*group.recomputed, *group.ops):
                 operands = ", ".join(numbers[v] for v in op.operands)
                 mark = "  -> stored" if any(v in group.outputs for v in op.results[:1]) else ""
                 mark += "  -> operand" if op in group.prologue else ""
-                mark += "  -> computed again where it is read" if op in group.recomputed else ""
+                mark += "  computed again" if op in group.recomputed else ""
                 names = ", ".join(numbers[v] for v in op.results)
                 lines.append(f"  {f'{names} = ' if names else ''}{op.opdef.name}({operands}){mark}")
             for body in group.bodies:

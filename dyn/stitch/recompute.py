@@ -39,6 +39,8 @@ class _Recomputing:
         self.plan, self.function, self.producers = plan, plan.function, plan.producers
         self.users = plan.function.users()
         self.group_of = {op: group for group in plan.groups for op in group.ops}
+        self._dear: dict[Op, bool] = {}
+        self.position = {op: number for number, op in enumerate(plan.function.ops)}
         #: The values in memory so far.
         self.stored = set(plan.stored)
         self.views = Views(plan.producers, lambda value: value in plan.stored)
@@ -51,51 +53,73 @@ class _Recomputing:
         self.reads: dict[Group, set[Value]] = {}
 
     def run(self) -> Plan:
-        groups = [self._with_fewer_outputs(group) for group in self.plan.groups]
+        for group in self.plan.groups:
+            self._choose_outputs(group)
         if self.stored == self.plan.stored:
             return self.plan
-        return replace(self.plan, groups=tuple(groups), stored=frozenset(self.stored))
+        groups = tuple(map(self._finished, self.plan.groups))
+        return replace(self.plan, groups=groups, stored=frozenset(self.stored))
 
-    def _with_fewer_outputs(self, group: Group) -> Group:
-        """The group without the outputs that its readers compute."""
+    def _finished(self, group: Group) -> Group:
+        """The group with the outputs that were chosen, and with what it computes of others."""
+        members = group.members()
+        outputs = [v for op in group.ops for v in op.results if v in self.stored]
+        views = [v for v in group.outputs if v not in members]
+        made_by = [self.producers[v] for v in self._walked(group) - self.stored if v in self.producers]
+        again = sorted([op for op in made_by if op in self.group_of], key=self.position.__getitem__)
+        return replace(group, outputs=(*outputs, *views), recomputed=tuple(again))
+
+    def _choose_outputs(self, group: Group) -> None:
+        """Store no output that its readers had better compute, and what they compute several from."""
         ops = [op for op in group.ops if op.opdef.kind is OpKind.POINTWISE]
+        if len(group.outputs) < 2 or not ops:
+            return
         self._decide(ops)
         for op in ops:
             # What is dear to compute again is stored itself where several outputs are cheap to compute from it.
-            if op.result not in self.stored and is_heavy(op):
-                stored, reads = set(self.stored), dict(self.reads)
+            if op.result not in self.stored and self._is_dear(op):
                 self.stored.add(op.result)
-                if self._decide(ops) < 2:
-                    self.stored, self.reads = stored, reads
-        if all(v in self.stored for v in group.outputs):
-            return group
-        outputs = [v for op in group.ops for v in op.results if v in self.stored]
-        views = [v for v in group.outputs if v not in group.members()]
-        recomputed = [op for op in ops if op.result in group.outputs and op.result not in self.stored]
-        return replace(group, outputs=(*outputs, *views), recomputed=tuple(recomputed))
+                left_out, reads = self._decide(ops)
+                if len(left_out) < 2:
+                    self.stored.update(left_out)
+                    self.stored.discard(op.result)
+                    self.reads.update(reads)
 
-    def _decide(self, ops: Iterable[Op]) -> int:
-        """Leave results of a group's ops unstored where that pays: how many."""
-        before = len(self.stored)
+    def _decide(self, ops: Iterable[Op]) -> tuple[list[Value], dict[Group, set[Value]]]:
+        """Leave results of a group's ops unstored where that pays: which, and what readers read before."""
+        left_out, before = list[Value](), dict[Group, set[Value]]()
         for op in ops:  # each after what it is computed from
-            if op.result in self.stored and self._is_recomputed(op):
-                self.stored.discard(op.result)
-        return before - len(self.stored)
+            found = self._read_instead(op) if op.result in self.stored else None
+            if found is None:
+                continue
+            readers, sources = found
+            self.stored.discard(op.result)
+            left_out.append(op.result)
+            for group in readers:
+                own = self._read_by(group)
+                before.setdefault(group, own)
+                self.reads[group] = (own - {op.result}) | sources
+        return left_out, before
 
-    def _is_recomputed(self, op: Op) -> bool:
-        """Whether the result of an op is better computed where it is read."""
+    def _read_instead(self, op: Op) -> tuple[list[Group], set[Value]] | None:
+        """The readers of an op's result that had better compute it, and what they read for it; None where it is better
+        stored."""
         value = op.result
         if value in self.shown or op in self.plan.waits:
-            return False
+            return None
         readers = self._readers(value)
         sources = self._sources(op) if readers else None
         if sources is None or not self._keeps_others(op):
-            return False
-        if not all(self._pays(value, sources - self._read_by(group)) for group in readers):
-            return False
-        for group in readers:
-            self.reads[group] = (self.reads[group] - {value}) | sources
-        return True
+            return None
+        pays = all(self._pays(value, sources - self._read_by(group)) for group in readers)
+        return (readers, sources) if pays else None
+
+    def _is_dear(self, op: Op) -> bool:
+        """Whether a pointwise op computes a costly function."""
+        known = self._dear.get(op)
+        if known is None:
+            known = self._dear[op] = is_heavy(op)
+        return known
 
     def _keeps_others(self, op: Op) -> bool:
         """Whether the group of an op has other outputs that are stored."""
@@ -138,7 +162,7 @@ class _Recomputing:
             if one.opdef.kind is OpKind.GENERATE:
                 continue
             ops += 1
-            if one.opdef.kind is not OpKind.POINTWISE or one.regions or is_heavy(one) or ops > _MOST_OPS:
+            if one.opdef.kind is not OpKind.POINTWISE or one.regions or self._is_dear(one) or ops > _MOST_OPS:
                 return None
             for operand in one.operands:
                 read = reading(self.views, operand)
@@ -153,21 +177,22 @@ class _Recomputing:
 
     def _read_by(self, group: Group) -> set[Value]:
         """The values in memory that a group reads."""
-        known = self.reads.get(group)
-        if known is None:
-            known, seen = set[Value](), {v for op in group.ops for v in op.results}
-            stack = [v for op in group.ops for v in op.operands]
-            while stack:
-                value = stack.pop()
-                if value in seen:
-                    continue
-                seen.add(value)
-                if value in self.stored:
-                    known.add(value)
-                elif value in self.producers:
-                    stack.extend(self.producers[value].operands)
-            self.reads[group] = known
-        return known
+        if group not in self.reads:
+            self.reads[group] = self._walked(group) & self.stored
+        return self.reads[group]
+
+    def _walked(self, group: Group) -> set[Value]:
+        """The values that a group reads, and those that it computes of others from these."""
+        members = group.members()
+        found, stack = set[Value](), [v for op in group.ops for v in op.operands]
+        while stack:
+            value = stack.pop()
+            if value in members or value in found:
+                continue
+            found.add(value)
+            if value not in self.stored and value in self.producers:
+                stack.extend(self.producers[value].operands)
+        return found
 
     def _pays(self, value: Value, sources: Iterable[Value]) -> bool:
         """Whether some arrays may be read in place of a value: those that it is not spread from have no more bytes an

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum, auto
+from functools import lru_cache
 
 from dyn.frozen import record
 from dyn.ir.core import Op, Value
@@ -94,14 +95,23 @@ class Reading:
 
 def reading(views: Views, operand: Value) -> Reading:
     """The value that an operand shows, and where its axes are read by an index of the operand."""
-    own = as_index(axis_symbols(operand.shape))
-    return _reading(*views.chain(operand, own), own)
+    own = _own_index(len(operand.shape))
+    base, at = views.chain(operand, own)
+    if base is operand:
+        return Reading(base, tuple([Place(axis, single=size == 1) for axis, size in enumerate(base.shape)]))
+    return _reading(base, at, own)
 
 
 def reading_of_view(views: Views, op: Op) -> Reading:
     """The value that a VIEW op shows, and where its axes are read by an index of the op's result."""
-    own = as_index(axis_symbols(op.result.shape))
+    own = _own_index(len(op.result.shape))
     return _reading(*views.chain(op.operands[0], view_index(op, own)), own)
+
+
+@lru_cache(maxsize=64)
+def _own_index(rank: int) -> Index:
+    """Index variables for so many axes: what is read by them is told by their numbers."""
+    return as_index(axis_symbols((0,) * rank))
 
 
 def _reading(base: Value, at: Index, own: Index) -> Reading:

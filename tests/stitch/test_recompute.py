@@ -43,7 +43,7 @@ def test_bits_do_not_depend_on_what_is_stored(dtype: str, shapes: str | None) ->
 def test_explained() -> None:
     function = dyn.jit(lambda *a: step(*a)[0], shapes="n k, k k, k")
     function(*(np.ones(s, "f4") for s in ((2, 3), (3, 3), (3,))))
-    assert "computed again where it is read, and not stored: add at test_recompute.py:18" in str(function.explain())
+    assert "computed again, rather than read: add at test_recompute.py:18" in str(function.explain())
 
 
 def test_in_regions_and_donated() -> None:
