@@ -14,6 +14,7 @@ import torch
 import torch.utils.checkpoint
 
 from dyn.backends.families import host_target
+from dyn.backends.x86 import host_target
 from dyn.errors import ArgumentError
 from dyn.interop.torch import jit
 
@@ -182,7 +183,8 @@ def test_shared_and_double_weights_and_narrow_floats() -> None:
         f = jit(own, freeze=True)
         with torch.no_grad():
             torch.testing.assert_close(f(x), own(x), rtol=2e-2, atol=2e-2)
-        assert from_panels(f) >= 1
+        # Without AVX-512 numbers of 16 bits are packed as they are converted.
+        assert (from_panels(f) >= 1) is (dtype is not torch.bfloat16 or host_target().avx512)
 
 
 def test_the_option_is_a_bool() -> None:
