@@ -97,9 +97,6 @@ def _choice(
     for one, groups in zip(assumed, recut.assumed, strict=True):
         if groups:
             other = _LaunchRun(groups, tuple([launch for group in groups for launch in lower(one.plan, group)]))
-            theirs = _outer(one)
-            if any(theirs[v] not in plan.stored for v in other.read()):  # it is computed where it is read
-                continue
             if _makes(plan, one, run, other, outputs) and _folds_alike(plan, one, run, other):
                 found.append((one, other))
     if not found:
