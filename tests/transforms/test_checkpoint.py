@@ -71,17 +71,18 @@ def with_policy(policy: policies.Policy | None) -> Callable[[Any], Any]:
 
 
 def test_memory_of_twelve_blocks() -> None:
-    """Without, each block keeps seven arrays for its derivative; with, its argument alone."""
+    """Without, each block keeps three arrays for its derivative, from which others are computed again; with, its
+    argument alone."""
     row = 4 * WIDTH
     plain = bytes_of(dyn.grad(loss(lambda f: f)), BLOCKS, 1000)
     saved = {name: bytes_of(dyn.grad(loss(with_policy(p))), BLOCKS, 1000) for name, p in POLICIES.items()}
     merged = bytes_of(dyn.grad(loss(lambda f: dyn.checkpoint(f, prevent_cse=False))), BLOCKS, 1000)
-    assert plain >= BLOCKS * 5 * row * 1000
+    assert BLOCKS * 3 * row * 1000 <= plain <= (3 * BLOCKS + 4) * row * 1000
     assert saved["none"] == saved["nothing"] == saved["any but these"]
     assert saved["nothing"] <= (BLOCKS + 10) * row * 1000
     assert saved["everything"] == plain
     assert saved["nothing"] < saved["only these"] < saved["everything"]
-    assert saved["nothing"] < saved["dots"] == saved["dots without batches"] < saved["everything"]
+    assert saved["nothing"] < saved["dots"] == saved["dots without batches"] <= (3 * BLOCKS + 4) * row * 1000
     assert saved["only these"] <= (2 * BLOCKS + 10) * row * 1000
     assert merged == plain
 
@@ -162,7 +163,7 @@ def test_the_second_pass_waits_for_the_cotangents() -> None:
         int(dyn.jit(dyn.grad(spread_out(wrap))).lower(shape).compile().memory_analysis())
         for wrap in (lambda f: f, dyn.checkpoint)
     )
-    assert twice < 0.4 * once
+    assert twice < 0.5 * once
 
 
 def test_what_it_closes_over_is_differentiated_by() -> None:

@@ -146,7 +146,7 @@ def test_a_training_step_computes_again_what_takes_memory() -> None:
         assert step.cache_info().compiles == 1
         found.append((arena(step), losses))
     assert found[1][1] == pytest.approx(found[0][1], rel=1e-5)
-    assert found[1][0] <= found[0][0] / 4
+    assert found[1][0] <= found[0][0] / 2.5  # neither keeps what is cheap to compute again
     for one, other in zip(*[module.parameters() for module in modules], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
