@@ -24,6 +24,7 @@ import random
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -138,19 +139,20 @@ def _sample(one: TileInstruction, rows: int, columns: int, words: int) -> list[A
     """An accumulator, and words of both operands: the limits of integers; floats of many sizes, and subnormal ones."""
     shapes = ((rows, columns), (rows, words, one.group), (words, columns, one.group))
     draws = random.Random(0)  # that of NumPy is another 10 ms of imports
+
+    def drawn(shape: tuple[int, ...], draw: Callable[[], float], dtype: Any) -> Array:
+        return np.array([draw() for _ in range(math.prod(shape))], dtype).reshape(shape)
+
     if one.acc == "f4":
         acc, left, right = [
-            np.array([draws.gauss() * 2.0 ** draws.randrange(-12, 12) for _ in range(math.prod(shape))], "f4").reshape(
-                shape
-            )
-            for shape in shapes
+            drawn(shape, lambda: draws.gauss() * 2.0 ** draws.randrange(-12, 12), "f4") for shape in shapes
         ]
         left[..., 0, 0] = 2.0**-130
         bits = [(value.view("u4") >> 16).astype("u2") for value in (left, right)]
         return [acc, *bits]
     limits = [np.iinfo(dtype) for dtype in (one.acc, one.left, one.right)]
     return [
-        np.array(draws.choices([limit.min, limit.max, 1, 0, 77], k=math.prod(shape)), limit.dtype).reshape(shape)
+        drawn(shape, partial(draws.choice, (limit.min, limit.max, 1, 0, 77)), limit.dtype)
         for limit, shape in zip(limits, shapes, strict=True)
     ]
 

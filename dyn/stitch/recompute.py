@@ -35,6 +35,8 @@ def recompute_where_read(plan: Plan) -> Plan:
 
 
 class _Recomputing:
+    """A plan, and the values that are stored of it so far."""
+
     def __init__(self, plan: Plan) -> None:
         self.plan, self.function, self.producers = plan, plan.function, plan.producers
         self.users = plan.function.users()
@@ -123,8 +125,7 @@ class _Recomputing:
 
     def _keeps_others(self, op: Op) -> bool:
         """Whether the group of an op has other outputs that are stored."""
-        members = self.group_of[op].members()
-        return any(v is not op.result and v in self.stored for v in members)
+        return any(v is not op.result and v in self.stored for one in self.group_of[op].ops for v in one.results)
 
     def _readers(self, value: Value) -> list[Group]:
         """The other groups that read a value, where each may compute it at the place where it reads it; else none."""
@@ -197,12 +198,13 @@ class _Recomputing:
     def _pays(self, value: Value, sources: Iterable[Value]) -> bool:
         """Whether some arrays may be read in place of a value: those that it is not spread from have no more bytes an
         element. An argument that was not read so late may be given away before."""
-        bytes = sum(s.dtype.itemsize for s in sources if not self._is_spread(s.type.size, value.type.size))
+        bytes = sum(s.dtype.itemsize for s in sources if not _is_spread(s.type.size, value.type.size))
         return bytes <= value.dtype.itemsize and self.arguments.isdisjoint(sources)
 
-    def _is_spread(self, small: Dim, size: Dim) -> bool:
-        """Whether a size lacks a factor of another one."""
-        return free_symbols(small) < free_symbols(size) or (isinstance(small, int) and small == 1)
+
+def _is_spread(small: Dim, size: Dim) -> bool:
+    """Whether a size lacks a factor of another one."""
+    return small == 1 or free_symbols(small) < free_symbols(size)
 
 
 def _in_order(read: Reading) -> bool:

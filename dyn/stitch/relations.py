@@ -74,7 +74,7 @@ def spans_reduced(facts: Facts, shape: Shape, axes: GroupAxes) -> bool:
 
 @record()
 class Place:
-    """Where an axis of a value is read: at an axis of the reader's index.
+    """A place at which an axis of a value is read: the number of an axis of the reader's index.
 
     ``axis`` is None for any other place. An axis that is ``single`` has one element, wherever it is read. One that is
     ``stretched`` has one element, which is read everywhere, or is read at the index: an undecided broadcast.
