@@ -369,9 +369,9 @@ def _is_narrow(weight: Value, operand: Value) -> bool:
 
 
 def _is_small(weight: Value, operand: Value) -> bool:
-    """Whether a weight has half of an operand's bytes at most."""
-    bytes_of = [math.prod(map(int, one.shape)) * one.dtype.itemsize for one in (weight, operand)]
-    return bytes_of[0] * 2 <= bytes_of[1]
+    """Whether a weight has half of an operand's bytes at most; not where their sizes are no numbers."""
+    own, its = weight.type.nbytes, operand.type.nbytes
+    return isinstance(own, int) and isinstance(its, int) and own * 2 <= its
 
 
 def _mapped(axes: _Axes, change: Callable[[int], Sequence[int]]) -> _Axes:

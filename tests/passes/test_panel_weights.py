@@ -173,7 +173,7 @@ def test_large_constants_are_kept_in_panels_too() -> None:
     same_results(given, found, [x])
 
 
-@pytest.mark.parametrize("what", ["left", "both", "vector", "two contracted", "nothing reduced"])
+@pytest.mark.parametrize("what", ["left", "both", "vector", "two contracted", "nothing reduced", "batches"])
 def test_what_is_left_as_it_is(what: str) -> None:
     w = dyn.asarray(np.random.rand(*((0, 4) if what == "nothing reduced" else (4, 4))).astype("f4"))
     functions = {
@@ -182,6 +182,7 @@ def test_what_is_left_as_it_is(what: str) -> None:
         "vector": lambda x: x @ w[0],
         "two contracted": lambda x: dnp.tensordot(x, w, 2),
         "nothing reduced": lambda x: x[:, :0] @ w,
+        "batches": lambda x: x[:, None] @ dnp.broadcast_to(w * 2, (x.shape[0], 4, 4)),
     }
     given = traced(functions[what], np.random.rand(4, 4).astype("f4"))
     found = panelled(given)
