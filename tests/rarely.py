@@ -183,6 +183,7 @@ GRIDS: dict[str, dict[str, int]] = {
     "schedule/test_launch_cache.py": {"test_what_is_known_is_what_would_be_made": 3},
     "schedule/test_ordered_reductions.py": {"test_samples_on_gpus": 3},
     "schedule/test_random_schedules.py": {"test_random_programs_on_gpus": 2},
+    "specialize/test_captured_sizes.py": {"test_outside_of_jit_as_inside": 3},
     "specialize/test_deferred.py": {"test_the_end_of_the_process_while_a_variant_is_compiled": 2},
     "transforms/test_arrays_against_jax.py": {
         "test_gradients": 12,

@@ -129,8 +129,8 @@ def bind_function(function: Function) -> Binding:
     captured arrays are not checked: those are looked at once, when the program is loaded with them.
     """
     axes: list[tuple[int, int, Dim]] = []
-    for number, (param, info) in enumerate(zip(function.params, function.infos, strict=True)):
-        for axis, dim in enumerate(param.shape if info.dims is None else info.dims):
+    for number, (shape, info) in enumerate(zip(function.checked_shapes(), function.infos, strict=True)):
+        for axis, dim in enumerate(shape):
             if not (info.hidden and isinstance(dim, int)):
                 axes.append((number, axis, dim))
     return bind_axes(axes)

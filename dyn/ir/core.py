@@ -226,6 +226,13 @@ class Function:
     infos: tuple[ParamInfo, ...]
     result_names: Sequence[str] = field(default=())
 
+    def checked_shapes(self) -> tuple[tuple[Dim, ...], ...]:
+        """The shapes of the parameters that calls are checked against: those from before refinement."""
+        return tuple([
+            param.shape if info.dims is None else info.dims
+            for param, info in zip(self.params, self.infos, strict=True)
+        ])  # fmt: skip
+
     def with_ops(
         self, ops: tuple[Op, ...], results: tuple[Value, ...] | None = None, facts: Facts | None = None
     ) -> Function:

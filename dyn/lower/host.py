@@ -248,8 +248,8 @@ class LocatedDim:
 
 def located_dims(function: Function) -> Iterator[LocatedDim]:
     """Every dim in a function's parameters, facts and ops."""
-    for param, info in zip(function.params, function.infos, strict=True):
-        yield from (LocatedDim(dim, None) for dim in (param.shape if info.dims is None else info.dims))
+    for shape in function.checked_shapes():
+        yield from (LocatedDim(dim, None) for dim in shape)
     yield from _relation_dims(function.facts.relations, inside=False)
     yield from _op_dims(function.ops, inside=False)
 

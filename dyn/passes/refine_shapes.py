@@ -24,8 +24,10 @@ def refine_shapes(function: Function) -> Function:
     params = tuple([refiner.value(v) for v in function.params])
     infos = tuple(
         [
-            info if new is old else replace(info, dims=old.shape if info.dims is None else info.dims)
-            for info, new, old in zip(function.infos, params, function.params, strict=True)
+            info if new is old else replace(info, dims=shape)
+            for info, new, old, shape in zip(
+                function.infos, params, function.params, function.checked_shapes(), strict=True
+            )
         ]
     )
     ops = tuple([refiner.op(op) for op in function.ops])

@@ -533,12 +533,16 @@ def _import_passes() -> None:
 
 
 def _require_same_interface(traced: Function, optimized: Function) -> None:
-    """Passes keep what a caller sees; whoever finds the program knows the traced function alone."""
+    """Passes keep what a caller sees; whoever finds the program knows the traced function alone.
+
+    A parameter's own dims may be replaced by ones that are proved equal: calls and captured arrays are checked against
+    those from before.
+    """
     seen, kept = [
         (
             function.name,
-            [(value.dtype, len(value.shape)) for value in (*function.params, *function.results)],
-            [value.shape for value, info in zip(function.params, function.infos, strict=True) if info.hidden],
+            [(param.dtype, shape) for param, shape in zip(function.params, function.checked_shapes(), strict=True)],
+            [(value.dtype, len(value.shape)) for value in function.results],
             [info.hidden for info in function.infos],
         )
         for function in (traced, optimized)
