@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 
 
 def add_stream_options(
@@ -35,3 +36,11 @@ def check_stream_options(arguments: argparse.Namespace) -> None:
 def words(text: str) -> list[str]:
     """The words of an option that takes several, with commas between."""
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def check_words(*options: tuple[str, list[str], Collection[str]]) -> None:
+    """Raise ValueError for the first word that an option does not know: of each what it names, the words, the known."""
+    for what, given, known in options:
+        for name in given:
+            if name not in known:
+                raise ValueError(f"there is no {what} {name!r}; there are {', '.join(known)}.")

@@ -8,26 +8,29 @@ they are loaded; ``measure`` does so.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import math
 import os
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from benchmarks.machine import choose_cpus, thread_environment, wait_for_rest
-from benchmarks.memory.program import SIZES, Program, same
-from benchmarks.memory.programs import programs
+from benchmarks.memory.program import SIZES, Function, Program, TorchGradient, same
+from benchmarks.memory.structure import structure
 from benchmarks.process import ROOT, WorkerError
 from benchmarks.suites.dispatch import Case
+from benchmarks.tree import map_leaves
 
-#: Who can be timed beside dyn.
-PEERS = ("jax", "torch", "numpy", "torchcompile")
+#: Who can be timed beside dyn: ``torchcompile`` compiles for each size apart, ``inductor`` with ``dynamic=True``.
+PEERS = ("jax", "torch", "numpy", "torchcompile", "inductor")
 #: A call is not timed for much longer.
 _MOST_SECONDS = 2.0
 #: The most calls before a burst, and how long no more is begun after.
@@ -41,7 +44,8 @@ class Options:
     """What is timed: names of programs and sizes, peers, how many bursts of what length, and by which clock.
 
     That is the wall's, or the CPU time of the process, which others on the machine disturb less, and which tells
-    nothing of two threads.
+    nothing of two threads. ``table`` is the module whose ``programs()`` are meant. ``declared`` times dyn with every
+    dim declared as well; ``median`` has the median burst count, not the quickest; ``structure`` looks at programs.
     """
 
     programs: list[str]
@@ -51,11 +55,16 @@ class Options:
     rounds: int
     burst_ms: float
     cpu_time: bool = False
+    table: str = "benchmarks.memory.programs"
+    declared: bool = True
+    median: bool = False
+    structure: bool = False
 
 
 @dataclass
 class Row:
-    """A program at a size: seconds of a call by who makes it, the bytes of arguments and results, and what failed."""
+    """A program at a size: seconds of a call by who makes it, the bytes of arguments and results, what failed, and what
+    a call of dyn's launches, as a dict."""
 
     program: str
     size: str
@@ -63,6 +72,7 @@ class Row:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     nbytes: int = 0
     failed: dict[str, str] = field(default_factory=dict[str, str])
+    structure: dict[str, int] | None = None
 
 
 def measure(options: Options) -> Iterator[Row]:
@@ -88,23 +98,29 @@ def run(options: Options) -> Iterator[Row]:
     import dyn
 
     torch.set_num_threads(options.threads)
-    known = programs()
-    with dyn.config.override(num_threads=options.threads), torch.inference_mode():
+    known: dict[str, Program] = importlib.import_module(options.table).programs()
+    with dyn.config.override(num_threads=options.threads):
         for name in options.programs:
-            for size in options.sizes:
-                yield _row(known[name], size, options)
+            # Tensors of inference mode have no gradients.
+            with torch.inference_mode(not isinstance(known[name].torch, TorchGradient)):
+                yield from _rows(known[name], options)
 
 
-def _row(program: Program, size: str, options: Options) -> Row:
+def _rows(program: Program, options: Options) -> Iterator[Row]:
+    ways = _ways(program, options)
+    for size in options.sizes:
+        yield _row(program, ways, size, options)
+
+
+def _row(program: Program, ways: dict[str, Way], size: str, options: Options) -> Row:
     row = Row(program.name, size, options.threads)
     arrays = program.make(np.random.default_rng(0), *SIZES[size])
     expected = program.numpy(*arrays)
-    parts = expected if isinstance(expected, tuple | list) else (expected,)
-    row.nbytes = sum(np.asarray(array).nbytes for array in (*arrays, *parts))
+    row.nbytes = _nbytes(arrays) + _nbytes(expected)
     cases: list[Case] = []
-    for who, prepare in _ways(program, arrays, options.peers).items():
+    for who, prepare in ways.items():
         try:
-            case, result = prepare()
+            case, result = prepare(arrays)
         except Exception as error:
             row.failed[who] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
             continue
@@ -113,8 +129,18 @@ def _row(program: Program, size: str, options: Options) -> Row:
         else:
             cases.append(case)
     _time(cases, options)
-    row.seconds = {case.who: case.seconds for case in cases}
+    row.seconds = {case.who: statistics.median(case.bursts) if options.median else case.seconds for case in cases}
+    if options.structure:
+        found = [structure(case.function, case.arguments) for case in cases if case.who == "dyn"]
+        row.structure = asdict(found[0]) if found else None
     return row
+
+
+def _nbytes(tree: Any) -> int:
+    """Bytes of an array, or of a tuple or list of such."""
+    if isinstance(tree, tuple | list):
+        return sum(map(_nbytes, tree))
+    return np.asarray(tree).nbytes
 
 
 def _time(cases: list[Case], options: Options) -> None:
@@ -129,10 +155,12 @@ def _time(cases: list[Case], options: Options) -> None:
         case.burst(1)
         case.burst(2)
         counts.append(max(1, int(options.burst_ms * 1e-3 / case.seconds)))
-    # The least of a few is enough of what takes long.
-    rounds = [
-        min(options.rounds, max(2, int(_MOST_SECONDS / (case.seconds * counts[at])))) for at, case in enumerate(cases)
-    ]
+        case.bursts.clear()
+    # The least of a few is enough of what takes long; a median is of all.
+    few = [max(2, int(_MOST_SECONDS / (case.seconds * counts[at]))) for at, case in enumerate(cases)]
+    rounds = [options.rounds if options.median else min(options.rounds, most) for most in few]
+    if options.median:
+        wait_for_rest(_MOST_SECONDS)  # what dyn compiles in the background
     steps = [step for step in range(1, len(cases) + 1) if math.gcd(step, len(cases)) == 1]
     for turn in range(options.rounds):
         for number in range(len(cases)):
@@ -163,44 +191,73 @@ def _right(program: Program, arrays: tuple[Any, ...], result: Any, expected: Any
     return same(got[kept], x[kept] / 0.9, program.tolerance) and abs(kept.mean() - 0.9) < 0.03
 
 
-def _ways(program: Program, arrays: tuple[Any, ...], peers: list[str]) -> dict[str, Callable[[], tuple[Case, Any]]]:
-    """For each who calls, what makes its case and its first result."""
+#: Makes a case of arguments, and calls it for the first time.
+Way = Callable[[tuple[Any, ...]], tuple[Case, Any]]
 
-    def plain(who: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Case, Any]:
-        return Case(program.name, who, function, arguments), function(*arguments)
 
-    def dyns(who: str, shapes: str | None) -> tuple[Case, Any]:
+def _ways(program: Program, options: Options) -> dict[str, Way]:
+    """For each who calls, what makes cases. Functions are compiled for all sizes, as far as each library does that."""
+
+    def plain(who: str, function: Function, arguments: Sequence[Any]) -> tuple[Case, Any]:
+        return Case(program.name, who, function, tuple(arguments)), function(*arguments)
+
+    def dyns() -> Way:
         import dyn
 
-        return plain(who, dyn.jit(program.dyn, shapes=shapes), arrays)
+        function = dyn.jit(program.dyn)
+        return lambda arrays: plain("dyn", function, arrays)
 
-    def jaxs() -> tuple[Case, Any]:
+    def declared() -> Way:
+        import dyn
+
+        def way(arrays: tuple[Any, ...]) -> tuple[Case, Any]:
+            shapes = ", ".join(" ".join(map(str, array.shape)) for array in arrays)
+            return plain(DECLARED, dyn.jit(program.dyn, shapes=shapes), arrays)
+
+        return way
+
+    def jaxs() -> Way:
         import jax
 
         compiled = jax.jit(program.jax)
-        moved = tuple(jax.numpy.asarray(array) for array in arrays)
-        return plain("jax", lambda *x: jax.block_until_ready(compiled(*x)), moved)
 
-    def torchs(who: str, wrap: Callable[[Any], Any]) -> tuple[Case, Any]:
+        def way(arrays: tuple[Any, ...]) -> tuple[Case, Any]:
+            moved = map_leaves(lambda _, array: jax.numpy.asarray(array), list(arrays))
+            return plain("jax", lambda *x: jax.block_until_ready(compiled(*x)), moved)
+
+        return way
+
+    def torchs(who: str, form: Function) -> Way:
         import torch
 
-        return plain(who, wrap(program.torch), tuple(torch.from_numpy(array) for array in arrays))
+        def way(arrays: tuple[Any, ...]) -> tuple[Case, Any]:
+            return plain(who, form, map_leaves(lambda _, array: torch.from_numpy(array), list(arrays)))
 
-    def compiled(function: Any) -> Any:
-        import torch
+        return way
 
-        return torch.compile(function, dynamic=False)
-
-    declared = ", ".join(" ".join(map(str, array.shape)) for array in arrays)
-    ways: dict[str, Callable[[], tuple[Case, Any]]] = {
-        "dyn": lambda: dyns("dyn", None),
-        DECLARED: lambda: dyns(DECLARED, declared),
+    makers: dict[str, Callable[[], Way]] = {
+        "dyn": dyns,
+        DECLARED: declared,
         "jax": jaxs,
-        "torch": lambda: torchs("torch", lambda function: function),
-        "torchcompile": lambda: torchs("torchcompile", compiled),
-        "numpy": lambda: plain("numpy", program.numpy, arrays),
+        "torch": lambda: torchs("torch", program.torch),
+        "torchcompile": lambda: torchs("torchcompile", _compiled(program, dynamic=False)),
+        "inductor": lambda: torchs("inductor", _compiled(program, dynamic=True)),
+        "numpy": lambda: lambda arrays: plain("numpy", program.numpy, arrays),
     }
-    return {who: way for who, way in ways.items() if who in ("dyn", DECLARED) or who in peers}
+    asked = {"dyn", *options.peers, *([DECLARED] if options.declared else [])} - set(program.without)
+    return {who: maker() for who, maker in makers.items() if who in asked}
+
+
+def _compiled(program: Program, *, dynamic: bool) -> Function:
+    """PyTorch's form, compiled by PyTorch."""
+    import torch
+
+    def compile_form(form: Function) -> Function:
+        return torch.compile(form, dynamic=dynamic)
+
+    torch._dynamo.reset()  # or programs that share code would share its limit of compilations
+    form = program.torch if program.for_inductor is None else program.for_inductor
+    return form.compiled(compile_form) if isinstance(form, TorchGradient) else compile_form(form)
 
 
 def main() -> None:

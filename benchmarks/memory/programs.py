@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.memory.program import Array, Function, Make, Program
-
-_EPSILON = 1e-5
+from benchmarks.memory.arguments import arrays, labels, normal, rotary_arguments
+from benchmarks.memory.program import EPSILON, Array, Function, Make, Program, over
 
 
 def programs() -> dict[str, Program]:
@@ -29,14 +28,14 @@ def programs() -> dict[str, Program]:
         """``plain`` takes a namespace first; ``numpy``, ``dyn`` and ``jax`` in ``other`` replace it for a library."""
         forms: dict[str, Function] = {}
         for who, namespace in (("numpy", np), ("dyn", dnp), ("jax", jnp)):
-            forms[who] = other.pop(who, None) or _over(plain, namespace)
+            forms[who] = other.pop(who, None) or over(plain, namespace)
         found[name] = Program(name, what, make, torch=torch_form, **forms, **other)
 
     # ---- rows: normalisations and what surrounds them ----------------------------------------------------------------
 
     def layer_norm(lib: Any, x: Any, g: Any, b: Any) -> Any:
         d = x - lib.mean(x, axis=-1, keepdims=True)
-        return d / lib.sqrt(lib.mean(d * d, axis=-1, keepdims=True) + _EPSILON) * g + b
+        return d / lib.sqrt(lib.mean(d * d, axis=-1, keepdims=True) + EPSILON) * g + b
 
     def softmax(lib: Any, x: Any) -> Any:
         e = lib.exp(x - lib.max(x, axis=-1, keepdims=True))
@@ -53,30 +52,30 @@ def programs() -> dict[str, Program]:
         return F.gelu(x, approximate="tanh")
 
     def torch_norm(x: Any, g: Any, b: Any) -> Any:
-        return F.layer_norm(x, (x.shape[-1],), g, b, _EPSILON)
+        return F.layer_norm(x, (x.shape[-1],), g, b, EPSILON)
 
-    add("layer_norm", "layer norm with scale and shift", _arrays("rc", "c", "c"), layer_norm, torch_norm)
-    add("softmax", "softmax of rows", _arrays("rc"), softmax, lambda x: torch.softmax(x, -1))
-    add("softmax_vocabulary", "softmax of one row", _arrays("1n"), softmax, lambda x: torch.softmax(x, -1))
+    add("layer_norm", "layer norm with scale and shift", arrays("rc", "c", "c"), layer_norm, torch_norm)
+    add("softmax", "softmax of rows", arrays("rc"), softmax, lambda x: torch.softmax(x, -1))
+    add("softmax_vocabulary", "softmax of one row", arrays("1n"), softmax, lambda x: torch.softmax(x, -1))
     add(
-        "rms_norm", "RMS norm with scale", _arrays("rc", "c"),
-        lambda lib, x, g: x / lib.sqrt(lib.mean(x * x, axis=-1, keepdims=True) + _EPSILON) * g,
-        lambda x, g: F.rms_norm(x, (x.shape[-1],), g, _EPSILON),
+        "rms_norm", "RMS norm with scale", arrays("rc", "c"),
+        lambda lib, x, g: x / lib.sqrt(lib.mean(x * x, axis=-1, keepdims=True) + EPSILON) * g,
+        lambda x, g: F.rms_norm(x, (x.shape[-1],), g, EPSILON),
     )  # fmt: skip
-    add("logsumexp", "log-sum-exp of rows", _arrays("rc"), logsumexp, lambda x: torch.logsumexp(x, -1))
+    add("logsumexp", "log-sum-exp of rows", arrays("rc"), logsumexp, lambda x: torch.logsumexp(x, -1))
     add(
-        "cross_entropy", "mean cross-entropy with labels", _labels,
+        "cross_entropy", "mean cross-entropy with labels", labels,
         lambda lib, x, i: lib.mean(logsumexp(lib, x) - lib.take_along_axis(x, i[:, None], axis=-1)[:, 0]),
         F.cross_entropy,
     )  # fmt: skip
     add(
-        "bias_residual_layer_norm", "layer norm of x + b + r", _arrays("rc", "c", "rc", "c", "c"),
+        "bias_residual_layer_norm", "layer norm of x + b + r", arrays("rc", "c", "rc", "c", "c"),
         lambda lib, x, b, r, g, s: layer_norm(lib, x + b + r, g, s), lambda x, b, r, g, s: torch_norm(x + b + r, g, s),
     )  # fmt: skip
-    add("argmax", "argmax of rows", _arrays("rc"), lambda lib, x: lib.argmax(x, axis=-1), lambda x: x.argmax(-1))
+    add("argmax", "argmax of rows", arrays("rc"), lambda lib, x: lib.argmax(x, axis=-1), lambda x: x.argmax(-1))
     add(
         "group_norm", "group norm, 8 groups of 4 channels of 96 places", _channels(32, 96, 2), _group_norm,
-        lambda x, g, b: F.group_norm(x, 8, g, b, _EPSILON),
+        lambda x, g, b: F.group_norm(x, 8, g, b, EPSILON),
     )  # fmt: skip
 
     # ---- elementwise and broadcasts ----------------------------------------------------------------------------------
@@ -84,22 +83,22 @@ def programs() -> dict[str, Program]:
     add(
         "bias_gelu",
         "gelu(x + b)",
-        _arrays("rc", "c"),
+        arrays("rc", "c"),
         lambda lib, x, b: gelu(lib, x + b),
         lambda x, b: torch_gelu(x + b),
     )
     add(
-        "gelu_bias_residual", "gelu(x + b[1, m]) + r", _arrays("rc", "1c", "rc"),
+        "gelu_bias_residual", "gelu(x + b[1, m]) + r", arrays("rc", "1c", "rc"),
         lambda lib, x, b, r: gelu(lib, x + b) + r, lambda x, b, r: torch_gelu(x + b) + r,
     )  # fmt: skip
-    add("row_bias", "x + b[1, m]", _arrays("rc", "1c"), lambda lib, x, b: x + b, lambda x, b: x + b)
-    add("column_scale", "x * c[n, 1]", _arrays("rc", "r1"), lambda lib, x, c: x * c, lambda x, c: x * c)
+    add("row_bias", "x + b[1, m]", arrays("rc", "1c"), lambda lib, x, b: x + b, lambda x, b: x + b)
+    add("column_scale", "x * c[n, 1]", arrays("rc", "r1"), lambda lib, x, c: x * c, lambda x, c: x * c)
     add(
-        "swiglu", "silu(a) * b", _arrays("rc", "rc"), lambda lib, a, b: a / (1 + lib.exp(-a)) * b,
+        "swiglu", "silu(a) * b", arrays("rc", "rc"), lambda lib, a, b: a / (1 + lib.exp(-a)) * b,
         lambda a, b: F.silu(a) * b,
     )  # fmt: skip
-    add("rotary", "rotary embedding of (s, 12, 64)", _rotary_arguments, _rotary, lambda *x: _rotary(torch, *x))
-    add("adam", "Adam's update of n numbers", _adam_arguments, _adam, lambda *x: _adam(torch, *x))
+    add("rotary", "rotary embedding of (s, 12, 64)", rotary_arguments, rotary, lambda *x: rotary(torch, *x))
+    add("adam", "Adam's update of n numbers", adam_arguments, adam, lambda *x: adam(torch, *x))
     add(
         "black_scholes", "call prices of n options", _options, lambda lib, *x: _black_scholes(lib, dyn.lax.erf, *x),
         lambda *x: _black_scholes(torch, torch.erf, *x), numpy=lambda *x: _black_scholes(np, special.erf, *x),
@@ -107,42 +106,42 @@ def programs() -> dict[str, Program]:
     )  # fmt: skip
     add(
         "batch_norm_inference", "batch norm with given statistics, 16 channels", _channels(16, 256, 4),
-        lambda lib, x, m, v, g, b: (x - m[:, None]) / lib.sqrt(v[:, None] ** 2 + _EPSILON) * g[:, None] + b[:, None],
-        lambda x, m, v, g, b: F.batch_norm(x, m, v * v, g, b, False, 0.0, _EPSILON),
+        lambda lib, x, m, v, g, b: (x - m[:, None]) / lib.sqrt(v[:, None] ** 2 + EPSILON) * g[:, None] + b[:, None],
+        lambda x, m, v, g, b: F.batch_norm(x, m, v * v, g, b, False, 0.0, EPSILON),
     )  # fmt: skip
     add(
-        "dropout", "dropout of a tenth", _arrays("rc"), lambda lib, x: x, lambda x: F.dropout(x, 0.1),
+        "dropout", "dropout of a tenth", arrays("rc"), lambda lib, x: x, lambda x: F.dropout(x, 0.1),
         numpy=_numpy_dropout(),
         dyn=lambda x: dnp.where(dyn.random.bernoulli(dyn.random.key(0), 0.9, x.shape), x / 0.9, 0.0),
         jax=lambda x: jnp.where(jax.random.bernoulli(jax.random.key(0), 0.9, x.shape), x / 0.9, 0.0), own_numbers=True,
     )  # fmt: skip
     add(
-        "transposed_argument", "2 m.T + 1, m.T given", lambda rng, r, c: (_normal(rng, c, r).T,),
+        "transposed_argument", "2 m.T + 1, m.T given", lambda rng, r, c: (normal(rng, c, r).T,),
         lambda lib, x: x * 2 + 1, lambda x: x * 2 + 1,
     )  # fmt: skip
     add(
-        "stencil", "five points", _arrays("rc"),
+        "stencil", "five points", arrays("rc"),
         lambda lib, x: 0.5 * x[1:-1, 1:-1] + 0.125 * (x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]),
         lambda x: 0.5 * x[1:-1, 1:-1] + 0.125 * (x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]),
     )  # fmt: skip
 
     # ---- reductions --------------------------------------------------------------------------------------------------
 
-    add("sum_all", "sum of everything", _arrays("rc"), lambda lib, x: lib.sum(x), torch.sum)
+    add("sum_all", "sum of everything", arrays("rc"), lambda lib, x: lib.sum(x), torch.sum)
     add(
         "sum_of_product",
         "sum(x * y)",
-        _arrays("rc", "rc"),
+        arrays("rc", "rc"),
         lambda lib, x, y: lib.sum(x * y),
         lambda x, y: (x * y).sum(),
     )
-    add("column_sums", "sums of columns", _arrays("rc"), lambda lib, x: lib.sum(x, axis=0), lambda x: x.sum(0))
+    add("column_sums", "sums of columns", arrays("rc"), lambda lib, x: lib.sum(x, axis=0), lambda x: x.sum(0))
     add(
-        "few_columns", "sums of 8 long columns", lambda rng, r, c: (_normal(rng, r * c // 8, 8),),
+        "few_columns", "sums of 8 long columns", lambda rng, r, c: (normal(rng, r * c // 8, 8),),
         lambda lib, x: lib.sum(x, axis=0), lambda x: x.sum(0),
     )  # fmt: skip
     add(
-        "long_column", "sum of a column [n, 1]", lambda rng, r, c: (_normal(rng, r * c, 1),),
+        "long_column", "sum of a column [n, 1]", lambda rng, r, c: (normal(rng, r * c, 1),),
         lambda lib, x: lib.sum(x, axis=0), lambda x: x.sum(0),
     )  # fmt: skip
     add(
@@ -150,35 +149,33 @@ def programs() -> dict[str, Program]:
         lambda lib, x: (lib.mean(x, axis=(0, 2)), lib.var(x, axis=(0, 2))),
         lambda x: torch.var_mean(x, (0, 2), correction=0)[::-1],
     )  # fmt: skip
-    add(
-        "vector_dot", "x @ y of vectors", _arrays("n", "n"), lambda lib, x, y: x @ y, lambda x, y: x @ y, tolerance=2e-3
-    )
+    add("vector_dot", "x @ y of vectors", arrays("n", "n"), lambda lib, x, y: x @ y, lambda x, y: x @ y, tolerance=2e-3)
     add(
         "small_gram", "x.T @ y of [n, 16]",
-        lambda rng, r, c: (_normal(rng, r * c // 16, 16), _normal(rng, r * c // 16, 16)),
+        lambda rng, r, c: (normal(rng, r * c // 16, 16), normal(rng, r * c // 16, 16)),
         lambda lib, x, y: x.T @ y, lambda x, y: x.T @ y,
     )  # fmt: skip
 
     # ---- moves -------------------------------------------------------------------------------------------------------
 
-    add("transpose", "x.T", _arrays("rc"), lambda lib, x: x.T, lambda x: x.T.contiguous(), numpy=lambda x: x.T.copy())
+    add("transpose", "x.T", arrays("rc"), lambda lib, x: x.T, lambda x: x.T.contiguous(), numpy=lambda x: x.T.copy())
     add(
-        "strided_slices", "x[:, ::2]", _arrays("rc"), lambda lib, x: x[:, ::2], lambda x: x[:, ::2].contiguous(),
+        "strided_slices", "x[:, ::2]", arrays("rc"), lambda lib, x: x[:, ::2], lambda x: x[:, ::2].contiguous(),
         numpy=lambda x: x[:, ::2].copy(),
     )  # fmt: skip
     add(
         "pad",
         "pad by 1 to 3",
-        _arrays("rc"),
+        arrays("rc"),
         lambda lib, x: lib.pad(x, ((1, 1), (2, 3))),
         lambda x: F.pad(x, (2, 3, 1, 1)),
     )
-    add("roll", "roll of rows by 5", _arrays("rc"), lambda lib, x: lib.roll(x, 5, axis=-1), lambda x: x.roll(5, -1))
-    add("concat_2", "two arrays, side by side", _arrays("rc", "rc"), *_joined(torch, 1))
+    add("roll", "roll of rows by 5", arrays("rc"), lambda lib, x: lib.roll(x, 5, axis=-1), lambda x: x.roll(5, -1))
+    add("concat_2", "two arrays, side by side", arrays("rc", "rc"), *_joined(torch, 1))
     add(
         "concat_64",
         "64 pieces",
-        lambda rng, r, c: tuple(_normal(rng, r * c // 64) for _ in range(64)),
+        lambda rng, r, c: tuple(normal(rng, r * c // 64) for _ in range(64)),
         *_joined(torch, 0),
     )
     add("gather", "rows by index", _rows(1), lambda lib, x, i: x[i], lambda x, i: x[i])
@@ -199,20 +196,20 @@ def programs() -> dict[str, Program]:
 
     # ---- in order ----------------------------------------------------------------------------------------------------
 
-    add("cumsum", "running sum of n", _arrays("n"), lambda lib, x: lib.cumsum(x), lambda x: x.cumsum(0), tolerance=2e-3)
+    add("cumsum", "running sum of n", arrays("n"), lambda lib, x: lib.cumsum(x), lambda x: x.cumsum(0), tolerance=2e-3)
     add(
         "cumsum_rows",
         "running sums along rows",
-        _arrays("rc"),
+        arrays("rc"),
         lambda lib, x: lib.cumsum(x, axis=1),
         lambda x: x.cumsum(1),
     )
     add(
-        "cumsum_columns", "running sums along columns", _arrays("rc"), lambda lib, x: lib.cumsum(x, axis=0),
+        "cumsum_columns", "running sums along columns", arrays("rc"), lambda lib, x: lib.cumsum(x, axis=0),
         lambda x: x.cumsum(0),
     )  # fmt: skip
     add(
-        "sort_1000", "rows of 1000, sorted", lambda rng, r, c: (_normal(rng, max(r * c // 1000, 1), 1000),),
+        "sort_1000", "rows of 1000, sorted", lambda rng, r, c: (normal(rng, max(r * c // 1000, 1), 1000),),
         lambda lib, x: lib.sort(x, axis=-1), lambda x: torch.sort(x, -1)[0],
     )  # fmt: skip
     add(
@@ -223,25 +220,7 @@ def programs() -> dict[str, Program]:
     return found
 
 
-def _over(plain: Callable[..., Any], namespace: Any) -> Function:
-    return lambda *arguments: plain(namespace, *arguments)
-
-
 # ---- arguments -------------------------------------------------------------------------------------------------------
-
-
-def _normal(rng: np.random.Generator, *shape: int) -> Array:
-    return rng.standard_normal(shape, "f4")
-
-
-def _arrays(*shapes: str) -> Make:
-    """Arrays whose axes are letters: ``r`` rows, ``c`` columns, ``n`` all of them, ``1``."""
-
-    def make(rng: np.random.Generator, rows: int, columns: int) -> tuple[Array, ...]:
-        sizes = {"r": rows, "c": columns, "n": rows * columns, "1": 1}
-        return tuple(_normal(rng, *[sizes[axis] for axis in shape]) for shape in shapes)
-
-    return make
 
 
 def _channels(channels: int, places: int, vectors: int) -> Make:
@@ -249,34 +228,25 @@ def _channels(channels: int, places: int, vectors: int) -> Make:
 
     def make(rng: np.random.Generator, rows: int, columns: int) -> tuple[Array, ...]:
         batch = max(rows * columns // (channels * places), 1)
-        return (_normal(rng, batch, channels, places), *[_normal(rng, channels) for _ in range(vectors)])
+        return (normal(rng, batch, channels, places), *[normal(rng, channels) for _ in range(vectors)])
 
     return make
-
-
-def _labels(rng: np.random.Generator, rows: int, columns: int) -> tuple[Array, ...]:
-    return _normal(rng, rows, columns), rng.integers(0, columns, rows)
 
 
 def _rows(several: int) -> Make:
     def make(rng: np.random.Generator, rows: int, columns: int) -> tuple[Array, ...]:
         shape = (rows,) if several == 1 else (max(rows // several, 1), several)
-        return _normal(rng, rows, columns), rng.integers(0, rows, shape)
+        return normal(rng, rows, columns), rng.integers(0, rows, shape)
 
     return make
 
 
 def _narrow(rng: np.random.Generator, rows: int, columns: int) -> tuple[Array, ...]:
-    return _normal(rng, rows * columns // 2, 2), rng.integers(0, 64, rows * columns // 2)
+    return normal(rng, rows * columns // 2, 2), rng.integers(0, 64, rows * columns // 2)
 
 
-def _rotary_arguments(rng: np.random.Generator, rows: int, columns: int) -> tuple[Array, ...]:
-    length = max(rows * columns // 768, 1)
-    return _normal(rng, length, 12, 64), _normal(rng, length, 1, 32), _normal(rng, length, 1, 32)
-
-
-def _adam_arguments(rng: np.random.Generator, rows: int, columns: int) -> tuple[Array, ...]:
-    p, g, m, v = (_normal(rng, rows * columns) for _ in range(4))
+def adam_arguments(rng: np.random.Generator, rows: int, columns: int) -> tuple[Array, ...]:
+    p, g, m, v = (normal(rng, rows * columns) for _ in range(4))
     return p, g, m, np.abs(v)
 
 
@@ -286,7 +256,7 @@ def _options(rng: np.random.Generator, rows: int, columns: int) -> tuple[Array, 
 
 def _image(rng: np.random.Generator, rows: int, columns: int) -> tuple[Array, ...]:
     side = max(round((rows * columns / 64) ** 0.5), 1)
-    return _normal(rng, 1, side, side, 64), _normal(rng, 3, 3, 1, 64)
+    return normal(rng, 1, side, side, 64), normal(rng, 3, 3, 1, 64)
 
 
 # ---- longer programs -------------------------------------------------------------------------------------------------
@@ -295,16 +265,16 @@ def _image(rng: np.random.Generator, rows: int, columns: int) -> tuple[Array, ..
 def _group_norm(lib: Any, x: Any, g: Any, b: Any) -> Any:
     grouped = lib.reshape(x, (x.shape[0], 8, 4 * x.shape[2]))
     d = grouped - lib.mean(grouped, axis=-1, keepdims=True)
-    normal = d / lib.sqrt(lib.mean(d * d, axis=-1, keepdims=True) + _EPSILON)
-    return lib.reshape(normal, x.shape) * g[:, None] + b[:, None]
+    standard = d / lib.sqrt(lib.mean(d * d, axis=-1, keepdims=True) + EPSILON)
+    return lib.reshape(standard, x.shape) * g[:, None] + b[:, None]
 
 
-def _rotary(lib: Any, x: Any, cos: Any, sin: Any) -> Any:
+def rotary(lib: Any, x: Any, cos: Any, sin: Any) -> Any:
     first, second = x[..., :32], x[..., 32:]
     return lib.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
 
 
-def _adam(lib: Any, p: Any, g: Any, m: Any, v: Any) -> Any:
+def adam(lib: Any, p: Any, g: Any, m: Any, v: Any) -> Any:
     m = 0.9 * m + 0.1 * g
     v = 0.999 * v + 0.001 * g * g
     return p - 0.001 * (m / 0.1) / (lib.sqrt(v / 0.001) + 1e-8), m, v

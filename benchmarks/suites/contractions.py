@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks.machine import choose_cpus, describe_cpu
 from benchmarks.memory.limits import Limits, measure_limits
+from benchmarks.memory.tables import geometric_mean
 from benchmarks.options import words
 from benchmarks.peers import peer_names
 from benchmarks.products.measuring import Measurement, Plan, Timing
@@ -26,7 +27,6 @@ from benchmarks.products.product import FEW_ROWS, Product
 from benchmarks.products.shapes import PRODUCTS, QUICK
 from benchmarks.report import Report, Table
 from benchmarks.stream import choose_peers, plain
-from benchmarks.suites.memory_bound import geometric_mean
 
 #: A row is lost if the quickest other takes less than this part of dyn's time.
 LOST = 0.97

@@ -13,7 +13,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,15 +37,18 @@ class Case:
     #: Settings in force during a burst.
     settings: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
     clock: Callable[[], float] = time.perf_counter
+    #: Seconds of a call in each burst.
+    bursts: list[float] = field(default_factory=list[float])
 
     def burst(self, count: int) -> None:
-        """Make ``count`` calls, and keep their time if it is the best."""
+        """Make ``count`` calls, and keep their time, as the best if it is."""
         function, arguments = self.function, self.arguments
         with self.settings():
             start = self.clock()
             for _ in itertools.repeat(None, count):
                 function(*arguments)
-            self.seconds = min(self.seconds, (self.clock() - start) / count)
+            self.bursts.append((self.clock() - start) / count)
+        self.seconds = min(self.seconds, self.bursts[-1])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,17 +8,17 @@ quickest of the others' times over dyn's: above 1 dyn is quicker.
 from __future__ import annotations
 
 import argparse
-import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from benchmarks.machine import describe_cpu
 from benchmarks.memory.measuring import DECLARED, PEERS, Options, Row, measure
 from benchmarks.memory.program import SIZES
 from benchmarks.memory.programs import programs
-from benchmarks.options import words
-from benchmarks.report import Report, Table
+from benchmarks.memory.tables import best_ratio, declared_ratio, grid, quotient, times_table
+from benchmarks.options import check_words, words
+from benchmarks.report import Report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,10 +36,7 @@ def run(arguments: argparse.Namespace) -> Report:
     known = list(programs())
     names = words(arguments.programs) or known
     sizes, peers = words(arguments.sizes), words(arguments.peers)
-    for what, given, there in (("program", names, known), ("size", sizes, SIZES), ("peer", peers, PEERS)):
-        for name in given:
-            if name not in there:
-                raise ValueError(f"there is no {what} {name!r}; there are {', '.join(there)}.")
+    check_words(("program", names, known), ("size", sizes, SIZES), ("peer", peers, PEERS))
     threads = [int(word) for word in words(arguments.threads)]
     if arguments.rounds < 1 or arguments.burst_ms <= 0 or not threads or min(threads) < 1:
         raise ValueError("--rounds must be at least 1, and so must each of --threads; --burst-ms must be more than 0.")
@@ -54,8 +51,8 @@ def run(arguments: argparse.Namespace) -> Report:
 def report(rows: Sequence[Row], load: float, *, times: bool, clock: str = "") -> Report:
     """The tables of what was measured."""
     tables = [
-        _grid("Quickest other / dyn", rows, best_ratio, least="least"),
-        _grid("Nothing declared / every dim declared", rows, declared_ratio, least="most"),
+        grid("Quickest other / dyn", rows, best_ratio, least="least"),
+        grid("Nothing declared / every dim declared", rows, declared_ratio, least="most"),
     ]
     threads = sorted({row.threads for row in rows})
     if len(threads) > 1:
@@ -64,11 +61,11 @@ def report(rows: Sequence[Row], load: float, *, times: bool, clock: str = "") ->
         several = [row for row in rows if row.threads == many]
 
         def speedup(row: Row) -> float | None:
-            return _over(single.get((row.program, row.size), {}).get("dyn"), row.seconds.get("dyn"))
+            return quotient(single.get((row.program, row.size), {}).get("dyn"), row.seconds.get("dyn"))
 
-        tables.append(_grid(f"dyn with {many} threads / with {few}", several, speedup, least="least"))
+        tables.append(grid(f"dyn with {many} threads / with {few}", several, speedup, least="least"))
     if times:
-        tables += [_times(rows, count) for count in threads]
+        tables += [times_table(rows, count) for count in threads]
     failed = [f"{row.program} {row.size}: {who}: {why}" for row in rows for who, why in row.failed.items()]
     notes = (
         f"{describe_cpu()}; float32; load {load:.1f} when it began{f'; {clock}' if clock else ''}. "
@@ -79,57 +76,3 @@ def report(rows: Sequence[Row], load: float, *, times: bool, clock: str = "") ->
         *[f"Left out: {text}" for text in dict.fromkeys(failed)],
     )
     return Report("Memory-bound programs", tuple(tables), notes, {"rows": [asdict(row) for row in rows]})
-
-
-def best_ratio(row: Row) -> float | None:
-    """The quickest other's time over dyn's."""
-    others = [seconds for who, seconds in row.seconds.items() if who not in ("dyn", DECLARED)]
-    return _over(min(others, default=None), row.seconds.get("dyn"))
-
-
-def declared_ratio(row: Row) -> float | None:
-    """dyn's time with nothing declared over its time with every dim declared."""
-    return _over(row.seconds.get("dyn"), row.seconds.get(DECLARED))
-
-
-def _over(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one / other
-
-
-def geometric_mean(values: Iterable[float]) -> float:
-    """The geometric mean; NaN of nothing."""
-    logs = [math.log(value) for value in values]
-    return math.exp(sum(logs) / len(logs)) if logs else math.nan
-
-
-def _grid(title: str, rows: Sequence[Row], ratio: Callable[[Row], float | None], *, least: str) -> Table:
-    """A ratio by program, and by size and number of threads; with the mean, and the worst."""
-    keys = list(dict.fromkeys((row.size, row.threads) for row in rows))
-    keys.sort(key=lambda key: (list(SIZES).index(key[0]), -key[1]))
-    found = {(row.program, row.size, row.threads): ratio(row) for row in rows}
-    lines: list[tuple[str, ...]] = []
-    for name in dict.fromkeys(row.program for row in rows):
-        lines.append((name, *[_number(found.get((name, *key))) for key in keys]))
-    columns = [[value for at, value in found.items() if at[1:] == key and value is not None] for key in keys]
-    worst = min if least == "least" else max
-    lines.append(("geometric mean", *[_number(geometric_mean(column)) for column in columns]))
-    lines.append((least, *[_number(worst(column, default=None)) for column in columns]))
-    return Table(title, ("", *[f"{size}, {threads} t" for size, threads in keys]), tuple(lines))
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None or math.isnan(value) else f"{value:.2f}"
-
-
-def _times(rows: Sequence[Row], threads: int) -> Table:
-    whos = [who for who in ("dyn", DECLARED, *PEERS) if any(who in row.seconds for row in rows)]
-    lines = [
-        (
-            f"{row.program}, {row.size}",
-            *[f"{1e6 * row.seconds[who]:,.1f}" if who in row.seconds else "–" for who in whos],
-            "–" if "dyn" not in row.seconds else f"{row.nbytes / row.seconds['dyn'] / 1e9:.1f}",
-        )
-        for row in rows
-        if row.threads == threads
-    ]
-    return Table(f"Microseconds, {threads} threads", ("", *whos, "dyn, GB/s"), tuple(lines))

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.machine import choose_cpus, describe_cpu
 from benchmarks.memory.limits import Limits, measure_limits
 from benchmarks.memory.program import SIZES
-from benchmarks.options import words
+from benchmarks.options import check_words, words
 from benchmarks.report import Report, Table
 from dyn.profiling.limits import cache_sizes, computing_ns, level_of
 
@@ -49,10 +49,7 @@ def run(arguments: argparse.Namespace) -> Report:
     known = programs()
     names = list(known) if arguments.programs == "all" else words(arguments.programs)
     sizes, threads = words(arguments.sizes), [int(word) for word in words(arguments.threads)]
-    for what, given, there in (("program", names, known), ("size", sizes, SIZES)):
-        for name in given:
-            if name not in there:
-                raise ValueError(f"there is no {what} {name!r}; there are {', '.join(there)}.")
+    check_words(("program", names, known), ("size", sizes, SIZES))
     if arguments.calls < 1 or arguments.rounds < 1 or not threads or min(threads) < 1:
         raise ValueError("--calls and --rounds must be at least 1, and so must each of --threads.")
     load = os.getloadavg()[0]

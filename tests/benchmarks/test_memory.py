@@ -15,6 +15,7 @@ from benchmarks.memory import limits
 from benchmarks.memory.measuring import DECLARED, Options, Row, run
 from benchmarks.memory.program import SIZES, Program, same
 from benchmarks.memory.programs import programs
+from benchmarks.memory.tables import best_ratio, declared_ratio, geometric_mean
 from benchmarks.suites import memory_bound, roofline
 from dyn.profiling import limits as machine
 
@@ -69,11 +70,11 @@ def rows() -> list[Row]:
 
 def test_ratios() -> None:
     first, second, *_ = rows()
-    assert memory_bound.best_ratio(first) == pytest.approx(2)
-    assert memory_bound.best_ratio(second) == pytest.approx(0.5)
-    assert memory_bound.declared_ratio(first) == pytest.approx(2)
-    assert memory_bound.best_ratio(Row("p", "L1", 1, {"dyn": 1.0})) is None
-    assert memory_bound.geometric_mean([2, 8]) == pytest.approx(4)
+    assert best_ratio(first) == pytest.approx(2)
+    assert best_ratio(second) == pytest.approx(0.5)
+    assert declared_ratio(first) == pytest.approx(2)
+    assert best_ratio(Row("p", "L1", 1, {"dyn": 1.0})) is None
+    assert geometric_mean([2, 8]) == pytest.approx(4)
 
 
 def test_the_report_of_memory_bound() -> None:
@@ -108,7 +109,7 @@ def test_a_small_run() -> None:
 def test_a_wrong_result_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     make = PROGRAMS["row_bias"].make
     wrong = Program("wrong", "", make, lambda x, b: x + b, lambda x, b: x - b, lambda x, b: x, lambda x, b: 1 / 0)
-    monkeypatch.setattr("benchmarks.memory.measuring.programs", lambda: {"wrong": wrong})
+    monkeypatch.setattr("benchmarks.memory.programs.programs", lambda: {"wrong": wrong})
     (row,) = run(Options(["wrong"], ["L1"], 1, ["torch", "numpy"], 1, 0.01))
     assert row.failed == {
         "dyn": "the result is wrong",
@@ -159,7 +160,8 @@ def test_caches_and_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (memory_bound, ("--programs", "soft"), f"there is no program 'soft'; there are {', '.join(PROGRAMS)}."),
         (memory_bound, ("--sizes", "L4"), "there is no size 'L4'; there are L1, L2, L3, beyond."),
-        (memory_bound, ("--peers", "xla"), "there is no peer 'xla'; there are jax, torch, numpy, torchcompile."),
+        (memory_bound, ("--peers", "xla"), "there is no peer 'xla'; there are jax, torch, numpy, "
+         "torchcompile, inductor."),
         (memory_bound, ("--threads", "0"), "--rounds must be at least 1, and so must each of --threads; --burst-ms "
          "must be more than 0."),
         (roofline, ("--programs", "soft"), f"there is no program 'soft'; there are {', '.join(PROGRAMS)}."),
