@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
+import dyn
 from tests.numpy.differential import compare, run, trace
 
 BOUNDS = (None, 0, 1, 3, 9, -1, -2, -9)
@@ -87,6 +90,24 @@ def test_integer_arrays() -> None:
 
     compare(wrapped, "float32 4 5 6", "int64 n")
     compare(wrapped, "float32 4 5 6", "int32 n 2", sizes=(0, 1, 3))
+
+
+@pytest.mark.parametrize("library", ["dyn", "jax.numpy", "torch"])
+@pytest.mark.parametrize("places", [[2, 0, -1], [1], [], [[0, 1], [2, 2]]])
+def test_arrays_of_libraries_that_are_closed_over(
+    library: str, places: Any, require_module: Callable[[str], ModuleType]
+) -> None:
+    x, i = np.arange(12, dtype=np.float32).reshape(3, 4), np.array(places, np.int32)
+    index = require_module(library).asarray(i)
+
+    def function(x: Any) -> Any:
+        return x[index], x[:, index], x[index, 1:], x[0, index], x.at[index].add(1)
+
+    wanted = x[i], x[:, i], x[i, 1:], x[0, i], x.copy()
+    np.add.at(wanted[-1], i, 1)
+    for one, other in zip(dyn.jit(function)(x), wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(dyn.vmap(lambda row: row[index])(x), x[:, i])
 
 
 def test_traced_scalars() -> None:

@@ -341,9 +341,10 @@ def _array_index(x: Tracer, item: Any) -> Tracer | None:
         if any(isinstance(number, SymbolicDim | Tracer) for number in item) and all(map(is_number, item)):
             return vector_of(x._trace, item)
         item = np.array(item, np.int64) if not item else np.array(item)
-    if isinstance(item, SymbolicDim) or (not isinstance(item, Tracer) and hasattr(type(item), "__index__")):
-        if not isinstance(item, np.ndarray):
-            return None
+    # Other libraries' arrays have __index__ too: with axes they are no numbers.
+    is_array = isinstance(item, Tracer | np.ndarray) or getattr(item, "ndim", 0) > 0
+    if isinstance(item, SymbolicDim) or (not is_array and hasattr(type(item), "__index__")):
+        return None
     if not is_liftable(item) or isinstance(item, float | complex):
         raise UnsupportedOpError(
             f"an array cannot be indexed with the {type(item).__name__} {item!r}.",
