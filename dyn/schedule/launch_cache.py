@@ -38,6 +38,9 @@ class AskedFacts:
     def eq(self, a: Dim, b: Dim) -> Answer:
         return self._noted("eq", a, b)
 
+    def same(self, a: Dim, b: Dim) -> bool:
+        return self._noted("same", a, b)
+
     def divides(self, k: Dim, a: Dim) -> Answer:
         return self._noted("divides", k, a)
 

@@ -336,6 +336,24 @@ class Facts(DimQuestions):
                 self._decided[key] = hit
         return hit
 
+    def same(self, a: Dim, b: Dim) -> bool:
+        """Whether ``a == b`` is proved.
+
+        Quicker than ``eq``, for it need not tell what is false from what is unknown: sizes that differ in a model of
+        the facts are not looked at further.
+        """
+        if a is b or a == b:
+            return True
+        if isinstance(a, int) and isinstance(b, int):
+            return False
+        if self is Facts.EMPTY:
+            return Facts.none().same(a, b)
+        for model in self._models:
+            left, right = model.value(a), model.value(b)
+            if left is not None and right is not None and left != right:
+                return False
+        return self.eq(a, b).proved
+
     def _work(self, models: Models, steps: int = BUDGET) -> Work:
         return Work(self._memo, models, steps)
 

@@ -30,6 +30,10 @@ class DimQuestions:
         """Whether ``a == b``."""
         return PROVED if a is b else self.ask(Relation(RelKind.EQ, a, b, _ASKED))
 
+    def same(self, a: Dim, b: Dim) -> bool:
+        """Whether ``a == b`` is proved. What is not may be false or unknown."""
+        return self.eq(a, b).proved
+
     def ge(self, a: Dim, b: Dim) -> Answer:
         """Whether ``a >= b``."""
         return PROVED if a is b else self.ask(Relation(RelKind.GE, a, b, _ASKED))

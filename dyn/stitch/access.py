@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from dyn.dtypes import DType
@@ -50,6 +51,12 @@ def view_index(op: Op, index: Index) -> Index:
 def axis_symbols(shape: tuple[Dim, ...]) -> tuple[Symbol, ...]:
     """A fresh index variable an axis."""
     return tuple(new_symbol(f"i{axis}", "an index") for axis in range(len(shape)))
+
+
+@lru_cache(maxsize=64)
+def own_index(rank: int) -> Index:
+    """Index variables for so many axes, the same ones each time: for questions that compare them with one another."""
+    return as_index(axis_symbols((0,) * rank))
 
 
 def as_index(symbols: tuple[Symbol, ...]) -> Index:

@@ -6,7 +6,7 @@ from dyn.ir.core import Op
 from dyn.ir.opdef import ElementLoops
 from dyn.ops.scalar import Scalar
 from dyn.shapes import Dim
-from dyn.stitch.access import as_index, axis_symbols
+from dyn.stitch.access import own_index
 
 #: From so much work on (``Scalar.work``) a function takes tens of instructions, and its result is worth keeping.
 _HEAVY = 8
@@ -28,7 +28,7 @@ def is_widening(op: Op) -> bool:
 def _functions(op: Op) -> set[Scalar]:
     assert isinstance(op.opdef.loops, ElementLoops)
     probe = _Probe()
-    op.opdef.loops.at(probe, op, as_index(axis_symbols(op.result.shape)), lambda *request: None)
+    op.opdef.loops.at(probe, op, own_index(len(op.result.shape)), lambda *request: None)
     return probe.functions
 
 

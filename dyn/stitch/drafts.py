@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dyn.frozen import record
 from dyn.ir.core import Function, Op, Value
 from dyn.ir.data_dependent import bound_dim, mentions
 from dyn.ir.effects import has_effect
 from dyn.ir.opdef import OpKind
-from dyn.shapes import Dim, Facts, Symbol, format_shape, free_symbols
+from dyn.shapes import Dim, Facts, Symbol, free_symbols
 from dyn.stitch.access import Views
 from dyn.stitch.groups import GroupKind
 from dyn.stitch.inline import inline_values, pinned_views
 from dyn.stitch.order import GroupOrder
-from dyn.stitch.relations import Extent, GroupAxes, Kept, Same, extent, reading, relation, same_shape
+from dyn.stitch.ordered_reductions import is_ordered
+from dyn.stitch.relations import Extent, GroupAxes, Reading, Shape, extent, reading, same_shape
 
 #: A group has at most so many reductions: what each sweep needs of those before it is in part computed again, so code
 #: and its work grow with their square.
@@ -21,26 +23,37 @@ MOST_REDUCTIONS = 16
 #: A group has at most so many ops: LLVM takes memory with the square of a function's length, and what is saved by one
 #: array less that is written and read is nothing beside so many ops.
 MOST_MEMBERS = 512
-#: Groups that others join only as an epilogue, and what that is the epilogue of.
-EPILOGUES = {GroupKind.CONTRACT: "contraction", GroupKind.WINDOW: "window"}
+
+
+@record()
+class Fusion:
+    """What two groups become: a group of a kind over a space, some of whose axes it may reduce.
+
+    Of a ``prologue`` the ops of the first one compute operands of the other's contraction.
+    """
+
+    kind: GroupKind
+    space: Shape
+    reduced: frozenset[int] | None = None
+    prologue: bool = False
 
 
 class Draft:
     """A group that still grows."""
 
-    def __init__(self, number: int, kind: GroupKind, space: tuple[Dim, ...]) -> None:
+    def __init__(self, number: int, kind: GroupKind, space: Shape, reduced: frozenset[int] | None) -> None:
         self.number = number
         self.kind = kind
         self.space = space
-        self.reduced: frozenset[int] | None = None
+        self.reduced = reduced
         #: Whether there is a reduction whose order counts.
         self.ordered = False
         self.ops: list[Op] = []
         #: Those that compute a contraction's operands.
         self.prologue: set[Op] = set()
         self.reductions = 0
-        #: Reasons, in order and once each.
-        self.ends: dict[str, None] = {}
+        #: What its ops read in memory, or of one another.
+        self.sources: set[Value] = set()
 
     @property
     def axes(self) -> GroupAxes:
@@ -68,7 +81,11 @@ class Drafts:
         self.last_effect: Draft | None = None
         #: The placed ops that read each value, through views and inlined scalars.
         self.readers: dict[Value, list[Op]] = {}
+        #: The groups that read of each, or that it reads of.
+        self.near: dict[int, set[int]] = {}
         self._known_sources: dict[Value, tuple[Value, ...]] = {}
+        self._readings: dict[Value, Reading] = {}
+        self._same: dict[tuple[Shape, Shape], bool] = {}
         #: The values that results are, or are views of, with the results' shapes: memory is allocated for these.
         self.shown: dict[Value, list[Dim]] = {}
         for value in function.results:
@@ -76,15 +93,15 @@ class Drafts:
         #: The groups that find out dims.
         self.measures: dict[Symbol, Draft] = {}
 
-    def new(self, kind: GroupKind, space: tuple[Dim, ...]) -> Draft:
-        draft = Draft(len(self.draft_of), kind, space)
-        self.groups[draft.number] = draft
-        self.order.add(draft.number)
-        return draft
-
-    def add(self, draft: Draft, op: Op) -> None:
+    def add(self, op: Op, kind: GroupKind, space: Shape, reduced: frozenset[int] | None = None) -> None:
+        """Make an op, one after those that it waits for, a group of its own."""
+        draft = Draft(len(self.draft_of), kind, space, reduced)
+        draft.ordered = reduced is not None and is_ordered(op, self.producers)
+        draft.reductions = int(reduced is not None)
         draft.ops.append(op)
-        draft.reductions += op.opdef.kind is OpKind.REDUCE
+        self.groups[draft.number] = draft
+        self.near[draft.number] = set()
+        self.order.add(draft.number)
         self.draft_of[op] = draft
         self.group_of.update((result, draft) for result in op.results)
         if has_effect(op):
@@ -98,10 +115,13 @@ class Drafts:
             if measure is not draft:
                 self.order.edge(measure.number, draft.number)
         for source in self.op_sources(op):
+            draft.sources.add(source)
             self.readers.setdefault(source, []).append(op)
             group = self.group_of.get(source)
             if group is not None and group is not draft:
                 self.order.edge(group.number, draft.number)
+                self.near[group.number].add(draft.number)
+                self.near[draft.number].add(group.number)
         for group in self.waited(op):
             if group is not draft:
                 self.order.edge(group.number, draft.number)
@@ -156,31 +176,25 @@ class Drafts:
     def _is_computed_by_readers(self, op: Op) -> bool:
         return op.opdef.kind is OpKind.VIEW or op.results[0] in self.inline
 
-    def aligned(self, op: Op, operand: Value, group: Draft, *, row: bool, reduced: frozenset[int] | None) -> bool:
-        """Whether what an op reads of a group, if anything, is read at the op's own index or at its kept axes."""
-        if not any(self.group_of.get(source) is group for source in self.sources(operand)):
-            return True
-        if op.opdef.kind not in (OpKind.POINTWISE, OpKind.REDUCE):
-            return False
-        base = self.views.base(operand)
-        if base is operand and not row and self.same_shape(base.shape, group.space) and base not in self.pinned:
-            return True
-        axes = GroupAxes(group.space, reduced if reduced is not None else group.axes.reduced)
-        rank, read = len(axes.space), reading(self.views, operand)
-        # A row has no index of its own on a reduced axis: what it reads there is at some place that it chose.
-        index = axes.kept if row and len(operand.shape) == len(axes.kept) else range(rank)
-        if self.group_of.get(read.base) is not group or read.base in self.pinned or len(operand.shape) != len(index):
-            return False
-        full = not row and self.same_shape(read.base.shape, group.space)
-        lies = range(rank) if full or len(read.base.shape) == rank else axes.kept
-        return isinstance(relation(read, index, lies, rank), Same | Kept)
-
     def same_shape(self, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> bool:
-        return same_shape(self.facts, a, b)
+        """Whether two shapes are proved to be the same."""
+        if a is b:
+            return True
+        known = self._same.get((a, b))
+        if known is None:
+            known = self._same[a, b] = same_shape(self.facts, a, b)
+        return known
 
-    def is_row(self, shape: tuple[Dim, ...], group: Draft) -> bool:
-        """Whether a shape is the group's kept axes, with or without axes of size 1 in place of the reduced ones."""
-        return extent(self.facts, shape, group.axes) is Extent.KEPT
+    def reading(self, operand: Value) -> Reading:
+        """The value that an operand shows, and where its axes are read."""
+        known = self._readings.get(operand)
+        if known is None:
+            known = self._readings[operand] = reading(self.views, operand)
+        return known
+
+    def is_row(self, op: Op, group: Draft) -> bool:
+        """Whether the result of an op is the group's kept axes, with or without axes of size 1 for the reduced ones."""
+        return extent(self.facts, op.results[0].shape, group.axes) is Extent.KEPT
 
     def hands_all_to(self, maker: Draft, ops: Sequence[Op]) -> bool:
         """Whether nothing but some ops, and the group itself, reads what a group computes, and none of it is stored."""
@@ -192,59 +206,29 @@ class Drafts:
                 return False
         return True
 
-    def merge_behind(self, maker: Draft, draft: Draft, op: Op) -> Draft:
-        """Merge what makes operands of an op with the op's group, which it had been said to stay outside of."""
-        said = f"{op.opdef.name} at {op.loc} stays outside: "
-        maker.ends = {end: None for end in maker.ends if not end.startswith(said)}
-        return self.merge(maker, draft)
+    def reads_of(self, reader: Draft, maker: Draft) -> bool:
+        """Whether a group reads what another one makes."""
+        return any(self.group_of.get(source) is maker for source in reader.sources)
 
-    def merge_refusal(self, a: Draft, b: Draft) -> str | None:
-        if not self.same_shape(a.space, b.space):
-            return f"it would join groups over {format_shape(a.space)} and {format_shape(b.space)}"
-        if None not in (a.reduced, b.reduced) and a.reduced != b.reduced:
-            return "it would join groups that reduce different axes"
-        if len(a.ops) + len(b.ops) > MOST_MEMBERS:
-            return f"it would join groups that have more than {MOST_MEMBERS} ops together"
-        if a.reductions + b.reductions > MOST_REDUCTIONS:
-            return f"it would join groups that have more than {MOST_REDUCTIONS} reductions together"
-        if a.ordered != b.ordered and (a if a.ordered else b).axes.reduces_last:
-            return "it would join what reduces rows in order with what goes along rows"
-        kinds = {a.kind, b.kind}
-        for kind in kinds & EPILOGUES.keys():
-            if len(kinds) == 1:
-                return f"a {EPILOGUES[kind]}'s epilogue takes no second {EPILOGUES[kind]}"
-            if kinds != {kind, GroupKind.LOOP}:
-                other = "window" if GroupKind.WINDOW in kinds - {kind} else "reduction"
-                return f"a {EPILOGUES[kind]}'s epilogue takes no {other}"
-        if self.order.between(a.number, b.number) or self.order.between(b.number, a.number):
-            return "a group between the two waits for one and is waited for by the other"
-        small, large = (a, b) if len(a.ops) <= len(b.ops) else (b, a)
-        crossing = [(op, large) for op in small.ops]
-        for op in small.ops:
-            readers = dict.fromkeys(reader for v in op.results for reader in self.readers.get(v, ()))
-            crossing += [(reader, small) for reader in readers if self.draft_of[reader] is large]
-        for op, read in crossing:
-            group = self.draft_of[op]
-            row = op.opdef.kind is not OpKind.REDUCE and not self.same_shape(op.results[0].shape, group.space)
-            reduced = group.reduced if op.opdef.kind is OpKind.REDUCE else None
-            if not all(self.aligned(op, v, read, row=row, reduced=reduced) for v in op.operands):
-                return f"{op.opdef.name} at {op.loc} reads one of its operands' groups at other places than its own"
-        return None
-
-    def merge(self, a: Draft, b: Draft) -> Draft:
+    def merge(self, a: Draft, b: Draft, fusion: Fusion) -> Draft:
+        """Make one group of two that may become one."""
+        if fusion.prologue:
+            b.prologue.update(a.ops)
         into, gone = (a, b) if len(a.ops) >= len(b.ops) else (b, a)
+        into.kind, into.space, into.reduced = fusion.kind, fusion.space, fusion.reduced
+        into.ordered = a.ordered or b.ordered
         into.ops.extend(gone.ops)
         into.prologue |= gone.prologue
         into.reductions += gone.reductions
-        into.ends.update(gone.ends)
-        for kind in (GroupKind.STITCH, *EPILOGUES):
-            if kind in (a.kind, b.kind):
-                into.kind = kind
-        into.ordered = a.ordered or b.ordered
-        into.reduced = into.reduced if into.reduced is not None else gone.reduced
+        into.sources |= gone.sources
         for op in gone.ops:
             self.draft_of[op] = into
             self.group_of.update((result, into) for result in op.results)
+        near = (self.near.pop(gone.number) | self.near[into.number]) - {into.number, gone.number}
+        for other in near:
+            self.near[other].discard(gone.number)
+            self.near[other].add(into.number)
+        self.near[into.number] = near
         del self.groups[gone.number]
         self.order.merge(into.number, gone.number)
         return into

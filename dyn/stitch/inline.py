@@ -6,7 +6,7 @@ from dyn.ir.builder import buffer_of
 from dyn.ir.core import Function, Op, Value
 from dyn.ir.opdef import OpKind
 from dyn.shapes import SymExpr
-from dyn.stitch.access import as_index, axis_symbols, view_index
+from dyn.stitch.access import own_index, view_index
 
 #: A scalar that takes more functions than this is computed once, by a kernel.
 _MOST_SCALAR_OPS = 16
@@ -74,7 +74,7 @@ def is_local(op: Op) -> bool:
     old, new = op.operands[0].shape, op.result.shape
     if [d for d in old if d != 1] == [d for d in new if d != 1]:
         return True
-    own = as_index(axis_symbols(new))
+    own = own_index(len(new))
     return all(not isinstance(d, SymExpr) or any(d is i for i in own) for d in view_index(op, own))
 
 

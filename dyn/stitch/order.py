@@ -1,7 +1,8 @@
-"""Dependence graph of groups, which grows edge by edge and must stay without cycles.
+"""Dependence graph of groups, which must stay without cycles while groups become one.
 
-Every node has a level above those of all it waits for, so that a search for a path looks at few nodes: a program's ops
-come in order, and two groups that may be merged mostly lie close together.
+Nodes have places in a line, each behind all that it waits for, so that a search for a path looks only at what lies
+between its ends; where two become one, only what lies between them moves (D. J. Pearce and P. H. J. Kelly, *A dynamic
+topological sort algorithm for directed acyclic graphs*, 2006).
 """
 
 from __future__ import annotations
@@ -17,67 +18,73 @@ class GroupOrder:
     def __init__(self) -> None:
         self._before: dict[int, set[int]] = {}
         self._after: dict[int, set[int]] = {}
-        self._level: dict[int, int] = {}
+        #: The nodes in line; none where one was that has become part of another.
+        self._line: list[int | None] = []
+        self._place: dict[int, int] = {}
 
     def add(self, node: int) -> None:
+        """Add a node at the end of the line."""
         self._before[node] = set()
         self._after[node] = set()
-        self._level[node] = 0
+        self._place[node] = len(self._line)
+        self._line.append(node)
 
     def edge(self, first: int, then: int) -> None:
-        """Record that ``then`` waits for ``first``, which must not wait for it."""
+        """Record that ``then``, which was added later, waits for ``first``."""
+        assert self._place[first] < self._place[then]
         self._before[then].add(first)
         self._after[first].add(then)
-        self._raise(then, self._level[first] + 1)
 
-    def _raise(self, node: int, level: int) -> None:
-        stack = [(node, level)]
-        while stack:
-            node, level = stack.pop()
-            if level > self._level[node]:
-                self._level[node] = level
-                stack.extend((later, level + 1) for later in self._after[node])
+    def comes_first(self, a: int, b: int) -> bool:
+        """Whether ``a`` lies before ``b``: then it does not wait for it."""
+        return self._place[a] < self._place[b]
 
     def reaches(self, first: int, last: int) -> bool:
         """Whether ``last`` waits for ``first``, directly or not."""
-        return first != last and self._path(self._after[first], last)
+        return first != last and last in self._behind(self._after[first], self._place[last], last)
 
-    def between(self, first: int, last: int) -> bool:
-        """Whether another group waits for ``first`` and is waited for by ``last``."""
-        return self._path(self._after[first] - {last}, last)
+    def between(self, a: int, b: int) -> bool:
+        """Whether a third group waits for one of two and is waited for by the other."""
+        first, last = (a, b) if self.comes_first(a, b) else (b, a)
+        return last in self._behind(self._after[first] - {last}, self._place[last], last)
 
-    def _path(self, starts: set[int], last: int) -> bool:
-        limit = self._level[last]
-        seen = {n for n in starts if self._level[n] <= limit}
+    def _behind(self, starts: set[int], limit: int, wanted: int | None = None) -> set[int]:
+        """Some nodes, and those that wait for them, as far as a place in the line; all of them, unless the search ends
+        at the one that is wanted."""
+        place = self._place
+        seen = {node for node in starts if place[node] <= limit}
         stack = list(seen)
-        while stack:
-            node = stack.pop()
-            if node == last:
-                return True
-            for later in self._after[node]:
-                if later not in seen and self._level[later] <= limit:
+        while stack and wanted not in seen:
+            for later in self._after[stack.pop()]:
+                if later not in seen and place[later] <= limit:
                     seen.add(later)
                     stack.append(later)
-        return False
+        return seen
 
     def merge(self, into: int, gone: int) -> None:
         """Make one node of two that no third lies between."""
-        before = self._before.pop(gone) - {into}
-        after = self._after.pop(gone) - {into}
-        level = self._level.pop(gone)
+        self._bring_together(into, gone)
+        before, after = self._before.pop(gone), self._after.pop(gone)
         for node in before:
             self._after[node].discard(gone)
             self._after[node].add(into)
         for node in after:
             self._before[node].discard(gone)
             self._before[node].add(into)
-        self._before[into].discard(gone)
-        self._after[into].discard(gone)
-        self._before[into] |= before
-        self._after[into] |= after
-        self._raise(into, level)
-        for node in after:
-            self._raise(node, self._level[into] + 1)
+        self._before[into] = (self._before[into] | before) - {into, gone}
+        self._after[into] = (self._after[into] | after) - {into, gone}
+
+    def _bring_together(self, into: int, gone: int) -> None:
+        """Give two nodes one place: before it what does not wait for the first of them, behind it what does."""
+        first, last = (into, gone) if self.comes_first(into, gone) else (gone, into)
+        start, end = self._place[first], self._place[last]
+        behind = self._behind(self._after[first], end)
+        between = [node for node in self._line[start + 1 : end] if node is not None]
+        line = [node for node in between if node not in behind]
+        line += [into, *[node for node in between if node in behind]]
+        self._line[start : end + 1] = [*line, *[None] * (end + 1 - start - len(line))]
+        self._place.update((node, place) for place, node in enumerate(line, start))
+        del self._place[gone]
 
     def sorted(self, key: Callable[[int], Any]) -> list[int]:
         """The nodes, each after all it waits for; of those that could come next, the one with the smallest key."""

@@ -1,49 +1,43 @@
-"""Joins concatenations with what computes their pieces."""
+"""Joins concatenations with what computes their pieces, and nothing else, cheaply: each piece is computed where it
+belongs, and not copied there."""
 
 from __future__ import annotations
 
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind, Pieces
+from dyn.stitch.beside import MOST_OPS
 from dyn.stitch.costs import is_heavy
-from dyn.stitch.drafts import Draft, Drafts
+from dyn.stitch.drafts import Draft, Drafts, Fusion
+from dyn.stitch.fusion import Refusal, Verdict, waits_between
 from dyn.stitch.groups import GroupKind
-from dyn.stitch.siblings import MOST_OPS
 
 #: Of more arrays that are joined each is copied by a loop of its own; of fewer an element is chosen from among all.
 MOST_PIECES = 16
 
 
-def join_pieces(drafts: Drafts) -> None:
-    """Join what computes pieces of a concatenation, and nothing else, with it: each piece is computed where it
-    belongs, and not copied there."""
-    for draft in list(drafts.groups.values()):
-        (op, *others) = draft.ops
-        if others or not isinstance(op.opdef.loops, Pieces):
-            continue
-        for maker in dict.fromkeys(drafts.group_of[s] for s in drafts.op_sources(op) if s in drafts.group_of):
-            if _is_of_pieces(drafts, maker, op, draft):
-                draft = drafts.merge_behind(maker, draft, op)
-                draft.kind, draft.space = GroupKind.JOIN, op.result.shape
-
-
-def _is_of_pieces(drafts: Drafts, maker: Draft, op: Op, draft: Draft) -> bool:
-    """Whether a group may be computed piece by piece of a concatenation: what is cheap, such as rows of a table, and
-    reads no more than copies of the pieces would."""
-    if maker.kind is not GroupKind.LOOP or len(maker.ops) > MOST_OPS:
-        return False
+def pieces(drafts: Drafts, maker: Draft, joined: Draft) -> Verdict:
+    """What a concatenation becomes with what may be computed piece by piece of it: what is cheap, such as rows of a
+    table, and reads no more than copies of the pieces would."""
+    op = _concatenation(joined)
+    if op is None or maker.kind is not GroupKind.LOOP or len(maker.ops) > MOST_OPS:
+        return Refusal("it is no concatenation alone")
     if not all(map(_is_cheap, maker.ops)):
-        return False
-    if not drafts.hands_all_to(maker, draft.ops):
-        return False
-    pieces = [piece for piece in op.operands if any(drafts.group_of.get(s) is maker for s in drafts.sources(piece))]
-    reads = [_reads_of(drafts, piece, maker) for piece in pieces]
-    if any(drafts.group_of.get(drafts.views.base(piece)) is not maker for piece in pieces):
-        return False
-    if len(set(pieces)) < len(pieces):
-        return False
-    if sum(map(len, reads)) > len(set[Value]().union(*reads)) + 2 * len(pieces):
-        return False
-    return not drafts.order.between(maker.number, draft.number)
+        return Refusal("pieces are dear to compute, beside a copy of them")
+    if not drafts.hands_all_to(maker, joined.ops):
+        return Refusal("others read the pieces")
+    made = [piece for piece in op.operands if any(drafts.group_of.get(s) is maker for s in drafts.sources(piece))]
+    if any(drafts.group_of.get(drafts.views.base(piece)) is not maker for piece in made):
+        return Refusal("a piece is computed of the group's values by the concatenation")
+    reads = [_reads_of(drafts, piece, maker) for piece in made]
+    if len(set(made)) < len(made) or sum(map(len, reads)) > len(set[Value]().union(*reads)) + 2 * len(made):
+        return Refusal("several pieces are computed of the same arrays, which are read once as it is")
+    return waits_between(drafts, maker, joined) or Fusion(GroupKind.JOIN, op.result.shape)
+
+
+def _concatenation(draft: Draft) -> Op | None:
+    """The concatenation of a group that has it alone, or with what computes pieces of it."""
+    found = [op for op in draft.ops if isinstance(op.opdef.loops, Pieces)]
+    return found[0] if len(found) == 1 and (draft.kind is GroupKind.JOIN or len(draft.ops) == 1) else None
 
 
 def _is_cheap(op: Op) -> bool:

@@ -8,41 +8,28 @@ from collections.abc import Sequence
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import Convolution, OpKind
 from dyn.ops.contract import free_axes
-from dyn.shapes import as_dim
-from dyn.stitch.access import as_index, axis_symbols
+from dyn.stitch.access import own_index
+from dyn.stitch.beside import MOST_OPS
 from dyn.stitch.costs import is_heavy, is_widening
-from dyn.stitch.drafts import Draft, Drafts
+from dyn.stitch.drafts import Draft, Drafts, Fusion
+from dyn.stitch.fusion import Refusal, Verdict, waits_between
 from dyn.stitch.groups import GroupKind
 from dyn.stitch.inline import is_local
-from dyn.stitch.siblings import MOST_OPS
 
 
-def join_prologues(drafts: Drafts) -> None:
-    """Join groups that compute operands of one contraction, and nothing else, with it."""
-    for draft in list(drafts.groups.values()):
-        if draft.kind is not GroupKind.CONTRACT:
-            continue
-        (op,) = [o for o in draft.ops if o.opdef.kind is OpKind.CONTRACT]
-        space = draft.space
-        waiting = [op]
-        while waiting:
-            sources = drafts.op_sources(waiting.pop())
-            for maker in dict.fromkeys(drafts.group_of[s] for s in sources if s in drafts.group_of):
-                if maker is not draft and _is_prologue(drafts, maker, op, draft):
-                    made = set(maker.ops)
-                    waiting += maker.ops
-                    draft = drafts.merge_behind(maker, draft, op)
-                    draft.prologue |= made
-                    draft.space = space
-
-
-def _is_prologue(drafts: Drafts, maker: Draft, op: Op, draft: Draft) -> bool:
-    if maker.kind is not GroupKind.LOOP or len(maker.ops) > MOST_OPS:
-        return False
+def prologue(drafts: Drafts, maker: Draft, root: Draft) -> Verdict:
+    """What a contraction becomes with what computes operands of it, and nothing else."""
+    if root.kind is not GroupKind.CONTRACT or maker.kind is not GroupKind.LOOP or len(maker.ops) > MOST_OPS:
+        return Refusal("only loops of few ops compute the operands of a contraction")
+    (op,) = [o for o in root.ops if o.opdef.kind is OpKind.CONTRACT]
+    if not drafts.hands_all_to(maker, (op, *root.prologue)):
+        return Refusal("others than the contraction read it")
     made = [v for v in op.operands if any(drafts.group_of.get(s) is maker for s in drafts.sources(v))]
-    if not _pays(drafts, maker, op, made) or any(_is_divided(drafts, operand) for operand in made):
-        return False
-    return drafts.hands_all_to(maker, (op, *draft.prologue)) and not drafts.order.between(maker.number, draft.number)
+    if any(_is_divided(drafts, operand) for operand in made):
+        return Refusal("the contraction reads it reshaped, at places that are divisions")
+    if not _pays(drafts, maker, op, made):
+        return Refusal("it would be computed each time that the contraction reads it, which takes longer")
+    return waits_between(drafts, maker, root) or Fusion(GroupKind.CONTRACT, root.space, prologue=True)
 
 
 def _is_divided(drafts: Drafts, operand: Value) -> bool:
@@ -83,7 +70,7 @@ def _is_along_columns(drafts: Drafts, op: Op, operand: Value) -> bool:
     free = free_axes(len(right.shape), op.attrs["rhs_batch"], op.attrs["rhs_contracting"])
     if operand is not right or op.operands[0] is right or not free:
         return False
-    symbols = axis_symbols(operand.shape)
-    _, index = drafts.views.chain(operand, as_index(symbols))
+    own = own_index(len(operand.shape))
+    _, index = drafts.views.chain(operand, own)
     last = next((d for d in reversed(index) if not isinstance(d, int)), None)
-    return last is not None and any(last == as_dim(symbols[axis]) for axis in free)
+    return last is not None and any(last == own[axis] for axis in free)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum, auto
-from functools import lru_cache
 
 from dyn.frozen import record
 from dyn.ir.core import Op, Value
 from dyn.ops.shape import stretch_factor
 from dyn.shapes import Dim, Facts, SymExpr, as_dim, free_symbols
-from dyn.stitch.access import Index, Views, as_index, axis_symbols, view_index
+from dyn.stitch.access import Index, Views, own_index, view_index
 
 Shape = tuple[Dim, ...]
 
@@ -38,7 +37,7 @@ class GroupAxes:
 
 def same_shape(facts: Facts, a: Shape, b: Shape) -> bool:
     """Whether two shapes are proved to be the same."""
-    return len(a) == len(b) and all(x is y or x == y or facts.eq(x, y).proved for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(facts.same(x, y) for x, y in zip(a, b, strict=True))
 
 
 class Extent(Enum):
@@ -95,7 +94,7 @@ class Reading:
 
 def reading(views: Views, operand: Value) -> Reading:
     """The value that an operand shows, and where its axes are read by an index of the operand."""
-    own = _own_index(len(operand.shape))
+    own = own_index(len(operand.shape))
     base, at = views.chain(operand, own)
     if base is operand:
         return Reading(base, tuple([Place(axis, single=size == 1) for axis, size in enumerate(base.shape)]))
@@ -104,14 +103,8 @@ def reading(views: Views, operand: Value) -> Reading:
 
 def reading_of_view(views: Views, op: Op) -> Reading:
     """The value that a VIEW op shows, and where its axes are read by an index of the op's result."""
-    own = _own_index(len(op.result.shape))
+    own = own_index(len(op.result.shape))
     return _reading(*views.chain(op.operands[0], view_index(op, own)), own)
-
-
-@lru_cache(maxsize=64)
-def _own_index(rank: int) -> Index:
-    """Index variables for so many axes: what is read by them is told by their numbers."""
-    return as_index(axis_symbols((0,) * rank))
 
 
 def _reading(base: Value, at: Index, own: Index) -> Reading:

@@ -1,66 +1,46 @@
-"""Joins groups across broadcasts that are undecided: where an axis that is read may be stretched."""
+"""Joins groups across broadcasts that are undecided: where an axis that is read may be stretched.
+
+Almost always nothing is stretched, and an array less is written and read. Where something is, elements are computed
+once for each that reads them: so they have to be cheap.
+"""
 
 from __future__ import annotations
 
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind
-from dyn.shapes import Dim, SymExpr
+from dyn.shapes import SymExpr
 from dyn.stitch.costs import is_heavy
-from dyn.stitch.drafts import MOST_MEMBERS, Draft, Drafts
+from dyn.stitch.drafts import Draft, Drafts, Fusion
+from dyn.stitch.fusion import Refusal, Verdict, too_large, waits_between
 from dyn.stitch.groups import GroupKind
-from dyn.stitch.relations import Other, reading, relation
+from dyn.stitch.relations import Other, Shape, relation
 
 
-def join_stretched(drafts: Drafts) -> None:
-    """Join what computes an array with what reads it where an undecided broadcast may stretch it.
-
-    Almost always nothing is stretched, and an array less is written and read. Where something is, elements are
-    computed once for each that reads them: so they have to be cheap.
-    """
-    pending = [draft for draft in drafts.groups.values() if draft.kind is GroupKind.LOOP]
-    while pending:
-        consumer = pending.pop()
-        if consumer.number not in drafts.groups or consumer.kind is not GroupKind.LOOP:
-            continue
-        sources = dict.fromkeys(s for op in consumer.ops for s in drafts.op_sources(op))
-        makers = dict.fromkeys(drafts.group_of[s] for s in sources if s in drafts.group_of)
-        for producer in makers:
-            if producer is not consumer and _is_stretched(drafts, producer, consumer):
-                space = producer.space if producer.kind is GroupKind.STITCH else consumer.space
-                joined = drafts.merge(producer, consumer)
-                joined.space = space
-                pending.append(joined)
-                break
-
-
-def _is_stretched(drafts: Drafts, producer: Draft, consumer: Draft) -> bool:
-    """Whether ``consumer`` may compute what it reads of ``producer``, whose space its own may stretch."""
-    stitched = producer.kind is GroupKind.STITCH
-    if not stitched and producer.kind is not GroupKind.LOOP:
-        return False
-    if any(op.opdef.kind is not OpKind.POINTWISE for op in consumer.ops):  # before the solver is asked
-        return False
-    if stitched and (producer.ordered or not producer.axes.reduces_last):
-        return False
-    if not _may_stretch(drafts, producer, consumer.space) or len(producer.ops) + len(consumer.ops) > MOST_MEMBERS:
-        return False
-    full = [
-        op
-        for op in producer.ops
-        if op.opdef.kind is not OpKind.REDUCE and not drafts.is_row(op.results[0].shape, producer)
-    ]
+def stretched(drafts: Drafts, maker: Draft, reader: Draft) -> Verdict:
+    """What two groups become of which one computes what the other, whose space may stretch the first one's, reads."""
+    stitched = maker.kind is GroupKind.STITCH
+    if reader.kind is not GroupKind.LOOP or not (stitched or maker.kind is GroupKind.LOOP):
+        return Refusal("only loops, and reductions before them, are joined where sizes may be stretched")
+    if any(op.opdef.kind is not OpKind.POINTWISE for op in reader.ops):  # before the solver is asked
+        return Refusal("only elementwise functions are computed of what may be stretched")
+    if stitched and (maker.ordered or not maker.axes.reduces_last):
+        return Refusal("the group does not go along the rows that may be stretched")
+    if not _may_stretch(drafts, maker, reader.space):
+        return Refusal("its space is none that stretches the group's")
+    full = [op for op in maker.ops if op.opdef.kind is not OpKind.REDUCE and not drafts.is_row(op, maker)]
     if any(op.opdef.kind is not OpKind.POINTWISE or is_heavy(op) for op in full):
-        return False
-    if not stitched and any(
-        _is_read_elsewhere(drafts, v, producer, consumer) for op in producer.ops for v in op.results
-    ):
-        return False
-    if drafts.order.between(producer.number, consumer.number):
-        return False
-    return all(_reads_stretched(drafts, op, v, producer) for op in consumer.ops for v in op.operands)
+        return Refusal("what may be stretched is too dear to be computed for each element that it is stretched to")
+    if not stitched and not drafts.hands_all_to(maker, reader.ops):
+        return Refusal("others read what may be stretched")
+    refusal = too_large(maker, reader) or waits_between(drafts, maker, reader)
+    if refusal is not None:
+        return refusal
+    if not all(_reads_stretched(drafts, op, v, maker) for op in reader.ops for v in op.operands):
+        return Refusal("it reads the group's values at other places than its own")
+    return Fusion(maker.kind, maker.space if stitched else reader.space, maker.reduced)
 
 
-def _may_stretch(drafts: Drafts, group: Draft, space: tuple[Dim, ...]) -> bool:
+def _may_stretch(drafts: Drafts, group: Draft, space: Shape) -> bool:
     """Whether a space is a group's but for axes that an undecided broadcast may stretch: of reductions only those
     that are reduced."""
     if len(space) != len(group.space):
@@ -74,19 +54,12 @@ def _may_stretch(drafts: Drafts, group: Draft, space: tuple[Dim, ...]) -> bool:
     )
 
 
-def _is_read_elsewhere(drafts: Drafts, value: Value, producer: Draft, consumer: Draft) -> bool:
-    """Whether others than two groups need a value in memory."""
-    if value in drafts.pinned or value in drafts.shown:
-        return True
-    return any(drafts.draft_of[reader] not in (producer, consumer) for reader in drafts.readers.get(value, ()))
-
-
-def _reads_stretched(drafts: Drafts, op: Op, operand: Value, producer: Draft) -> bool:
+def _reads_stretched(drafts: Drafts, op: Op, operand: Value, maker: Draft) -> bool:
     """Whether what an op reads of a group, if anything, is read at the op's own index, stretched or not."""
-    if not any(drafts.group_of.get(source) is producer for source in drafts.sources(operand)):
+    if not any(drafts.group_of.get(source) is maker for source in drafts.sources(operand)):
         return True
-    read, rank = reading(drafts.views, operand), len(producer.space)
-    if drafts.group_of.get(read.base) is not producer or read.base in drafts.pinned or len(operand.shape) != rank:
+    read, rank = drafts.reading(operand), len(maker.space)
+    if drafts.group_of.get(read.base) is not maker or read.base in drafts.pinned or len(operand.shape) != rank:
         return False
-    lies = range(rank) if len(read.base.shape) == rank else producer.axes.kept
+    lies = range(rank) if len(read.base.shape) == rank else maker.axes.kept
     return not isinstance(relation(read, range(rank), lies, rank), Other)

@@ -1,0 +1,148 @@
+"""Costs of groups: bytes, arithmetic and launches as formulas of sizes, and their price on a target in seconds.
+
+A plan is made once for all sizes, so a decision is priced at several *points* of them: the sizes that are declared as
+likely, or else a small, a middling and a large one. No point comes from a call: plans are the same in every process.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+
+from dyn.errors import ShapeError
+from dyn.frozen import record
+from dyn.ir.core import Function, Value
+from dyn.shapes import Dim, Facts, Symbol, as_dim, evaluate
+from dyn.stitch.drafts import Draft, Drafts
+
+
+@record()
+class Prices:
+    """What a target takes for the parts of a cost, in seconds.
+
+    ``levels`` are the bytes that each level of the memory holds and the seconds for a byte of an array that lies there,
+    nearest first; the last level holds every array. ``work`` is for a unit of ``Scalar.work`` on one element.
+    """
+
+    levels: tuple[tuple[float, float], ...]
+    work: float
+    launch: float
+
+    def transfer(self, nbytes: float) -> float:
+        """Seconds to read or write an array of so many bytes."""
+        for capacity, seconds in self.levels:
+            if nbytes <= capacity:
+                return nbytes * seconds
+        return nbytes * self.levels[-1][1]
+
+
+#: One core of a processor of 2020 to 2024 with AVX-512, measured by ``scripts/measure_prices.py``.
+X86 = Prices(((24e3, 1 / 120e9), (1e6, 1 / 60e9), (16e6, 1 / 25e9), (math.inf, 1 / 12e9)), 2e-11, 0.4e-6)
+
+#: Sizes for a dim of which nothing is declared.
+_USUAL = (4, 64, 1024)
+
+
+@record(eq=False)
+class Points:
+    """Sizes of a function's dims at which costs are compared."""
+
+    sizes: tuple[Mapping[Symbol, int], ...]
+    _known: dict[Dim, tuple[float, ...]] = field(default_factory=dict[Dim, tuple[float, ...]])
+
+    @staticmethod
+    def of(function: Function) -> Points:
+        """The points of a function: each gives all dims their likely sizes in turn, or usual ones within bounds."""
+        choices = {symbol: _choices(symbol, function.facts) for symbol in function.symbols()}
+        return Points(tuple([{symbol: sizes[n] for symbol, sizes in choices.items()} for n in range(len(_USUAL))]))
+
+    def values(self, dim: Dim) -> tuple[float, ...]:
+        """A dim at each point. Sizes that have no value there count as usual ones."""
+        if isinstance(dim, int):
+            return (float(dim),) * len(self.sizes)
+        known = self._known.get(dim)
+        if known is None:
+            found = [_value(dim, sizes, usual) for sizes, usual in zip(self.sizes, _USUAL, strict=True)]
+            known = self._known[dim] = tuple(found)
+        return known
+
+    def bytes(self, value: Value) -> tuple[float, ...]:
+        """The bytes of a value at each point."""
+        axes = [self.values(dim) for dim in value.shape]
+        return tuple(
+            [value.dtype.itemsize * math.prod(point) for point in zip(*axes, strict=True)]
+            or [float(value.dtype.itemsize)] * len(self.sizes)
+        )
+
+
+def _choices(symbol: Symbol, facts: Facts) -> tuple[int, ...]:
+    likely = sorted(facts.likely(symbol))
+    if likely:
+        return likely[0], likely[len(likely) // 2], likely[-1]
+    low, high = facts.bounds(as_dim(symbol))
+    return tuple([min(max(size, low or 0), size if high is None else high) for size in _USUAL])
+
+
+def _value(dim: Dim, sizes: Mapping[Symbol, int], usual: int) -> float:
+    try:
+        return float(evaluate(dim, sizes))
+    except (KeyError, ShapeError, OverflowError):
+        return float(usual)
+
+
+class Savings:
+    """What it saves to make one group of two: arrays that are not written, or read once less, and a launch."""
+
+    def __init__(self, drafts: Drafts, prices: Prices) -> None:
+        self.drafts, self.prices = drafts, prices
+        self.points = Points.of(drafts.function)
+        self._transfers: dict[Value, tuple[float, ...]] = {}
+        self._totals = self._sum(list(self._all_transfers()))
+
+    def _all_transfers(self) -> Iterator[tuple[float, ...]]:
+        for draft in self.drafts.groups.values():
+            yield (self.prices.launch,) * len(self.points.sizes)
+            for value in (*draft.sources, *[v for op in draft.ops for v in op.results]):
+                yield self.transfers(value)
+
+    def _sum(self, times: list[tuple[float, ...]]) -> tuple[float, ...]:
+        return tuple([sum(point) for point in zip(*times, strict=True)])
+
+    def transfers(self, value: Value) -> tuple[float, ...]:
+        """Seconds to read or write a value, at each point."""
+        known = self._transfers.get(value)
+        if known is None:
+            known = self._transfers[value] = tuple(map(self.prices.transfer, self.points.bytes(value)))
+        return known
+
+    def seconds(self, a: Draft, b: Draft) -> tuple[float, ...]:
+        """Seconds that are saved at each point if two groups become one."""
+        return self._sum([(self.prices.launch,) * len(self.points.sizes), *self._saved(a, b)])
+
+    def share(self, a: Draft, b: Draft) -> float:
+        """The share of the whole program that is saved, in the mean of the points."""
+        saved = self.seconds(a, b)
+        return sum([own / whole for own, whole in zip(saved, self._totals, strict=True)]) / len(saved)
+
+    def _saved(self, a: Draft, b: Draft) -> Iterator[tuple[float, ...]]:
+        small, large = (a, b) if len(a.sources) + len(a.ops) <= len(b.sources) + len(b.ops) else (b, a)
+        group_of = self.drafts.group_of
+        for value in small.sources:
+            if value in large.sources or group_of.get(value) is large:
+                yield self.transfers(value)  # read once less
+            if group_of.get(value) is large and self._is_internal(value, a, b):
+                yield self.transfers(value)  # not written
+        for op in small.ops:
+            for value in op.results:
+                if value in large.sources:
+                    if value not in small.sources:
+                        yield self.transfers(value)
+                    if self._is_internal(value, a, b):
+                        yield self.transfers(value)
+
+    def _is_internal(self, value: Value, a: Draft, b: Draft) -> bool:
+        """Whether nothing but two groups needs a value, which one of them makes."""
+        if value in self.drafts.pinned or value in self.drafts.shown:
+            return False
+        return all(self.drafts.draft_of[reader] in (a, b) for reader in self.drafts.readers.get(value, ()))
