@@ -5,8 +5,10 @@ launches of the general plan and those of the others become one launch with a bo
 condition on sizes holds and whose kernels are there. Values inside a body are its own; what is read and made outside
 lies where it lies.
 
-Kernels of the others are deferred, so no result may depend on which plan ran. Elementwise arithmetic does not; and a
-group that folds floats has to fold the same in both, which ``Variant.folds`` tells.
+Elementwise arithmetic gives the same bits in every plan; so do groups that fold floats, if they fold them alike in
+both, which ``Variant.folds`` tells. Kernels of such a plan are deferred: it does not matter which one runs. Where the
+plan for sizes that agree folds otherwise than the general one, it runs whenever they do: its kernels are compiled with
+the program, and the bits of a result follow from the sizes of a call alone.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind
 from dyn.schedule.donate import stored_results
 from dyn.schedule.launch import Body, Condition, FoldOrder, Launch
-from dyn.shapes import Facts, Symbol, dim_max
-from dyn.stitch.assumed_plans import Assumed, Recut, assumed_plans, pairs_about, recuts
+from dyn.shapes import Dim, Facts, Relation, RelKind, Symbol, dim_max
+from dyn.stitch.assumed_plans import Assumed, Recut, assumed_plans, recuts, relations_about
 from dyn.stitch.groups import Group, GroupKind, Plan
 
 #: The launches of a plan's group.
@@ -94,11 +96,18 @@ def _choice(
 ) -> Launch | None:
     """The launch that is one of several; None where no other than the general one computes the same."""
     found: list[tuple[Assumed, _LaunchRun]] = []
+    required: Assumed | None = None
     for one, groups in zip(assumed, recut.assumed, strict=True):
-        if groups:
-            other = _LaunchRun(groups, tuple([launch for group in groups for launch in lower(one.plan, group)]))
-            if _makes(plan, one, run, other, outputs) and _folds_alike(plan, one, run, other):
-                found.append((one, other))
+        if not groups:
+            continue
+        other = _LaunchRun(groups, tuple([launch for group in groups for launch in lower(one.plan, group)]))
+        if not _makes(plan, one, run, other, outputs):
+            continue
+        if _folds_alike(one, run, other):
+            found.append((one, other))
+        elif not one.ones:  # which of them there are the first call has said
+            required = one
+            found.insert(0, (one, other))
     if not found:
         return None
     read = run.read()
@@ -107,16 +116,22 @@ def _choice(
         read |= dict.fromkeys(theirs[v] for v in other.read())
     bodies: list[Body] = []
     for one, other in found:
-        pairs = pairs_about(plan.function, one.pairs, (*recut.general, *other.groups))
-        apart = [d for a, b in pairs for d in (a - b, b - a)]
+        relations = relations_about(plan.function, one.relations, (*recut.general, *other.groups))
+        apart = [0, *[d for relation in relations for d in _distances(relation)]]
         own = (tuple([one.own[v] for v in values]) for values in (read, outputs))
         when = Condition(dim_max(*apart), 0, 0)
-        launches = tuple(map(_needed, other.launches))
-        bodies.append(Body(next(own), launches, next(own), conditional=True, when=when))
+        launches = other.launches if one is required else tuple(map(_deferred, other.launches))
+        bodies.append(Body(next(own), launches, next(own), conditional=True, when=when, deferred=one is not required))
     bodies.append(Body(tuple(read), run.launches, tuple(outputs)))
     first, ops = run.groups[0], tuple(op for g in run.groups for op in g.ops)
     group = Group(first.name, GroupKind.ALTERNATIVES, ops, first.space, frozenset(), tuple(outputs))
     return Launch(group, (*read, *outputs), (), bodies=tuple(bodies))
+
+
+def _distances(relation: Relation) -> tuple[Dim, ...]:
+    """How far sizes are from a relation: none is above 0 where it holds."""
+    below = relation.rhs - relation.lhs
+    return (below, -below) if relation.kind is RelKind.EQ else (below,)
 
 
 def _outer(one: Assumed) -> dict[Value, Value]:
@@ -124,7 +139,7 @@ def _outer(one: Assumed) -> dict[Value, Value]:
     return {theirs: value for value, theirs in one.own.items()}
 
 
-def _needed(launch: Launch) -> Launch:
+def _deferred(launch: Launch) -> Launch:
     """A launch with the variants that it cannot do without, which are made when somebody wants them; one that runs in
     place of another, which can do without it, as it is."""
     if launch.when is not None and any(v.deferred for v in launch.variants):
@@ -142,12 +157,11 @@ def _makes(plan: Plan, one: Assumed, run: _LaunchRun, other: _LaunchRun, outputs
 # Folds --------------------------------------------------------------------------------------------------------------
 
 
-def _folds_alike(plan: Plan, one: Assumed, run: _LaunchRun, other: _LaunchRun) -> bool:
+def _folds_alike(one: Assumed, run: _LaunchRun, other: _LaunchRun) -> bool:
     """Whether each group of a run that folds floats does so in the other one in the same order, with the same folds
     beside it."""
-    general = dict(zip(one.plan.function.ops, plan.function.ops, strict=True))
     facts = one.plan.function.facts
-    theirs = {frozenset(general[op] for op in _float_folds(group)): group for group in other.groups}
+    theirs = {frozenset(one.origins[op] for op in _float_folds(group)): group for group in other.groups}
     for group in run.groups:
         folds = frozenset(_float_folds(group))
         if folds:

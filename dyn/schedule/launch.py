@@ -139,7 +139,8 @@ class Body:
     mean something only if it may run: it demands something, divides by a size, or broadcasts sizes.
 
     Of alternatives, ``params`` and ``results`` are what the body calls the values that the launch reads and makes, and
-    ``when`` says for which sizes it is right; of the last one it is None.
+    ``when`` says for which sizes it is right; of the last one it is None. One whose kernels are ``deferred`` runs only
+    where they are there.
     """
 
     params: tuple[Value, ...]
@@ -149,6 +150,7 @@ class Body:
     demands: tuple[Relation, ...] = ()
     conditional: bool = False
     when: Condition | None = None
+    deferred: bool = False
 
 
 @record(eq=False)
@@ -166,8 +168,8 @@ class Launch:
     are made; a call that finds one missing says that it wants them. So the alternative is right for every shape, and
     where the others are deferred it computes the same to the last bit.
 
-    Alternatives (``is_choice``) have a body for each plan: the first one runs whose condition holds and whose kernels
-    are there. The last one is always right.
+    Alternatives (``is_choice``) have a body for each plan: the first one runs whose condition holds and whose kernels,
+    where they are deferred, are there. The last one is always right.
     """
 
     group: Group

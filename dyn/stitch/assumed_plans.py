@@ -15,7 +15,7 @@ from dyn.errors import ShapeError
 from dyn.frozen import record
 from dyn.ir.core import Attr, Function, Op, Value
 from dyn.ir.effects import has_effect
-from dyn.ir.opdef import OpKind
+from dyn.ir.opdef import REGISTRY, OpKind, ReductionLoops
 from dyn.ir.substitute_dims import Redimension
 from dyn.shapes import Dim, Facts, Opaque, OpaqueKind, Reason, Relation, RelKind, Symbol, SymExpr, as_dim, free_symbols
 from dyn.shapes.expr import all_atoms
@@ -34,20 +34,21 @@ _KINDS = frozenset({GroupKind.LOOP, GroupKind.STITCH, GroupKind.COPY})
 _MOST_HEAVY = 3
 _WHY = Reason("sizes that are broadcast together are assumed to agree")
 
-Pair = tuple[Dim, Dim]
-
 
 @record(eq=False)
 class Assumed:
-    """A plan of a function for calls in which the two sizes of each of some ``pairs`` are equal.
+    """A plan of a function for calls whose sizes have some ``relations``: each says that two are equal, or that one is
+    at least 1.
 
-    Its values are others than the function's: ``own`` has the plan's for each of the function's. Ops correspond by
-    their numbers.
+    Its values are others than the function's: ``own`` has the plan's for each of the function's, and ``origins`` the
+    function's op of each of the plan's. ``ones`` are those of the sizes that are 1.
     """
 
     plan: Plan
-    pairs: tuple[Pair, ...]
+    relations: tuple[Relation, ...]
     own: Mapping[Value, Value]
+    origins: Mapping[Op, Op]
+    ones: tuple[Symbol, ...] = ()
 
 
 @record(eq=False)
@@ -89,42 +90,72 @@ def _undecided(function: Function) -> list[tuple[Dim, ...]]:
 def _assume(plan: Plan, broadcasts: Sequence[tuple[Dim, ...]], ones: Sequence[Symbol]) -> Assumed | None:
     """The plan for calls in which sizes agree, but those of ``ones``, which are 1."""
     function = plan.function
-    facts, pairs = function.facts.apart(), list[Pair]()
+    facts, relations = function.facts.apart(), list[Relation]()
 
-    def equal(a: Dim, b: Dim, facts: Facts) -> Facts:
+    def assume(kind: RelKind, a: Dim, b: Dim, facts: Facts) -> Facts:
+        relation = Relation(kind, a, b, _WHY)
         try:
-            known = facts.assume(Relation(RelKind.EQ, a, b, _WHY))
+            known = facts.assume(relation)
         except ShapeError:  # they never are
             return facts
         if known is not facts:
-            pairs.append((a, b))
+            relations.append(relation)
         return known
 
     for one in ones:
-        facts = equal(as_dim(one), 1, facts)
+        facts = assume(RelKind.EQ, as_dim(one), 1, facts)
     for parts in broadcasts:
         rest = [part for part in parts if facts.simplify(part) != 1]
         for part in rest[1:]:
-            facts = equal(rest[0], part, facts)
-            if len(pairs) > _MOST_PAIRS:
+            facts = assume(RelKind.EQ, rest[0], part, facts)
+            if len(relations) > _MOST_PAIRS:
                 return None
-    if not pairs:
+    if not relations:
         return None
+    for size in _stretching(function, facts):
+        facts = assume(RelKind.GE, size, 1, facts)
     other = _Assumption(facts)
     made = other.function(function, facts)
-    ops = dict(zip(function.ops, made.ops, strict=True))
+    ops = {origin: op for op, origin in other.origins.items()}
     waits = {ops[op]: tuple([other.values[v] for v in values]) for op, values in plan.waits.items()}
     recut = stitch_known(made, waits)
-    return Assumed(convert_where_used(recut) if plan.converts else recut, tuple(pairs), other.values)
+    recut = convert_where_used(recut) if plan.converts else recut
+    return Assumed(recut, tuple(relations), other.values, other.origins, tuple(ones))
+
+
+def _stretching(function: Function, facts: Facts) -> Iterable[Dim]:
+    """Sizes of axes that were stretched, where gradients sum over the axis that they were stretched by: that has size 1
+    if sizes agree, and are not 0."""
+    for op in function.ops:
+        if isinstance(op.opdef.loops, ReductionLoops):
+            shape = op.operands[0].shape
+            for axis in op.attrs["axes"]:
+                atom = size.is_atom if isinstance(size := facts.simplify(shape[axis]), SymExpr) else None
+                if isinstance(atom, Opaque) and atom.kind is OpaqueKind.FLOORDIV:
+                    yield atom.args[0]
 
 
 class _Assumption(Redimension):
     """The function with dims as facts simplify them, and values of its own. What loops and choices do stays as it is:
-    it is cut by itself."""
+    it is cut by itself.
+
+    The gradient of what was broadcast is a sum over the axis by which it was stretched, ``broadcast(n, m) / n``. Such
+    axes have size 1 here, and are not folded.
+    """
 
     def __init__(self, facts: Facts) -> None:
         super().__init__()
         self.facts = facts
+        self.origins: dict[Op, Op] = {}
+
+    def function(self, function: Function, facts: Facts) -> Function:
+        ops: list[Op] = []
+        for op in function.ops:
+            made = _without_single_axes(self.op(op))
+            self.origins.update(dict.fromkeys(made, op))
+            ops += made
+        # Its params and results are the values that ops have.
+        return replace(super().function(replace(function, ops=()), facts), ops=tuple(ops))
 
     def replacement(self, dim: SymExpr) -> Dim:
         return self.facts.simplify(dim)
@@ -146,6 +177,24 @@ class _Assumption(Redimension):
         return replace(op, operands=operands, results=results)
 
 
+def _without_single_axes(op: Op) -> list[Op]:
+    """A reduction that does not fold axes of size 1, after a reshape without them."""
+    if not isinstance(op.opdef.loops, ReductionLoops):
+        return [op]
+    (operand,), axes = op.operands, op.attrs["axes"]
+    single = [axis for axis in axes if operand.shape[axis] == 1]
+    if not single:
+        return [op]
+    reshape = REGISTRY["reshape"]
+    if len(single) == len(axes):
+        return [Op(reshape, op.operands, {"shape": op.result.shape}, op.results, op.loc)]
+    shape = tuple([size for axis, size in enumerate(operand.shape) if axis not in single])
+    value = Value(operand.type.with_shape(shape))
+    others = tuple([axis - sum(s < axis for s in single) for axis in axes if axis not in single])
+    fold = replace(op, operands=(value,), attrs={**op.attrs, "axes": others})
+    return [Op(reshape, op.operands, {"shape": shape}, (value,), op.loc), fold]
+
+
 # What is cut otherwise ------------------------------------------------------------------------------------------------
 
 
@@ -159,7 +208,8 @@ class _Part:
 
 def recuts(plan: Plan, assumed: Sequence[Assumed]) -> list[Recut]:
     """The parts of a function that some assumed plan cuts into fewer groups than the general one does."""
-    numbers = [{op: n for n, op in enumerate(one.function.ops)} for one in (plan, *[a.plan for a in assumed])]
+    own = {op: n for n, op in enumerate(plan.function.ops)}
+    numbers = [own, *[{op: own[origin] for op, origin in one.origins.items()} for one in assumed]]
     roots = list(range(len(plan.function.ops)))
 
     def root(n: int) -> int:
@@ -168,11 +218,13 @@ def recuts(plan: Plan, assumed: Sequence[Assumed]) -> list[Recut]:
         return n
 
     plans = (plan, *[a.plan for a in assumed])
+    grouped = {of[op] for of, one in zip(numbers, plans, strict=True) for group in one.groups for op in group.ops}
     for of, one in zip(numbers, plans, strict=True):
         for group in one.groups:
-            first, *others = [of[op] for op in group.ops]
+            first, *others = [of[op] for op in (*group.ops, *_views(one, group))]
             for n in others:
-                roots[root(n)] = root(first)
+                if n in grouped:
+                    roots[root(n)] = root(first)
     parts: dict[int, _Part] = {}
     for which, (of, one) in enumerate(zip(numbers, plans, strict=True)):
         for group in one.groups:
@@ -187,6 +239,20 @@ def recuts(plan: Plan, assumed: Sequence[Assumed]) -> list[Recut]:
         if any(fewer) and _may_be_chosen([*part.general, *[group for groups in fewer for group in groups]]):
             found.append(Recut(tuple(part.general), tuple([tuple(groups) for groups in fewer])))
     return found
+
+
+def _views(plan: Plan, group: Group) -> Iterable[Op]:
+    """The views through which a group reads what is stored: some are reductions, or copies, in another plan."""
+    members, seen = group.members(), set[Value]()
+    stack = [v for op in group.ops for v in op.operands]
+    while stack:
+        value = stack.pop()
+        if value not in seen and value not in members and value not in plan.stored:
+            seen.add(value)
+            op = plan.producers[value]
+            if op.opdef.kind is OpKind.VIEW:
+                yield op
+            stack += op.operands
 
 
 def _may_be_chosen(groups: Iterable[Group]) -> bool:
@@ -207,11 +273,10 @@ def _symbols(value: Value) -> Iterable[Symbol]:
     return (s for dim in value.shape for s in free_symbols(dim))
 
 
-def pairs_about(function: Function, pairs: Sequence[Pair], groups: Iterable[Group]) -> list[Pair]:
-    """Those of some pairs of sizes that have to do with the sizes of some groups, by the facts of the function."""
+def relations_about(function: Function, relations: Sequence[Relation], groups: Iterable[Group]) -> list[Relation]:
+    """Those of some relations that have to do with the sizes of some groups, by the facts of the function."""
     known = {s for group in groups for op in group.ops for v in (*op.operands, *op.results) for s in _symbols(v)}
-    links = [relation.symbols() for relation in function.facts.relations]
-    links += [free_symbols(a) | free_symbols(b) for a, b in pairs]
+    links = [relation.symbols() for relation in (*function.facts.relations, *relations)]
     growing = True
     while growing:
         before = len(known)
@@ -219,4 +284,4 @@ def pairs_about(function: Function, pairs: Sequence[Pair], groups: Iterable[Grou
             if not known.isdisjoint(link):
                 known |= link
         growing = len(known) > before
-    return [(a, b) for a, b in pairs if not known.isdisjoint(free_symbols(a) | free_symbols(b))]
+    return [relation for relation in relations if not known.isdisjoint(relation.symbols())]

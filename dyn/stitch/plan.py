@@ -1,7 +1,7 @@
 """Cuts a function into groups.
 
 Every op begins as a group of its own, and groups become one where that is possible and saves time
-(``dyn.stitch.search``). What is possible is decided from relations between dims, the kinds of ops and how their elements
+(``dyn.stitch.search``). What is possible is decided from relations between dims, kinds of ops and how their elements
 are reached, never from names or from the sizes of a call. The kinds of fusion have a file each:
 
 * ``merging``: what computes values and what reads them at the same places share a loop nest, or are a contraction and

@@ -357,7 +357,8 @@ class Launches:
                 chosen = text.fresh("agree")
                 text.emit(f"br i1 {self.checks.holds(body.when)}, label %{chosen}, label %{following}")
                 text.label(chosen)
-                self._all_made(body, following)
+                if body.deferred:
+                    self._all_made(body, following)
             self._region(body)
             text.emit(f"br label %{done}")
             text.label(following)
