@@ -6,7 +6,7 @@ in C. The polynomials interpolate at Chebyshev's nodes, with 60 digits; each sta
 
 from __future__ import annotations
 
-from dyn.lower.x86.approx import clamp, cube_root, horner, odd_extremes
+from dyn.lower.x86.approx import at_most, clamp, cube_root, horner, odd_extremes, vanishing
 from dyn.lower.x86.llvm_text import VType, constant, vtype
 from dyn.lower.x86.machine import Machine
 
@@ -78,8 +78,11 @@ def _reduce_exp(m: Machine, ty: VType, x: str) -> tuple[str, str]:
 
 
 def exp(m: Machine, ty: VType, x: str) -> str:
-    n, r = _reduce_exp(m, ty, clamp(m, ty, x, -746.0, 710.5))
-    return scale(m, ty, horner(m, ty, r, (1.0, 1.0, *EXP)), n)
+    def exp_above(x: str) -> str:
+        n, r = _reduce_exp(m, ty, at_most(m, ty, x, 710.5))
+        return scale(m, ty, horner(m, ty, r, (1.0, 1.0, *EXP)), n)
+
+    return vanishing(m, ty, x, -746.0, exp_above)
 
 
 def expm1(m: Machine, ty: VType, x: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dyn.lower.x86 import double_math, powers, table_math, trigonometry
-from dyn.lower.x86.approx import clamp, cube_root, horner, odd_extremes
+from dyn.lower.x86.approx import at_most, clamp, cube_root, horner, odd_extremes, vanishing
 from dyn.lower.x86.llvm_text import VType, constant, vtype
 from dyn.lower.x86.machine import Machine
 
@@ -81,8 +81,12 @@ def exp(m: Machine, ty: VType, x: str) -> str:
     """1 ulp."""
     if ty.elem == "double":
         return double_math.exp(m, ty, x)
-    n, r = _reduce_exp(m, ty, clamp(m, ty, x, -104.0, 89.0))
-    return scale(m, ty, horner(m, ty, r, (1.0, 1.0, *_EXP)), n)
+
+    def exp_above(x: str) -> str:
+        n, r = _reduce_exp(m, ty, at_most(m, ty, x, 89.0))
+        return scale(m, ty, horner(m, ty, r, (1.0, 1.0, *_EXP)), n)
+
+    return vanishing(m, ty, x, -104.0, exp_above)
 
 
 def expm1(m: Machine, ty: VType, x: str) -> str:
