@@ -96,7 +96,7 @@ def _choice(
 ) -> Launch | None:
     """The launch that is one of several; None where no other than the general one computes the same."""
     found: list[tuple[Assumed, _LaunchRun]] = []
-    required: Assumed | None = None
+    required: list[Assumed] = []
     for one, groups in zip(assumed, recut.assumed, strict=True):
         if not groups:
             continue
@@ -106,8 +106,8 @@ def _choice(
         if _folds_alike(one, run, other):
             found.append((one, other))
         elif not one.ones:  # which of them there are the first call has said
-            required = one
-            found.insert(0, (one, other))
+            found.insert(len(required), (one, other))
+            required.append(one)
     if not found:
         return None
     read = run.read()
@@ -120,8 +120,8 @@ def _choice(
         apart = [0, *[d for relation in relations for d in _distances(relation)]]
         own = (tuple([one.own[v] for v in values]) for values in (read, outputs))
         when = Condition(dim_max(*apart), 0, 0)
-        launches = other.launches if one is required else tuple(map(_deferred, other.launches))
-        bodies.append(Body(next(own), launches, next(own), conditional=True, when=when, deferred=one is not required))
+        launches = other.launches if one in required else tuple(map(_deferred, other.launches))
+        bodies.append(Body(next(own), launches, next(own), conditional=True, when=when, deferred=one not in required))
     bodies.append(Body(tuple(read), run.launches, tuple(outputs)))
     first, ops = run.groups[0], tuple(op for g in run.groups for op in g.ops)
     group = Group(first.name, GroupKind.ALTERNATIVES, ops, first.space, frozenset(), tuple(outputs))
@@ -164,6 +164,8 @@ def _folds_alike(one: Assumed, run: _LaunchRun, other: _LaunchRun) -> bool:
     theirs = {frozenset(one.origins[op] for op in _float_folds(group)): group for group in other.groups}
     for group in run.groups:
         folds = frozenset(_float_folds(group))
+        if group.inner:  # which have an order of their own
+            return False
         if folds:
             match = theirs.get(folds)
             if match is None or _orders(run, group, facts) != _orders(other, match, facts):
@@ -172,6 +174,7 @@ def _folds_alike(one: Assumed, run: _LaunchRun, other: _LaunchRun) -> bool:
 
 
 def _float_folds(group: Group) -> list[Op]:
+    """The reductions of a group that fold floats, those within its loops too."""
     return [op for op in group.ops if op.opdef.kind is OpKind.REDUCE and any(v.dtype.is_float for v in op.results)]
 
 

@@ -70,8 +70,14 @@ class ElementReader:
         self.temporaries: dict[Value, Buffer] = {}
         #: Members that are known otherwise than by computing them: a fold's result, a row kept in scratch.
         self.known: dict[Value, Callable[[Index], Expr]] = {}
+        #: Makes an element of a reduction that is folded where it is read.
+        self.folded: Callable[[Op, Index], Expr] | None = None
         self._memo: dict[tuple[object, ...], Expr | Pair] = {}
         self._depth = 0
+
+    def forget(self) -> None:
+        """Forget the elements that were computed: those of loops that are left are not known any more."""
+        self._memo.clear()
 
     def storage(self, value: Value) -> Value | None:
         """The stored value whose memory holds ``value``'s elements in ``value``'s order, if there is one."""
@@ -149,6 +155,8 @@ class ElementReader:
                     return self.k.load_pair(self._buffer(stored), linear, value.dtype, mask)
                 return self.k.load(self._buffer(stored), linear, mask, other)
             op = self.producers.get(value)
+            if op is not None and op in self.group.inner and op.opdef.kind is OpKind.REDUCE and self.folded is not None:
+                return self.folded(op, index)
             if op is None or not isinstance(op.opdef.loops, ElementLoops):
                 raise IRError(f"{value!r} is not reachable from group {self.group.name}")
             if op.opdef.kind is not OpKind.VIEW or op.operands[0].dtype is not value.dtype:  # parts are no plain view

@@ -7,16 +7,19 @@ from copy import copy
 from dataclasses import replace
 
 from dyn.frozen import record
-from dyn.ir.core import Value
+from dyn.ir.core import Op, Value
+from dyn.ir.opdef import ReductionLoops
 from dyn.ops.complex_parts import part_dtype
+from dyn.ops.reduce import identity
 from dyn.ops.scalar import Scalar
-from dyn.schedule.axes import Axis, linearize
+from dyn.schedule.axes import Axis, axis, fold_nest, linearize
 from dyn.schedule.elements import ElementReader, Index, constantly
-from dyn.schedule.kernel import Buffer, Carry, Expr, Fold, Ref, Space, Stmt, Store, scalar_fold
+from dyn.schedule.expressions import literal
+from dyn.schedule.kernel import Buffer, Carry, Expr, Fold, Ref, Role, Space, Stmt, Store, scalar_fold
 from dyn.schedule.nest import Nest, Reduction, Stage
 from dyn.schedule.phases import Phase
 from dyn.schedule.products import Product
-from dyn.shapes import Dim, Symbol, product, substitute
+from dyn.shapes import Dim, Symbol, as_dim, product, substitute
 
 #: A temporary, and the place in it of the element at an index.
 Memory = tuple[Value, Callable[[Index], Dim]]
@@ -44,6 +47,9 @@ class PhaseBuilder:
         for each in folded:
             for number, value in enumerate(each.reduction.results):
                 elements.known[value] = self._from_state(each, number)
+        elements.folded = self._folded_inside
+        #: The loops that compute elements of the phase at hand, in order.
+        self._inside: list[Stmt] = []
         self.outputs: dict[Value, Buffer] = {}
         self.scratch: dict[Value, Buffer] = {}
 
@@ -83,12 +89,32 @@ class PhaseBuilder:
         for reduction, fold in zip(stage.reductions, folds[len(contracted) :], strict=True):
             finished = reduction.finish(elements, fold.refs)
             known.update((v, constantly(e)) for v, e in zip(reduction.results, finished, strict=True))
+        if self._inside:
+            body, self._inside = [*self._inside, *body], []
+            elements.forget()
         axes = [self.sized(a, stage.lengths.get(a.var)) for a in stage.axes]
         scan = stage.scans[0] if len(stage.scans) == 1 and not stage.ordered else None
         phase = Phase(axes, tuple(body), folds, tuple(carries), scan=scan, product=operands)
         if phase.folds_floats():
             phase.order = self.nest.order
         return phase
+
+    def _folded_inside(self, op: Op, index: Index) -> Expr:
+        """An element of a reduction, folded one by one by a loop in front of what reads it."""
+        elements, loops = self.elements, op.opdef.loops
+        assert isinstance(loops, ReductionLoops)
+        shape = op.operands[0].shape
+        axes = {a: axis(f"k{a}", substitute(shape[a], self._equal)) for a in op.attrs["axes"]}
+        kept = iter(index)
+        at = tuple([as_dim(axes[a].var) if a in axes else next(kept) for a in range(len(shape))])
+        around, self._inside = self._inside, []
+        wide = op.result.dtype.wide
+        value = elements.k.cast(elements.at(op.operands[0], at), wide)
+        start = literal(wide, identity(op.attrs["combine"], op.result.dtype))
+        fold = scalar_fold(Ref("each", wide), loops.combine(op.attrs), start, value)
+        body, self._inside = tuple(self._inside), around
+        self._inside += fold_nest(list(axes.values()), Role.SERIAL, body, (fold,))
+        return elements.k.cast(fold.refs[0], op.result.dtype)
 
     def sized(self, a: Axis, length: Callable[[ElementReader], Dim] | None = None) -> Axis:
         """An axis, with sizes by those that they are equal to, or as long as its ``length`` is computed to be."""

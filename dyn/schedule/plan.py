@@ -171,8 +171,8 @@ def group_shape(plan: Plan, group: Group) -> tuple[tuple[object, ...], dict[Valu
     for op in group.ops:
         add_operands(op)
         add_op(op)
-    outputs = tuple([numbers[v] for v in group.outputs])
-    return (group.kind, group.space, group.reduced, outputs, *shape), numbers
+    outputs, inner = (tuple([numbers[v] for v in some]) for some in (group.outputs, [op.result for op in group.inner]))
+    return (group.kind, group.space, group.reduced, outputs, inner, *shape), numbers
 
 
 def _type_key(type: TensorType) -> tuple[object, ...]:

@@ -42,14 +42,14 @@ class Sweeps:
 
     def __init__(self, plan: Plan, group: Group, *, scratch: bool) -> None:
         self.plan, self.group = plan, group
+        self._folds = frozenset(group.reductions)
         self.members = {result: op for op in group.ops for result in op.results}
         self.views = Views(plan.producers, lambda v: v in self.members)
         self._full = {result: self._is_full(op) for op in group.ops for result in op.results}
         self._level = self._levels()
         self.sweeps = [Sweep() for _ in range(max(self._level.values(), default=0) + 1)]
-        for op in group.ops:
-            if op.opdef.kind is OpKind.REDUCE:
-                self.sweeps[self._level[op.results[0]] - 1].reduces.append(op)
+        for op in group.reductions:
+            self.sweeps[self._level[op.results[0]] - 1].reduces.append(op)
         for value in group.outputs:
             if self._full[value]:
                 self.sweeps[self._level[value]].stored.append(value)
@@ -80,7 +80,7 @@ class Sweeps:
     def _is_full(self, op: Op) -> bool:
         if op.opdef.kind is OpKind.VIEW:  # a view that is stored permutes a full value
             return True
-        if op.opdef.kind is OpKind.REDUCE:
+        if op in self._folds:
             return False
         axes = GroupAxes(self.group.space, self.group.reduced)
         return spans_reduced(self.plan.function.facts, op.results[0].shape, axes)
@@ -90,7 +90,7 @@ class Sweeps:
         levels: dict[Value, int] = {}
         for op in self.group.ops:
             level = max((levels.get(self.views.base(v), 0) for v in op.operands), default=0)
-            levels |= dict.fromkeys(op.results, level + (op.opdef.kind is OpKind.REDUCE))
+            levels |= dict.fromkeys(op.results, level + (op in self._folds))
         return levels
 
     # What is kept ---------------------------------------------------------------------------------------------
@@ -137,7 +137,9 @@ class Sweeps:
                     own += weights[base]
                 elif base.shape and base in self.plan.stored:
                     own += 1
-            if op.opdef.kind is OpKind.INDEXED:
+            if op in self.group.inner:
+                own = 2 * _KEEP
+            elif op.opdef.kind is OpKind.INDEXED:
                 own += _GATHER_WEIGHT
             elif op.opdef.kind is OpKind.POINTWISE and is_heavy(op):
                 own += _HEAVY_WEIGHT

@@ -1,9 +1,11 @@
-"""Plans under an assumption: that sizes which an undecided broadcast joins are equal, or 1.
+"""Plans under an assumption: that sizes which an undecided broadcast joins are equal, or 1, and that some are small.
 
 With nothing declared every broadcast is undecided, and groups end where their spaces cannot be proved the same. Almost
 always sizes agree. So a function with undecided broadcasts is cut once more under the assumption that all of them do;
-and where in the first call some were 1 that others were not, also under the one that these are 1. That is all that is
-tried: two plans beside the general one, however many broadcasts there are.
+and where in the first call some were 1 that others were not, also under the one that these are 1. Where elements are
+folded over an axis that may be short, as distances are over the dimensions of space, it is cut under the assumption
+that sizes agree and such axes are short (``dyn.stitch.nested``). That is all that is tried: three plans beside the
+general one, however many broadcasts there are.
 """
 
 from __future__ import annotations
@@ -17,11 +19,25 @@ from dyn.ir.core import Attr, Function, Op, Value
 from dyn.ir.effects import has_effect
 from dyn.ir.opdef import REGISTRY, OpKind, ReductionLoops
 from dyn.ir.substitute_dims import Redimension
-from dyn.shapes import Dim, Facts, Opaque, OpaqueKind, Reason, Relation, RelKind, Symbol, SymExpr, as_dim, free_symbols
+from dyn.shapes import (
+    Dim,
+    Facts,
+    Opaque,
+    OpaqueKind,
+    Reason,
+    Relation,
+    RelKind,
+    Symbol,
+    SymExpr,
+    as_dim,
+    free_symbols,
+    product,
+)
 from dyn.shapes.expr import all_atoms
 from dyn.stitch.conversions import convert_where_used
 from dyn.stitch.costs import is_heavy
 from dyn.stitch.groups import Group, GroupKind, Plan
+from dyn.stitch.nested import MOST_NESTED
 from dyn.stitch.plan import stitch_known
 
 #: A function whose broadcasts leave more pairs of sizes undecided is not cut again: each is a fact, and takes time.
@@ -49,6 +65,8 @@ class Assumed:
     own: Mapping[Value, Value]
     origins: Mapping[Op, Op]
     ones: tuple[Symbol, ...] = ()
+    #: Whether axes are assumed to be short.
+    short: bool = False
 
 
 @record(eq=False)
@@ -63,17 +81,52 @@ class Recut:
 
 
 def assumed_plans(plan: Plan, ones: Collection[Symbol]) -> list[Assumed]:
-    """The plans of a function under the assumptions that are tried; none where every broadcast is decided.
+    """The plans of a function under the assumptions that are tried; none where every broadcast is decided, and no axis
+    may be short.
 
-    ``ones`` are the dims of size 1 that the first call has stretched; the plan for these comes first.
+    ``ones`` are the dims of size 1 that the first call has stretched; the plan for these comes first, and the one for
+    sizes that agree last.
     """
-    broadcasts = _undecided(plan.function)
-    if not broadcasts:
-        return []
+    broadcasts, short = _undecided(plan.function), _may_be_short(plan)
     joined = {s for parts in broadcasts for part in parts for s in free_symbols(part)}
     stretched = [s for s in plan.function.symbols() if s in joined and s in ones]
-    cases = [stretched, []] if stretched else [[]]
-    return [made for case in cases if (made := _assume(plan, broadcasts, case)) is not None]
+    cases: list[tuple[list[Symbol], list[Dim]]] = []
+    cases += [(stretched, [])] if stretched else []
+    cases += [([], short)] if short else []
+    cases += [([], [])] if broadcasts else []
+    return [made for case in cases if (made := _assume(plan, broadcasts, *case)) is not None]
+
+
+def _may_be_short(plan: Plan) -> list[Dim]:
+    """The numbers of elements that are folded by groups whose results others read, where they may be few or many: of
+    functions of arrays that are spread over them."""
+    function, found = plan.function, dict[Dim, None]()
+    for group in plan.groups:
+        folds = [op for op in group.reductions if isinstance(op.opdef.loops, ReductionLoops)]
+        if not folds or len(group.reduced) == len(group.space) or len(folds) != len(group.reductions):
+            continue
+        size = product([group.space[axis] for axis in sorted(group.reduced)])
+        low, high = function.facts.bounds(size)
+        whole = product(group.space)
+        if (low or 0) <= MOST_NESTED and (high is None or high > MOST_NESTED) and not _reads_any(plan, group, whole):
+            found[size] = None
+    return [size for size in found if not any(s.data_dependent for s in free_symbols(size))][:1]
+
+
+def _reads_any(plan: Plan, group: Group, size: Dim) -> bool:
+    """Whether a group reads an array of so many elements, or one of another size that does not lack an axis of it."""
+    members, seen = group.members(), set[Value]()
+    stack = [v for op in group.ops for v in op.operands]
+    while stack:
+        value = stack.pop()
+        if value in seen or value in members:
+            continue
+        seen.add(value)
+        if value not in plan.stored:
+            stack += plan.producers[value].operands
+        elif not free_symbols(value.type.size) < free_symbols(size):
+            return True
+    return False
 
 
 def _undecided(function: Function) -> list[tuple[Dim, ...]]:
@@ -87,8 +140,10 @@ def _undecided(function: Function) -> list[tuple[Dim, ...]]:
     return [parts for parts in joined if not any(s.data_dependent for part in parts for s in free_symbols(part))]
 
 
-def _assume(plan: Plan, broadcasts: Sequence[tuple[Dim, ...]], ones: Sequence[Symbol]) -> Assumed | None:
-    """The plan for calls in which sizes agree, but those of ``ones``, which are 1."""
+def _assume(
+    plan: Plan, broadcasts: Sequence[tuple[Dim, ...]], ones: Sequence[Symbol], short: Sequence[Dim]
+) -> Assumed | None:
+    """The plan for calls in which sizes agree, but those of ``ones``, which are 1, and ``short`` ones are small."""
     function = plan.function
     facts, relations = function.facts.apart(), list[Relation]()
 
@@ -110,6 +165,8 @@ def _assume(plan: Plan, broadcasts: Sequence[tuple[Dim, ...]], ones: Sequence[Sy
             facts = assume(RelKind.EQ, rest[0], part, facts)
             if len(relations) > _MOST_PAIRS:
                 return None
+    for size in short:
+        facts = assume(RelKind.GE, MOST_NESTED, size, facts)
     if not relations:
         return None
     for size in _stretching(function, facts):
@@ -120,7 +177,7 @@ def _assume(plan: Plan, broadcasts: Sequence[tuple[Dim, ...]], ones: Sequence[Sy
     waits = {ops[op]: tuple([other.values[v] for v in values]) for op, values in plan.waits.items()}
     recut = stitch_known(made, waits)
     recut = convert_where_used(recut) if plan.converts else recut
-    return Assumed(recut, tuple(relations), other.values, other.origins, tuple(ones))
+    return Assumed(recut, tuple(relations), other.values, other.origins, tuple(ones), bool(short))
 
 
 def _stretching(function: Function, facts: Facts) -> Iterable[Dim]:
@@ -236,6 +293,8 @@ def recuts(plan: Plan, assumed: Sequence[Assumed]) -> list[Recut]:
         fewer = [groups if 0 < len(groups) < len(part.general) else [] for groups in fewer]
         most = max(_MOST_HEAVY, *map(_heavy, part.general))
         fewer = [groups if all(_heavy(group) <= most for group in groups) else [] for groups in fewer]
+        # A plan for short axes is for parts in which they are folded within loops: the others are as without it.
+        fewer = [groups if not one.short or _inner(groups) else [] for one, groups in zip(assumed, fewer, strict=True)]
         if any(fewer) and _may_be_chosen([*part.general, *[group for groups in fewer for group in groups]]):
             found.append(Recut(tuple(part.general), tuple([tuple(groups) for groups in fewer])))
     return found
@@ -263,6 +322,11 @@ def _may_be_chosen(groups: Iterable[Group]) -> bool:
         and not any(s.data_dependent for op in group.ops for v in (*op.operands, *op.results) for s in _symbols(v))
         for group in groups
     )
+
+
+def _inner(groups: Iterable[Group]) -> bool:
+    """Whether some group has loops within its loops."""
+    return any(group.inner for group in groups)
 
 
 def _heavy(group: Group) -> int:

@@ -6,7 +6,7 @@ from dyn.ir.core import Value
 from dyn.ir.opdef import OpKind
 from dyn.shapes import product
 from dyn.stitch.drafts import Draft, Drafts
-from dyn.stitch.fusion import Refusal, Verdict
+from dyn.stitch.fusion import NoFusion, Verdict
 from dyn.stitch.groups import GroupKind
 from dyn.stitch.merging import merging
 
@@ -17,11 +17,11 @@ MOST_OPS = 24
 def beside(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
     """What two groups that read the same array become, where neither waits for the other."""
     if len(first.ops) + len(then.ops) > MOST_OPS:
-        return Refusal(f"the groups have more than {MOST_OPS} ops together, and registers are few")
+        return NoFusion(f"the groups have more than {MOST_OPS} ops together, and registers are few")
     if drafts.order.reaches(first.number, then.number):
-        return Refusal("one of the two waits for the other")
+        return NoFusion("one of the two waits for the other")
     if not drafts.same_shape(first.space, then.space) or first.ordered != then.ordered:
-        return Refusal("they do not go through the array in one order")
+        return NoFusion("they do not go through the array in one order")
     return merging(drafts, first, then)
 
 

@@ -13,6 +13,7 @@ from dataclasses import field
 from dyn.errors import ShapeError
 from dyn.frozen import record
 from dyn.ir.core import Function, Value
+from dyn.ir.opdef import OpKind
 from dyn.shapes import Dim, Facts, Symbol, as_dim, evaluate
 from dyn.stitch.drafts import Draft, Drafts
 
@@ -45,17 +46,17 @@ _USUAL = (4, 64, 1024)
 
 
 @record(eq=False)
-class Points:
+class PricePoints:
     """Sizes of a function's dims at which costs are compared."""
 
     sizes: tuple[Mapping[Symbol, int], ...]
     _known: dict[Dim, tuple[float, ...]] = field(default_factory=dict[Dim, tuple[float, ...]])
 
     @staticmethod
-    def of(function: Function) -> Points:
+    def of(function: Function) -> PricePoints:
         """The points of a function: each gives all dims their likely sizes in turn, or usual ones within bounds."""
         choices = {symbol: _choices(symbol, function.facts) for symbol in function.symbols()}
-        return Points(tuple([{symbol: sizes[n] for symbol, sizes in choices.items()} for n in range(len(_USUAL))]))
+        return PricePoints(tuple([{symbol: sizes[n] for symbol, sizes in choices.items()} for n in range(len(_USUAL))]))
 
     def values(self, dim: Dim) -> tuple[float, ...]:
         """A dim at each point. Sizes that have no value there count as usual ones."""
@@ -96,7 +97,7 @@ class Savings:
 
     def __init__(self, drafts: Drafts, prices: Prices) -> None:
         self.drafts, self.prices = drafts, prices
-        self.points = Points.of(drafts.function)
+        self.points = PricePoints.of(drafts.function)
         self._transfers: dict[Value, tuple[float, ...]] = {}
         self._totals = self._sum(list(self._all_transfers()))
 
@@ -142,7 +143,11 @@ class Savings:
                         yield self.transfers(value)
 
     def _is_internal(self, value: Value, a: Draft, b: Draft) -> bool:
-        """Whether nothing but two groups needs a value, which one of them makes."""
+        """Whether a value, which one of two groups makes, is not written once others that read it have joined them too:
+        elementwise functions and reductions may. So what reads an array together with others is not the last to."""
         if value in self.drafts.pinned or value in self.drafts.shown:
             return False
-        return all(self.drafts.draft_of[reader] in (a, b) for reader in self.drafts.readers.get(value, ()))
+        return all(
+            self.drafts.draft_of[reader] in (a, b) or reader.opdef.kind in (OpKind.POINTWISE, OpKind.REDUCE)
+            for reader in self.drafts.readers.get(value, ())
+        )

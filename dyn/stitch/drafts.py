@@ -29,13 +29,15 @@ MOST_MEMBERS = 512
 class Fusion:
     """What two groups become: a group of a kind over a space, some of whose axes it may reduce.
 
-    Of a ``prologue`` the ops of the first one compute operands of the other's contraction.
+    Of a ``prologue`` the ops of the first one compute operands of the other's contraction; ``inner`` are those that are
+    computed for each element of the other, by loops of their own.
     """
 
     kind: GroupKind
     space: Shape
     reduced: frozenset[int] | None = None
     prologue: bool = False
+    inner: tuple[Op, ...] = ()
 
 
 class Draft:
@@ -51,6 +53,8 @@ class Draft:
         self.ops: list[Op] = []
         #: Those that compute a contraction's operands.
         self.prologue: set[Op] = set()
+        #: Those that are computed for each element, by loops of their own.
+        self.inner: set[Op] = set()
         self.reductions = 0
         #: What its ops read in memory, or of one another.
         self.sources: set[Value] = set()
@@ -219,6 +223,7 @@ class Drafts:
         into.ordered = a.ordered or b.ordered
         into.ops.extend(gone.ops)
         into.prologue |= gone.prologue
+        into.inner |= gone.inner.union(fusion.inner)
         into.reductions += gone.reductions
         into.sources |= gone.sources
         for op in gone.ops:

@@ -8,6 +8,7 @@ from enum import Enum
 
 from dyn.frozen import record
 from dyn.ir.core import Function, Op, Value
+from dyn.ir.opdef import OpKind
 from dyn.shapes import Dim, Symbol
 
 
@@ -63,6 +64,14 @@ class Group:
     prologue: tuple[Op, ...] = ()
     #: Ops of other groups whose results are not stored: this one computes again what it reads of them (``recompute``).
     recomputed: tuple[Op, ...] = ()
+    #: Those of the ops that are computed for each element of the space, by loops of their own: reductions over axes
+    #: that the space does not have, and what they fold.
+    inner: tuple[Op, ...] = ()
+
+    @property
+    def reductions(self) -> tuple[Op, ...]:
+        """The ops that reduce axes of the space."""
+        return tuple([op for op in self.ops if op.opdef.kind is OpKind.REDUCE and op not in self.inner])
 
     def members(self) -> frozenset[Value]:
         """The values that the group computes."""
@@ -107,6 +116,7 @@ class Plan:
                 mark = "  -> stored" if any(v in group.outputs for v in op.results[:1]) else ""
                 mark += "  -> operand" if op in group.prologue else ""
                 mark += "  computed again" if op in group.recomputed else ""
+                mark += "  for each element" if op in group.inner else ""
                 names = ", ".join(numbers[v] for v in op.results)
                 lines.append(f"  {f'{names} = ' if names else ''}{op.opdef.name}({operands}){mark}")
             for body in group.bodies:

@@ -17,7 +17,7 @@ from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind
 from dyn.shapes import format_shape
 from dyn.stitch.drafts import Draft, Drafts, Fusion
-from dyn.stitch.fusion import Refusal, Verdict, too_large, waits_between
+from dyn.stitch.fusion import NoFusion, Verdict, too_large, waits_between
 from dyn.stitch.groups import GroupKind
 from dyn.stitch.relations import Extent, GroupAxes, Kept, Same, extent, permutes, reading_of_view, relation
 
@@ -38,15 +38,15 @@ def merging(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
     """What two groups of which one reads the other become as one loop nest, or a root and its epilogue."""
     for draft in (first, then):
         if draft.kind in _ALONE:
-            return Refusal(f"a {_ALONE[draft.kind]} takes nothing else")
+            return NoFusion(f"a {_ALONE[draft.kind]} takes nothing else")
     if then.kind is GroupKind.COPY:
         return _storing_a_view(drafts, first, then)
     if first.kind is GroupKind.COPY:
-        return Refusal("a copy takes nothing else")
+        return NoFusion("a copy takes nothing else")
     fusion = _as_one(drafts, first, then)
-    if isinstance(fusion, Refusal):
+    if isinstance(fusion, NoFusion):
         return fusion
-    refusal = too_large(first, then) or waits_between(drafts, first, then) or _misread(drafts, first, then, fusion)
+    refusal = too_large(first, then) or waits_between(drafts, first, then) or misread(drafts, first, then, fusion)
     return refusal or fusion
 
 
@@ -56,9 +56,9 @@ def _as_one(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
     for kind in kinds & EPILOGUES.keys():
         what = f"a {EPILOGUES[kind]}'s epilogue takes no"
         if len(kinds) == 1:
-            return Refusal(f"{what} second {EPILOGUES[kind]}")
+            return NoFusion(f"{what} second {EPILOGUES[kind]}")
         if kinds != {kind, GroupKind.LOOP}:
-            return Refusal(f"{what} {'window' if GroupKind.WINDOW in kinds - {kind} else 'reduction'}")
+            return NoFusion(f"{what} {'window' if GroupKind.WINDOW in kinds - {kind} else 'reduction'}")
         if not drafts.same_shape(first.space, then.space):
             return _other_space(first, then)
         return Fusion(kind, (first if first.kind is kind else then).space)
@@ -67,7 +67,7 @@ def _as_one(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
         return _other_space(first, then)
     if None not in (first.reduced, then.reduced) and first.reduced != then.reduced:
         mine, theirs = sorted(first.reduced or ()), sorted(then.reduced or ())
-        return Refusal(f"the group reduces axes {mine}, the other axes {theirs}")
+        return NoFusion(f"the group reduces axes {mine}, the other axes {theirs}")
     reduced = first.reduced if first.reduced is not None else then.reduced
     if first.ordered != then.ordered and GroupAxes(wide.space, reduced or frozenset()).reduces_last:
         refusal = _out_of_order(drafts, first, then)
@@ -76,9 +76,9 @@ def _as_one(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
     return Fusion(GroupKind.LOOP if reduced is None else GroupKind.STITCH, wide.space, reduced)
 
 
-def _other_space(first: Draft, then: Draft) -> Refusal:
+def _other_space(first: Draft, then: Draft) -> NoFusion:
     mine, theirs = format_shape(first.space), format_shape(then.space)
-    return Refusal(f"its space {theirs} is not provably the group's {mine}")
+    return NoFusion(f"its space {theirs} is not provably the group's {mine}")
 
 
 def _wider(drafts: Drafts, first: Draft, then: Draft) -> Draft | None:
@@ -86,32 +86,34 @@ def _wider(drafts: Drafts, first: Draft, then: Draft) -> Draft | None:
     if drafts.same_shape(first.space, then.space):
         return first
     for wide, rows in ((first, then), (then, first)):
-        if wide.reduced and rows.reduced is None and extent(drafts.facts, rows.space, wide.axes) is Extent.KEPT:
+        if not wide.reduced or rows.reduced is not None or any(op.opdef.kind is OpKind.VIEW for op in rows.ops):
+            continue  # a view that is stored permutes whole values, not rows
+        if extent(drafts.facts, rows.space, wide.axes) is Extent.KEPT:
             return wide
     return None
 
 
-def _out_of_order(drafts: Drafts, first: Draft, then: Draft) -> Refusal | None:
+def _out_of_order(drafts: Drafts, first: Draft, then: Draft) -> NoFusion | None:
     """Why a group that reduces rows in order, lanes side by side, does not take another that does not."""
     ordered, other = (first, then) if first.ordered else (then, first)
     if other.reduced is not None:
-        return Refusal("one of the two reduces rows in order, lanes side by side, and the other along lanes")
+        return NoFusion("one of the two reduces rows in order, lanes side by side, and the other along lanes")
     if drafts.same_shape(ordered.space, other.space) and (other is then or not drafts.reads_of(ordered, other)):
-        return Refusal("the group's lanes lie side by side, each with a row, and the other's along rows")
+        return NoFusion("the group's lanes lie side by side, each with a row, and the other's along rows")
     return None
 
 
 # Reads --------------------------------------------------------------------------------------------------------------
 
 
-def _misread(drafts: Drafts, first: Draft, then: Draft, fusion: Fusion) -> Refusal | None:
+def misread(drafts: Drafts, first: Draft, then: Draft, fusion: Fusion) -> NoFusion | None:
     """Why two groups are not one loop, if an op of one reads values of the other at other places than its own."""
     axes = GroupAxes(fusion.space, fusion.reduced or frozenset())
     for op, other in _crossing(drafts, first, then):
         for operand in op.operands:
             if any(drafts.group_of.get(source) is other for source in drafts.sources(operand)):
                 if not _is_aligned(drafts, op, operand, axes, other):
-                    return Refusal("it reads the group's values at other places than its own", op)
+                    return NoFusion("it reads the group's values at other places than its own", op)
     return None
 
 
@@ -147,7 +149,7 @@ def _storing_a_view(drafts: Drafts, maker: Draft, view: Draft) -> Verdict:
     (op,) = view.ops
     read = reading_of_view(drafts.views, op)
     if drafts.group_of.get(read.base) is not maker or not drafts.same_shape(read.base.shape, maker.space):
-        return Refusal("it copies what is not the group's space")
+        return NoFusion("it copies what is not the group's space")
     if drafts.waits.get(op) or not permutes(drafts.facts, op.result, read):
-        return Refusal("it does not only permute the group's values")
+        return NoFusion("it does not only permute the group's values")
     return Fusion(maker.kind, maker.space, maker.reduced)

@@ -43,6 +43,10 @@ class GroupOrder:
         """Whether ``last`` waits for ``first``, directly or not."""
         return first != last and last in self._behind(self._after[first], self._place[last], last)
 
+    def first_between(self, first: int, last: int) -> list[int]:
+        """The groups that wait for one directly, and are waited for by another one."""
+        return [node for node in self._after[first] if node != last and self.reaches(node, last)]
+
     def between(self, a: int, b: int) -> bool:
         """Whether a third group waits for one of two and is waited for by the other."""
         first, last = (a, b) if self.comes_first(a, b) else (b, a)

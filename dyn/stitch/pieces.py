@@ -8,7 +8,7 @@ from dyn.ir.opdef import OpKind, Pieces
 from dyn.stitch.beside import MOST_OPS
 from dyn.stitch.costs import is_heavy
 from dyn.stitch.drafts import Draft, Drafts, Fusion
-from dyn.stitch.fusion import Refusal, Verdict, waits_between
+from dyn.stitch.fusion import NoFusion, Verdict, waits_between
 from dyn.stitch.groups import GroupKind
 
 #: Of more arrays that are joined each is copied by a loop of its own; of fewer an element is chosen from among all.
@@ -20,17 +20,17 @@ def pieces(drafts: Drafts, maker: Draft, joined: Draft) -> Verdict:
     table, and reads no more than copies of the pieces would."""
     op = _concatenation(joined)
     if op is None or maker.kind is not GroupKind.LOOP or len(maker.ops) > MOST_OPS:
-        return Refusal("it is no concatenation alone")
+        return NoFusion("it is no concatenation alone")
     if not all(map(_is_cheap, maker.ops)):
-        return Refusal("pieces are dear to compute, beside a copy of them")
+        return NoFusion("pieces are dear to compute, beside a copy of them")
     if not drafts.hands_all_to(maker, joined.ops):
-        return Refusal("others read the pieces")
+        return NoFusion("others read the pieces")
     made = [piece for piece in op.operands if any(drafts.group_of.get(s) is maker for s in drafts.sources(piece))]
     if any(drafts.group_of.get(drafts.views.base(piece)) is not maker for piece in made):
-        return Refusal("a piece is computed of the group's values by the concatenation")
+        return NoFusion("a piece is computed of the group's values by the concatenation")
     reads = [_reads_of(drafts, piece, maker) for piece in made]
     if len(set(made)) < len(made) or sum(map(len, reads)) > len(set[Value]().union(*reads)) + 2 * len(made):
-        return Refusal("several pieces are computed of the same arrays, which are read once as it is")
+        return NoFusion("several pieces are computed of the same arrays, which are read once as it is")
     return waits_between(drafts, maker, joined) or Fusion(GroupKind.JOIN, op.result.shape)
 
 

@@ -9,6 +9,7 @@ are reached, never from names or from the sizes of a call. The kinds of fusion h
 * ``beside``: groups that read the same array and do not wait for one another, so that it is read once;
 * ``stretched``: what is computed and what reads it where an undecided broadcast may stretch it;
 * ``pieces``: a concatenation and what computes pieces of it, and nothing else, cheaply;
+* ``nested``: a reduction of few elements and what reads its results, which folds each where it reads it;
 * ``prologues``: a contraction and what computes operands of it, and nothing else, cheaply;
 * ``recompute``: outputs that each reader had better compute again.
 
@@ -34,7 +35,7 @@ from dyn.ir.region_passes import region_function
 from dyn.stitch.barriers import without_barriers
 from dyn.stitch.cost import X86
 from dyn.stitch.drafts import Draft, Drafts, Fusion
-from dyn.stitch.fusion import Refusal
+from dyn.stitch.fusion import NoFusion
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.merging import merging
 from dyn.stitch.pieces import MOST_PIECES
@@ -98,22 +99,24 @@ def _finish(drafts: Drafts, *, regions: bool) -> Plan:
     position = {op: i for i, op in enumerate(drafts.function.ops)}
     stored = {*drafts.function.params, *(op.result for op in drafts.function.ops if buffer_of(op) is not None)}
     finished: dict[int, Group] = {}
-    last: dict[int, int] = {}
+    place: dict[int, int] = {}
     for draft in drafts.groups.values():
         ops = tuple(sorted(draft.ops, key=lambda op: position[op]))
         outputs = tuple(v for op in ops for v in op.results if v in drafts.shown or _is_stored(drafts, v, draft))
         stored.update(outputs)
-        last[draft.number] = position[ops[-1]]
+        shows = any(v in drafts.shown for v in outputs)
+        place[draft.number] = position[ops[-1 if shows else 0]]
         bodies: tuple[Plan, ...] = ()
         if draft.kind is GroupKind.CONTROL and regions:
             bodies = tuple([stitch(region_function(drafts.function, r)) for op in ops for r in op.regions])
         finished[draft.number] = Group(
             _name(ops), draft.kind, ops, draft.space, draft.reduced or frozenset(), outputs, _ends(drafts, draft),
             bodies, tuple([op for op in ops if op in draft.prologue]),
+            inner=tuple([op for op in ops if op in draft.inner]),
         )  # fmt: skip
-    # What has effects comes as early as it can: before memory of the caller's is written, if it may. Other groups come
-    # when the program has all that they compute: behind what still reads the arguments that they may write over.
-    rank = {n: (not any(has_effect(op) for op in group.ops), last[n]) for n, group in finished.items()}
+    # What has effects comes as early as it can: before memory of the caller's is written, if it may. What makes results
+    # comes when the program has all of it: behind what still reads the arguments that it may write over.
+    rank = {n: (not any(has_effect(op) for op in group.ops), place[n]) for n, group in finished.items()}
     order = drafts.order.sorted(lambda number: rank[number])
     groups = tuple(finished[number] for number in order)
     return recompute_where_read(Plan(drafts.function, groups, frozenset(stored), drafts.producers, drafts.waits))
@@ -128,7 +131,7 @@ def _ends(drafts: Drafts, draft: Draft) -> tuple[str, ...]:
     ends: dict[str, None] = {}
     for other, reader in others.items():
         verdict = merging(drafts, draft, other)
-        words = verdict.words if isinstance(verdict, Refusal) else "nothing is gained by it"
+        words = verdict.words if isinstance(verdict, NoFusion) else "nothing is gained by it"
         op = reader if isinstance(verdict, Fusion) or verdict.op is None else verdict.op
         ends[f"{op.opdef.name} at {op.loc} stays outside: {words}"] = None
     return tuple(ends)

@@ -12,7 +12,7 @@ from dyn.stitch.access import own_index
 from dyn.stitch.beside import MOST_OPS
 from dyn.stitch.costs import is_heavy, is_widening
 from dyn.stitch.drafts import Draft, Drafts, Fusion
-from dyn.stitch.fusion import Refusal, Verdict, waits_between
+from dyn.stitch.fusion import NoFusion, Verdict, waits_between
 from dyn.stitch.groups import GroupKind
 from dyn.stitch.inline import is_local
 
@@ -20,15 +20,15 @@ from dyn.stitch.inline import is_local
 def prologue(drafts: Drafts, maker: Draft, root: Draft) -> Verdict:
     """What a contraction becomes with what computes operands of it, and nothing else."""
     if root.kind is not GroupKind.CONTRACT or maker.kind is not GroupKind.LOOP or len(maker.ops) > MOST_OPS:
-        return Refusal("only loops of few ops compute the operands of a contraction")
+        return NoFusion("only loops of few ops compute the operands of a contraction")
     (op,) = [o for o in root.ops if o.opdef.kind is OpKind.CONTRACT]
     if not drafts.hands_all_to(maker, (op, *root.prologue)):
-        return Refusal("others than the contraction read it")
+        return NoFusion("others than the contraction read it")
     made = [v for v in op.operands if any(drafts.group_of.get(s) is maker for s in drafts.sources(v))]
     if any(_is_divided(drafts, operand) for operand in made):
-        return Refusal("the contraction reads it reshaped, at places that are divisions")
+        return NoFusion("the contraction reads it reshaped, at places that are divisions")
     if not _pays(drafts, maker, op, made):
-        return Refusal("it would be computed each time that the contraction reads it, which takes longer")
+        return NoFusion("it would be computed each time that the contraction reads it, which takes longer")
     return waits_between(drafts, maker, root) or Fusion(GroupKind.CONTRACT, root.space, prologue=True)
 
 

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dyn.stitch.beside import beside, reads_whole
 from dyn.stitch.cost import Prices, Savings
 from dyn.stitch.drafts import Draft, Drafts, Fusion
-from dyn.stitch.fusion import Refusal, Rule, Verdict
+from dyn.stitch.fusion import NoFusion, Rule, Verdict
 from dyn.stitch.merging import EPILOGUES, merging
+from dyn.stitch.nested import nested
 from dyn.stitch.pieces import pieces
 from dyn.stitch.prologues import prologue
 from dyn.stitch.stretched import stretched
@@ -34,7 +35,7 @@ def search(drafts: Drafts, prices: Prices) -> None:
 
 def _epilogue(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
     if first.kind not in EPILOGUES and then.kind not in EPILOGUES:
-        return Refusal("neither is a contraction or folds windows")
+        return NoFusion("neither is a contraction or folds windows")
     return merging(drafts, first, then)
 
 
@@ -77,14 +78,23 @@ class _Search:
         """Make one of two until no pair is left that may become one."""
         groups = self.drafts.groups
         while self.heap:
-            _, a, b = heapq.heappop(self.heap)
+            share, a, b = heapq.heappop(self.heap)
             if a in groups and b in groups:
-                self._try(groups[a], groups[b])
+                self._try(groups[a], groups[b], share)
 
-    def _try(self, a: Draft, b: Draft) -> None:
+    def _bring_in(self, first: Draft, then: Draft, share: float) -> None:
+        """Try next to bring those that are between two groups into the first one, for what these gain as one: such as
+        the few numbers of each row between two passes over it."""
+        for between in self.drafts.order.first_between(first.number, then.number):
+            if between in self.partners[first.number]:
+                heapq.heappush(self.heap, (share, min(first.number, between), max(first.number, between)))
+
+    def _try(self, a: Draft, b: Draft, share: float) -> None:
         first, then = (a, b) if self.drafts.order.comes_first(a.number, b.number) else (b, a)
         fusion = self.rule(self.drafts, first, then)
         if not isinstance(fusion, Fusion):
+            if fusion.by_others:
+                self._bring_in(first, then, share)
             return
         made = self.drafts.merge(first, then, fusion)
         others = (self.partners.pop(a.number) | self.partners.pop(b.number)) - {a.number, b.number}
@@ -98,6 +108,8 @@ class _Search:
 #: The kinds of fusion, in the order in which they are looked for, each with the pairs that it may be of.
 _KINDS: tuple[tuple[Rule, Callable[[Drafts], Iterable[tuple[int, int]]]], ...] = (
     (_epilogue, _near),
+    (merging, _near),
+    (nested, _near),
     (merging, _near),
     (beside, _siblings),
     (stretched, _near),

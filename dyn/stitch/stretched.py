@@ -11,7 +11,7 @@ from dyn.ir.opdef import OpKind
 from dyn.shapes import SymExpr
 from dyn.stitch.costs import is_heavy
 from dyn.stitch.drafts import Draft, Drafts, Fusion
-from dyn.stitch.fusion import Refusal, Verdict, too_large, waits_between
+from dyn.stitch.fusion import NoFusion, Verdict, too_large, waits_between
 from dyn.stitch.groups import GroupKind
 from dyn.stitch.relations import Other, Shape, relation
 
@@ -20,23 +20,23 @@ def stretched(drafts: Drafts, maker: Draft, reader: Draft) -> Verdict:
     """What two groups become of which one computes what the other, whose space may stretch the first one's, reads."""
     stitched = maker.kind is GroupKind.STITCH
     if reader.kind is not GroupKind.LOOP or not (stitched or maker.kind is GroupKind.LOOP):
-        return Refusal("only loops, and reductions before them, are joined where sizes may be stretched")
+        return NoFusion("only loops, and reductions before them, are joined where sizes may be stretched")
     if any(op.opdef.kind is not OpKind.POINTWISE for op in reader.ops):  # before the solver is asked
-        return Refusal("only elementwise functions are computed of what may be stretched")
+        return NoFusion("only elementwise functions are computed of what may be stretched")
     if stitched and (maker.ordered or not maker.axes.reduces_last):
-        return Refusal("the group does not go along the rows that may be stretched")
+        return NoFusion("the group does not go along the rows that may be stretched")
     if not _may_stretch(drafts, maker, reader.space):
-        return Refusal("its space is none that stretches the group's")
+        return NoFusion("its space is none that stretches the group's")
     full = [op for op in maker.ops if op.opdef.kind is not OpKind.REDUCE and not drafts.is_row(op, maker)]
     if any(op.opdef.kind is not OpKind.POINTWISE or is_heavy(op) for op in full):
-        return Refusal("what may be stretched is too dear to be computed for each element that it is stretched to")
+        return NoFusion("what may be stretched is too dear to be computed for each element that it is stretched to")
     if not stitched and not drafts.hands_all_to(maker, reader.ops):
-        return Refusal("others read what may be stretched")
+        return NoFusion("others read what may be stretched")
     refusal = too_large(maker, reader) or waits_between(drafts, maker, reader)
     if refusal is not None:
         return refusal
     if not all(_reads_stretched(drafts, op, v, maker) for op in reader.ops for v in op.operands):
-        return Refusal("it reads the group's values at other places than its own")
+        return NoFusion("it reads the group's values at other places than its own")
     return Fusion(maker.kind, maker.space if stitched else reader.space, maker.reduced)
 
 

@@ -19,7 +19,6 @@ from dyn.api import Jitted
 from dyn.backends.deferred import DeferredState, finish
 from dyn.schedule.launch import Launch, walk_launches
 from dyn.specialize.shared_code import CODES
-from dyn.stitch.groups import GroupKind
 
 Array = np.ndarray[Any, Any]
 Shapes = Sequence[tuple[int, ...]]
@@ -199,13 +198,57 @@ def test_where_everything_is_decided_there_is_one_plan() -> None:
     assert "choose" not in text
 
 
-def test_a_reduction_that_folds_otherwise_stays() -> None:
-    """Summed up over two axes that may be stretched apart, rows fold one by one; where they agree as one."""
-    f = dyn.jit(lambda x, y: dnp.sum(dnp.exp(x) * 2 + y))
-    f(*_arrays([(5, 33), (5, 33)]))
-    for choice in _choices(f):
-        for body in choice.bodies[:-1]:
-            assert not any(launch.group.kind is GroupKind.STITCH for launch in body.launches)
+def _gradients(x: Any, g: Any, b: Any, c: Any) -> Any:
+    """Those of a norm: sums of rows, and of columns, and of axes by which a size that is not known was stretched."""
+
+    def loss(x: Any, g: Any, b: Any) -> Any:
+        d = x - dnp.mean(x, axis=-1, keepdims=True)
+        return dnp.sum((d / dnp.sqrt(dnp.mean(d * d, axis=-1, keepdims=True) + 1e-5) * g + b) * c)
+
+    return dyn.grad(loss, argnums=(0, 1, 2))(x, g, b)
+
+
+def _distances(x: Any, y: Any, w: Any) -> Any:
+    """A sum over pairs of a function of a sum of few: without the array of all pairs."""
+    d = x[:, None, :] - y[None, :, :]
+    return dnp.sum(w * dnp.exp(-dnp.sum(d * d, axis=-1)), axis=1)
+
+
+#: Programs whose folds are others where sizes agree, shapes that do, others of few and many, and some that do not.
+_FOLDING: list[tuple[Callable[..., Any], list[list[tuple[int, ...]]]]] = [
+    (
+        lambda x, y: dnp.sum(dnp.exp(x) * 2 + y),
+        [[(5, 33), (5, 33)], [(1, 1), (1, 1)], [(5, 33), (1, 33)], [(0, 2)] * 2],
+    ),
+    (_gradients, [[(5, 33), (33,), (33,), (5, 33)], [(5, 1), (33,), (33,), (5, 33)], [(0, 3), (3,), (3,), (0, 3)]]),
+    (_distances, [[(5, 3), (7, 3), (7,)], [(5, 40), (7, 40), (7,)], [(5, 3), (7, 1), (1,)], [(2, 0), (7, 0), (7,)]]),
+]
+
+
+@pytest.mark.parametrize("number", range(len(_FOLDING)))
+def test_a_plan_that_folds_otherwise_runs_whenever_sizes_agree(number: int) -> None:
+    """Its kernels are compiled with the program: results follow from sizes, whatever was called before."""
+    function, shapes = _FOLDING[number]
+    results: list[list[list[Array]]] = []
+    for order in (shapes, shapes[::-1]):
+        f = dyn.jit(function)
+        made = [[np.asarray(v) for v in _leaves(f(*_arrays(some)))] for some in order]
+        results.append(made if order is shapes else made[::-1])
+        (choice,) = _choices(f)
+        assert not choice.bodies[0].deferred
+        always = [launch for launch in choice.bodies[0].launches if launch.when is None]
+        assert not any(launch.variants[-1].deferred for launch in always)
+        CODES.clear()
+    for some, mine, theirs in zip(shapes, *results, strict=True):
+        declared = dyn.jit(function, shapes=", ".join(" ".join(map(str, shape)) for shape in some))
+        wanted = [np.asarray(v) for v in _leaves(declared(*_arrays(some)))]
+        for a, b, c in zip(mine, theirs, wanted, strict=True):
+            np.testing.assert_array_equal(a, b)
+            np.testing.assert_allclose(a, c, rtol=2e-5, atol=2e-5)
+
+
+def _leaves(made: Any) -> tuple[Any, ...]:
+    return made if isinstance(made, tuple) else (made,)
 
 
 def test_memory_that_the_general_plan_takes_is_taken() -> None:

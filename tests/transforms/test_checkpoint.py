@@ -163,7 +163,7 @@ def test_the_second_pass_waits_for_the_cotangents() -> None:
         int(dyn.jit(dyn.grad(spread_out(wrap))).lower(shape).compile().memory_analysis())
         for wrap in (lambda f: f, dyn.checkpoint)
     )
-    assert twice < 0.5 * once
+    assert twice < 0.8 * once
 
 
 def test_what_it_closes_over_is_differentiated_by() -> None:

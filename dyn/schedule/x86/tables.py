@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dyn.ir.opdef import OpKind
 from dyn.schedule.accesses import accesses_of, invariant_loads, widest
 from dyn.schedule.axes import Axis, axis
 from dyn.schedule.compaction import running_nests, running_phase
@@ -212,7 +211,7 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
     by_rows = all(d == 1 for a, d in enumerate(group.space) if a not in group.reduced)
     by_rows = by_rows or len(group.space) - 1 in group.reduced
     sweeps = Sweeps(plan, group, scratch=by_rows and not ordered)
-    states = [v.dtype.wide for op in group.ops if op.opdef.kind is OpKind.REDUCE for v in op.results]
+    states = [v.dtype.wide for op in group.reductions for v in op.results]
     order = sizes.order(states, target)
     nest = stitch_nest(plan, group, sweeps, order)
     keep = {number: sweep.kept for number, sweep in enumerate(s for s in sweeps.sweeps if s) if sweep.kept}
