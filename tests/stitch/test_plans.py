@@ -177,12 +177,33 @@ def not_recomputed() -> Function:
     return m.function(m.add(rest, two), shown)
 
 
+def _pairs(name: str, size: int) -> Function:
+    """``sum_j exp(-|x_i - y_j|²)`` of points in space of so many dimensions."""
+    m = Model(name)
+    x, y = m.param("x", "n", size), m.param("y", "m", size)
+    (n, k), (rows, _) = x.shape, y.shape
+    spread = (m.b.op("broadcast_in_dim", v, shape=(n, rows, k), dims=dims) for v, dims in ((x, (0, 2)), (y, (1, 2))))
+    d = m.op("subtract", *spread)
+    squares = m.reduce(m.mul(d, d), 2, keep=False)
+    return m.function(m.reduce(m.op("exponential", m.op("negate", squares)), 1, keep=False))
+
+
+def pairs() -> Function:
+    """One kernel, which folds each distance where it is read."""
+    return _pairs("pairs", 3)
+
+
+def long_pairs() -> Function:
+    """Distances of many terms are kernels of their own."""
+    return _pairs("long_pairs", 40)
+
+
 PROGRAMS: dict[str, Callable[[], Function]] = {
     f.__name__: f
     for f in (
         softmax, softmax_between, layer_norm, bias_gelu, residual, attention, embedding, columns, middle_axis,
         full_reduction, two_axes, several_consumers, square, diamond, views, undecided, scalars,
-        siblings, contraction_transposed, recomputed, not_recomputed,
+        siblings, contraction_transposed, recomputed, not_recomputed, pairs, long_pairs,
     )
 }  # fmt: skip
 
