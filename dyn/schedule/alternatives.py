@@ -21,8 +21,9 @@ from dyn.ir.opdef import OpKind
 from dyn.schedule.donate import stored_results
 from dyn.schedule.launch import Body, Condition, FoldOrder, Launch
 from dyn.shapes import Dim, Facts, Relation, RelKind, Symbol, dim_max
-from dyn.stitch.assumed_plans import Assumed, Recut, assumed_plans, recuts, relations_about
+from dyn.stitch.assumed_plans import Assumed, assumed_plans
 from dyn.stitch.groups import Group, GroupKind, Plan
+from dyn.stitch.recuts import Recut, recuts, relations_about
 
 #: The launches of a plan's group.
 Lower = Callable[[Plan, Group], tuple[Launch, ...]]
@@ -57,7 +58,8 @@ def with_alternatives(
         before, run, after = together
         others = {v for other in (*before, *after) for v in other.read()} | {*stored_results(plan)}
         outputs = [v for group in run.groups for v in group.outputs if v in others]
-        choice = _choice(plan, run, outputs, assumed, recut, lower)
+        late = {v for other in after for v in other.made()}
+        choice = _choice(plan, run, outputs, late, assumed, recut, lower)
         if choice is not None:
             runs = [*before, _LaunchRun(run.groups, (choice,)), *after]
     return tuple([launch for run in runs for launch in run.launches])
@@ -92,16 +94,23 @@ _MOVED = frozenset({GroupKind.LOOP, GroupKind.STITCH, GroupKind.COPY, GroupKind.
 
 
 def _choice(
-    plan: Plan, run: _LaunchRun, outputs: Sequence[Value], assumed: Sequence[Assumed], recut: Recut, lower: Lower
+    plan: Plan,
+    run: _LaunchRun,
+    outputs: Sequence[Value],
+    late: Collection[Value],
+    assumed: Sequence[Assumed],
+    recut: Recut,
+    lower: Lower,
 ) -> Launch | None:
-    """The launch that is one of several; None where no other than the general one computes the same."""
+    """The launch that is one of several; None where no other than the general one computes the same. ``late`` is what
+    is made after it."""
     found: list[tuple[Assumed, _LaunchRun]] = []
     required: list[Assumed] = []
     for one, groups in zip(assumed, recut.assumed, strict=True):
         if not groups:
             continue
         other = _LaunchRun(groups, tuple([launch for group in groups for launch in lower(one.plan, group)]))
-        if not _makes(plan, one, run, other, outputs):
+        if not _makes(plan, one, run, other, outputs, late):
             continue
         if _folds_alike(one, run, other):
             found.append((one, other))
@@ -147,10 +156,12 @@ def _deferred(launch: Launch) -> Launch:
     return replace(launch, variants=tuple([replace(v, deferred=True) for v in launch.variants if not v.deferred]))
 
 
-def _makes(plan: Plan, one: Assumed, run: _LaunchRun, other: _LaunchRun, outputs: Sequence[Value]) -> bool:
+def _makes(
+    plan: Plan, one: Assumed, run: _LaunchRun, other: _LaunchRun, outputs: Sequence[Value], late: Collection[Value]
+) -> bool:
     """Whether launches of another plan make what others read, of what lies in memory before them."""
-    theirs, own = _outer(one), run.made()
-    there = all(v in theirs and theirs[v] in plan.stored and theirs[v] not in own for v in other.read())
+    theirs, lacking = _outer(one), {*run.made(), *late}
+    there = all(v in theirs and theirs[v] in plan.stored and theirs[v] not in lacking for v in other.read())
     return there and {one.own[v] for v in outputs} <= other.made()
 
 

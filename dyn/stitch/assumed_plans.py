@@ -11,12 +11,11 @@ general one, however many broadcasts there are.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from dyn.errors import ShapeError
 from dyn.frozen import record
 from dyn.ir.core import Attr, Function, Op, Value
-from dyn.ir.effects import has_effect
 from dyn.ir.opdef import REGISTRY, OpKind, ReductionLoops
 from dyn.ir.substitute_dims import Redimension
 from dyn.shapes import (
@@ -35,19 +34,12 @@ from dyn.shapes import (
 )
 from dyn.shapes.expr import all_atoms
 from dyn.stitch.conversions import convert_where_used
-from dyn.stitch.costs import is_heavy
-from dyn.stitch.groups import Group, GroupKind, Plan
+from dyn.stitch.groups import Group, Plan
 from dyn.stitch.nested import MOST_NESTED
 from dyn.stitch.plan import stitch_known
 
 #: A function whose broadcasts leave more pairs of sizes undecided is not cut again: each is a fact, and takes time.
 _MOST_PAIRS = 64
-#: The kinds of groups that are looked at: the others have the same ops in every plan.
-_KINDS = frozenset({GroupKind.LOOP, GroupKind.STITCH, GroupKind.COPY})
-#: A group of an assumed plan has at most so many ops of costly functions, unless one of the general plan's has: while a
-#: processor goes through the instructions of more, it looks too short a way ahead to go through several vectors at
-#: once, and that costs more than it takes to write and read an array in cache (black-scholes: 1.5 times the time).
-_MOST_HEAVY = 3
 _WHY = Reason("sizes that are broadcast together are assumed to agree")
 
 
@@ -67,14 +59,6 @@ class Assumed:
     ones: tuple[Symbol, ...] = ()
     #: Whether axes are assumed to be short.
     short: bool = False
-
-
-@record(eq=False)
-class Recut:
-    """Groups of a general plan, and for each assumed plan its groups of the same ops: none where it has as many."""
-
-    general: tuple[Group, ...]
-    assumed: tuple[tuple[Group, ...], ...]
 
 
 # Assumptions ----------------------------------------------------------------------------------------------------------
@@ -250,102 +234,3 @@ def _without_single_axes(op: Op) -> list[Op]:
     others = tuple([axis - sum(s < axis for s in single) for axis in axes if axis not in single])
     fold = replace(op, operands=(value,), attrs={**op.attrs, "axes": others})
     return [Op(reshape, op.operands, {"shape": shape}, (value,), op.loc), fold]
-
-
-# What is cut otherwise ------------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class _Part:
-    """Groups of all plans that have ops in common."""
-
-    general: list[Group] = field(default_factory=list[Group])
-    assumed: dict[int, list[Group]] = field(default_factory=dict[int, list[Group]])
-
-
-def recuts(plan: Plan, assumed: Sequence[Assumed]) -> list[Recut]:
-    """The parts of a function that some assumed plan cuts into fewer groups than the general one does."""
-    own = {op: n for n, op in enumerate(plan.function.ops)}
-    numbers = [own, *[{op: own[origin] for op, origin in one.origins.items()} for one in assumed]]
-    roots = list(range(len(plan.function.ops)))
-
-    def root(n: int) -> int:
-        while roots[n] != n:
-            roots[n] = n = roots[roots[n]]
-        return n
-
-    plans = (plan, *[a.plan for a in assumed])
-    grouped = {of[op] for of, one in zip(numbers, plans, strict=True) for group in one.groups for op in group.ops}
-    for of, one in zip(numbers, plans, strict=True):
-        for group in one.groups:
-            first, *others = [of[op] for op in (*group.ops, *_views(one, group))]
-            for n in others:
-                if n in grouped:
-                    roots[root(n)] = root(first)
-    parts: dict[int, _Part] = {}
-    for which, (of, one) in enumerate(zip(numbers, plans, strict=True)):
-        for group in one.groups:
-            part = parts.setdefault(root(of[group.ops[0]]), _Part())
-            (part.general if which == 0 else part.assumed.setdefault(which - 1, [])).append(group)
-    found: list[Recut] = []
-    for part in parts.values():
-        fewer = [part.assumed.get(n, []) for n in range(len(assumed))]
-        fewer = [groups if 0 < len(groups) < len(part.general) else [] for groups in fewer]
-        most = max(_MOST_HEAVY, *map(_heavy, part.general))
-        fewer = [groups if all(_heavy(group) <= most for group in groups) else [] for groups in fewer]
-        # A plan for short axes is for parts in which they are folded within loops: the others are as without it.
-        fewer = [groups if not one.short or _inner(groups) else [] for one, groups in zip(assumed, fewer, strict=True)]
-        if any(fewer) and _may_be_chosen([*part.general, *[group for groups in fewer for group in groups]]):
-            found.append(Recut(tuple(part.general), tuple([tuple(groups) for groups in fewer])))
-    return found
-
-
-def _views(plan: Plan, group: Group) -> Iterable[Op]:
-    """The views through which a group reads what is stored: some are reductions, or copies, in another plan."""
-    members, seen = group.members(), set[Value]()
-    stack = [v for op in group.ops for v in op.operands]
-    while stack:
-        value = stack.pop()
-        if value not in seen and value not in members and value not in plan.stored:
-            seen.add(value)
-            op = plan.producers[value]
-            if op.opdef.kind is OpKind.VIEW:
-                yield op
-            stack += op.operands
-
-
-def _may_be_chosen(groups: Iterable[Group]) -> bool:
-    """Whether groups are loops and reductions over sizes that are there when a call begins, without effects."""
-    return all(
-        group.kind in _KINDS
-        and not any(has_effect(op) for op in group.ops)
-        and not any(s.data_dependent for op in group.ops for v in (*op.operands, *op.results) for s in _symbols(v))
-        for group in groups
-    )
-
-
-def _inner(groups: Iterable[Group]) -> bool:
-    """Whether some group has loops within its loops."""
-    return any(group.inner for group in groups)
-
-
-def _heavy(group: Group) -> int:
-    return sum(op.opdef.kind is OpKind.POINTWISE and is_heavy(op) for op in group.ops)
-
-
-def _symbols(value: Value) -> Iterable[Symbol]:
-    return (s for dim in value.shape for s in free_symbols(dim))
-
-
-def relations_about(function: Function, relations: Sequence[Relation], groups: Iterable[Group]) -> list[Relation]:
-    """Those of some relations that have to do with the sizes of some groups, by the facts of the function."""
-    known = {s for group in groups for op in group.ops for v in (*op.operands, *op.results) for s in _symbols(v)}
-    links = [relation.symbols() for relation in (*function.facts.relations, *relations)]
-    growing = True
-    while growing:
-        before = len(known)
-        for link in links:
-            if not known.isdisjoint(link):
-                known |= link
-        growing = len(known) > before
-    return [relation for relation in relations if not known.isdisjoint(relation.symbols())]

@@ -35,6 +35,10 @@ class GroupOrder:
         self._before[then].add(first)
         self._after[first].add(then)
 
+    def place(self, node: int) -> int:
+        """The place of a node in the line."""
+        return self._place[node]
+
     def comes_first(self, a: int, b: int) -> bool:
         """Whether ``a`` lies before ``b``: then it does not wait for it."""
         return self._place[a] < self._place[b]
