@@ -34,12 +34,15 @@ from dyn.shapes import (
 )
 from dyn.shapes.expr import all_atoms
 from dyn.stitch.conversions import convert_where_used
+from dyn.stitch.cost import PricePoints
 from dyn.stitch.groups import Group, Plan
 from dyn.stitch.nested import MOST_NESTED
 from dyn.stitch.plan import stitch_known
 
 #: A function whose broadcasts leave more pairs of sizes undecided is not cut again: each is a fact, and takes time.
 _MOST_PAIRS = 64
+#: An array is spread over a space that has so many times as many elements.
+_SPREAD = 8
 _WHY = Reason("sizes that are broadcast together are assumed to agree")
 
 
@@ -84,21 +87,30 @@ def assumed_plans(plan: Plan, ones: Collection[Symbol]) -> list[Assumed]:
 def _may_be_short(plan: Plan) -> list[Dim]:
     """The numbers of elements that are folded by groups whose results others read, where they may be few or many: of
     functions of arrays that are spread over them."""
-    function, found = plan.function, dict[Dim, None]()
+    function, found, points = plan.function, dict[Dim, None](), PricePoints.of(plan.function)
     for group in plan.groups:
         folds = [op for op in group.reductions if isinstance(op.opdef.loops, ReductionLoops)]
         if not folds or len(group.reduced) == len(group.space) or len(folds) != len(group.reductions):
             continue
-        size = product([group.space[axis] for axis in sorted(group.reduced)])
+        size, kept = (
+            product([d for axis, d in enumerate(group.space) if (axis in group.reduced) is folded])
+            for folded in (True, False)
+        )
+        if not free_symbols(size).isdisjoint(free_symbols(kept)):
+            continue
         low, high = function.facts.bounds(size)
         whole = product(group.space)
-        if (low or 0) <= MOST_NESTED and (high is None or high > MOST_NESTED) and not _reads_any(plan, group, whole):
+        if (
+            (low or 0) <= MOST_NESTED
+            and (high is None or high > MOST_NESTED)
+            and not _reads_many(plan, group, whole, points)
+        ):
             found[size] = None
     return [size for size in found if not any(s.data_dependent for s in free_symbols(size))][:1]
 
 
-def _reads_any(plan: Plan, group: Group, size: Dim) -> bool:
-    """Whether a group reads an array of so many elements, or one of another size that does not lack an axis of it."""
+def _reads_many(plan: Plan, group: Group, size: Dim, points: PricePoints) -> bool:
+    """Whether a group reads an array of about as many elements as its space has, where sizes are large."""
     members, seen = group.members(), set[Value]()
     stack = [v for op in group.ops for v in op.operands]
     while stack:
@@ -108,7 +120,7 @@ def _reads_any(plan: Plan, group: Group, size: Dim) -> bool:
         seen.add(value)
         if value not in plan.stored:
             stack += plan.producers[value].operands
-        elif not free_symbols(value.type.size) < free_symbols(size):
+        elif points.values(value.type.size)[-1] * _SPREAD > points.values(size)[-1]:
             return True
     return False
 

@@ -16,6 +16,7 @@ from dyn.ir.core import Function, Value
 from dyn.ir.opdef import OpKind
 from dyn.shapes import Dim, Facts, Symbol, as_dim, evaluate
 from dyn.stitch.drafts import Draft, Drafts
+from dyn.stitch.spread import left_to_readers
 
 
 @record()
@@ -114,7 +115,9 @@ class Savings:
         """Seconds to read or write a value, at each point."""
         known = self._transfers.get(value)
         if known is None:
-            known = self._transfers[value] = tuple(map(self.prices.transfer, self.points.bytes(value)))
+            stored = value not in self.drafts.group_of or not left_to_readers(self.drafts, value)
+            points = self.points.bytes(value) if stored else (0.0,) * len(self.points.sizes)
+            known = self._transfers[value] = tuple(map(self.prices.transfer, points))
         return known
 
     def seconds(self, a: Draft, b: Draft) -> tuple[float, ...]:

@@ -72,6 +72,7 @@ class Drafts:
         self.function = function
         #: What has to be there before an op runs, beside its operands.
         self.waits = waits
+        self.awaited = frozenset([value for values in waits.values() for value in values])
         self.facts: Facts = function.facts
         self.producers = function.producers()
         self.inline = inline_values(function, self.producers, function.users())
@@ -85,6 +86,8 @@ class Drafts:
         self.last_effect: Draft | None = None
         #: The placed ops that read each value, through views and inlined scalars.
         self.readers: dict[Value, list[Op]] = {}
+        #: Whether values are known to be spread over more axes than what they are computed of.
+        self.known_spread: dict[Value, bool] = {}
         #: The groups that read of each, or that it reads of.
         self.near: dict[int, set[int]] = {}
         self._known_sources: dict[Value, tuple[Value, ...]] = {}

@@ -7,7 +7,9 @@ and in order.
 
 from __future__ import annotations
 
-from dyn.ir.core import Op
+from collections.abc import Sequence
+
+from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind, ReductionLoops
 from dyn.shapes import product
 from dyn.stitch.drafts import Draft, Drafts, Fusion
@@ -15,7 +17,9 @@ from dyn.stitch.fusion import NoFusion, Verdict, too_large, waits_between
 from dyn.stitch.groups import GroupKind
 from dyn.stitch.merging import misread
 from dyn.stitch.relations import Shape
+from dyn.stitch.spread import left_to_readers
 
+_KINDS = (OpKind.POINTWISE, OpKind.REDUCE)
 #: So many elements are folded in order at the most: as many as lanes of a reduction would each take in turn.
 MOST_NESTED = 16
 
@@ -24,43 +28,73 @@ def nested(drafts: Drafts, maker: Draft, reader: Draft) -> Verdict:
     """What reductions over axes that the reader does not have become with it."""
     if maker.kind is not GroupKind.STITCH or reader.kind not in (GroupKind.LOOP, GroupKind.STITCH):
         return NoFusion("only loops and reductions take a reduction into their loops")
-    if maker.ordered or reader.ordered or maker.inner:
-        return NoFusion("it is folded in order, or has loops within its loops")
-    axes = maker.axes
-    kept = tuple([maker.space[axis] for axis in axes.kept])
-    if not drafts.same_shape(kept, reader.space):
+    if reader.ordered or any(op.opdef.kind not in _KINDS for op in reader.ops):
+        return NoFusion("only elementwise functions and reductions fold elements where they are read")
+    if not drafts.same_shape(_kept(maker), reader.space):
         return NoFusion("its space is not that of the group's results")
-    _, most = drafts.facts.bounds(product([maker.space[axis] for axis in sorted(axes.reduced)]))
-    if most is None or most > MOST_NESTED:
-        return NoFusion(f"the group may fold more than {MOST_NESTED} elements for each that it reads")
-    inner = [op for op in maker.ops if op.opdef.kind is OpKind.REDUCE or not drafts.same_shape(_shape(op), kept)]
-    if any(op.opdef.kind not in (OpKind.POINTWISE, OpKind.REDUCE) for op in (*maker.ops, *reader.ops)):
-        return NoFusion("only elementwise functions and reductions compute elements where they are read")
-    if not all(isinstance(op.opdef.loops, ReductionLoops) for op in inner if op.opdef.kind is OpKind.REDUCE):
-        return NoFusion("it folds several values at once")
-    if not _is_one_sweep(drafts, maker, inner) or not _keeps_to_itself(drafts, maker, inner):
-        return NoFusion("others need what the group folds")
-    fusion = Fusion(reader.kind, reader.space, reader.reduced, inner=tuple(inner))
+    inner = _inner(drafts, maker)
+    if isinstance(inner, NoFusion):
+        return inner
+    fusion = Fusion(reader.kind, reader.space, reader.reduced, inner=inner)
     refusal = too_large(maker, reader) or waits_between(drafts, maker, reader)
     return refusal or misread(drafts, maker, reader, fusion) or fusion
 
 
-def _shape(op: Op) -> Shape:
-    return op.results[0].shape
+def fold_within(drafts: Drafts) -> None:
+    """Make loops over their results of reductions of few elements that nothing else takes into its loops: lanes go
+    along the results, and what is computed of these is so for many at once."""
+    for draft in drafts.groups.values():
+        if draft.kind is GroupKind.STITCH and len(draft.axes.kept) > 0:
+            inner = _inner(drafts, draft)
+            if not isinstance(inner, NoFusion):
+                draft.inner.update(inner)
+                draft.kind, draft.space, draft.reduced, draft.reductions = GroupKind.LOOP, _kept(draft), None, 0
 
 
-def _is_one_sweep(drafts: Drafts, maker: Draft, inner: list[Op]) -> bool:
+def _kept(draft: Draft) -> Shape:
+    """The shape of a group's results."""
+    return tuple([draft.space[axis] for axis in draft.axes.kept])
+
+
+def _inner(drafts: Drafts, maker: Draft) -> tuple[Op, ...] | NoFusion:
+    """The ops of a group that a loop over its results would have in loops of their own: reductions, and what these
+    fold."""
+    if maker.ordered or maker.inner:
+        return NoFusion("it is folded in order, or has loops within its loops")
+    _, most = drafts.facts.bounds(product([maker.space[axis] for axis in sorted(maker.axes.reduced)]))
+    if most is None or most > MOST_NESTED:
+        return NoFusion(f"the group may fold more than {MOST_NESTED} elements for each that it reads")
+    if any(op.opdef.kind not in _KINDS for op in maker.ops):
+        return NoFusion("only elementwise functions and reductions compute elements where they are read")
+    kept = _kept(maker)
+    rows = [op.opdef.kind is OpKind.POINTWISE and drafts.same_shape(op.result.shape, kept) for op in maker.ops]
+    inner = tuple([op for op, row in zip(maker.ops, rows, strict=True) if not row])
+    if any(op.opdef.kind is OpKind.POINTWISE and drafts.is_row(op, maker) for op in inner):
+        return NoFusion("its results have axes of size 1 in place of those that are folded")
+    if not all(isinstance(op.opdef.loops, ReductionLoops) for op in inner if op.opdef.kind is OpKind.REDUCE):
+        return NoFusion("it folds several values at once")
+    if not _is_one_sweep(drafts, maker, inner):
+        return NoFusion("what it folds is computed of results of others")
+    if not all(left_to_readers(drafts, value) for value in _read_by_others(drafts, maker, inner)):
+        return NoFusion("others need what the group folds")
+    return inner
+
+
+def _is_one_sweep(drafts: Drafts, maker: Draft, inner: Sequence[Op]) -> bool:
     """Whether nothing that is folded is computed of results."""
     results = {op.result for op in maker.ops if op not in inner or op.opdef.kind is OpKind.REDUCE}
     return not any(source in results for op in inner for source in drafts.op_sources(op))
 
 
-def _keeps_to_itself(drafts: Drafts, maker: Draft, inner: list[Op]) -> bool:
-    """Whether nobody else reads what is folded."""
-    return not any(
-        op.result in drafts.pinned
-        or op.result in drafts.shown
-        or any(drafts.draft_of[reader] is not maker for reader in drafts.readers.get(op.result, ()))
+def _read_by_others(drafts: Drafts, maker: Draft, inner: Sequence[Op]) -> list[Value]:
+    """The values that are folded, and that others need too."""
+    return [
+        op.result
         for op in inner
         if op.opdef.kind is not OpKind.REDUCE
-    )
+        and (
+            op.result in drafts.pinned
+            or op.result in drafts.shown
+            or any(drafts.draft_of[reader] is not maker for reader in drafts.readers.get(op.result, ()))
+        )
+    ]

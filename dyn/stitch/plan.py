@@ -41,6 +41,7 @@ from dyn.stitch.merging import merging
 from dyn.stitch.pieces import MOST_PIECES
 from dyn.stitch.recompute import recompute_where_read
 from dyn.stitch.search import search
+from dyn.stitch.spread import left_to_readers
 
 
 def stitch(function: Function) -> Plan:
@@ -119,7 +120,8 @@ def _finish(drafts: Drafts, *, regions: bool) -> Plan:
     rank = {n: (not any(has_effect(op) for op in group.ops), place[n]) for n, group in finished.items()}
     order = drafts.order.sorted(lambda number: rank[number])
     groups = tuple(finished[number] for number in order)
-    return recompute_where_read(Plan(drafts.function, groups, frozenset(stored), drafts.producers, drafts.waits))
+    plan = Plan(drafts.function, groups, frozenset(stored), drafts.producers, drafts.waits)
+    return recompute_where_read(plan, frozenset([value for value in stored if _is_left(drafts, value)]))
 
 
 def _ends(drafts: Drafts, draft: Draft) -> tuple[str, ...]:
@@ -135,6 +137,11 @@ def _ends(drafts: Drafts, draft: Draft) -> tuple[str, ...]:
         op = reader if isinstance(verdict, Fusion) or verdict.op is None else verdict.op
         ends[f"{op.opdef.name} at {op.loc} stays outside: {words}"] = None
     return tuple(ends)
+
+
+def _is_left(drafts: Drafts, value: Value) -> bool:
+    """Whether a value is computed by what reads it, of smaller arrays."""
+    return value in drafts.group_of and left_to_readers(drafts, value)
 
 
 def _is_stored(drafts: Drafts, value: Value, group: Draft) -> bool:

@@ -7,10 +7,11 @@ bytes than it did.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from dyn.ir.core import Op, Value
+from dyn.ir.effects import has_effect
 from dyn.ir.opdef import OpKind
 from dyn.shapes import Dim, free_symbols
 from dyn.stitch.access import Views
@@ -25,26 +26,27 @@ _MOST_OPS = 3
 _READERS = (GroupKind.LOOP, GroupKind.STITCH, GroupKind.CONTRACT, GroupKind.WINDOW)
 
 
-def recompute_where_read(plan: Plan) -> Plan:
+def recompute_where_read(plan: Plan, spread: Collection[Value] = ()) -> Plan:
     """Store no output of a group that each of its readers computes from what lies in memory, by a few cheap functions,
     for no more bytes; and one value in place of several that are cheap to compute from it.
 
-    Needs a finished plan. Leaves results, and what a library, a loop, a contraction or a gather reads, in memory.
+    What is known to be ``spread`` over larger arrays than it is computed of is not stored in any case. Needs a finished
+    plan. Leaves results, and what a library, a loop, a contraction or a gather reads, in memory.
     """
-    return _Recomputing(plan).run()
+    return _Recomputing(plan, spread).run()
 
 
 class _Recomputing:
     """A plan, and the values that are stored of it so far."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, spread: Collection[Value]) -> None:
         self.plan, self.function, self.producers = plan, plan.function, plan.producers
         self.users = plan.function.users()
         self.group_of = {op: group for group in plan.groups for op in group.ops}
         self._dear: dict[Op, bool] = {}
         self.position = {op: number for number, op in enumerate(plan.function.ops)}
         #: The values in memory so far.
-        self.stored = set(plan.stored)
+        self.stored = set(plan.stored.difference(spread))
         self.views = Views(plan.producers, lambda value: value in plan.stored)
         #: What has to lie in memory whoever reads it.
         self.shown = {self.views.base(value) for value in plan.function.results}
@@ -59,7 +61,7 @@ class _Recomputing:
             self._choose_outputs(group)
         if self.stored == self.plan.stored:
             return self.plan
-        groups = tuple(map(self._finished, self.plan.groups))
+        groups = tuple([group for group in map(self._finished, self.plan.groups) if group.outputs or _acts(group)])
         return replace(self.plan, groups=groups, stored=frozenset(self.stored))
 
     def _finished(self, group: Group) -> Group:
@@ -200,6 +202,11 @@ class _Recomputing:
         element. An argument that was not read so late may be given away before."""
         bytes = sum(s.dtype.itemsize for s in sources if not _is_spread(s.type.size, value.type.size))
         return bytes <= value.dtype.itemsize and self.arguments.isdisjoint(sources)
+
+
+def _acts(group: Group) -> bool:
+    """Whether a group does more than compute its outputs."""
+    return group.kind not in (GroupKind.LOOP, GroupKind.STITCH) or any(has_effect(op) for op in group.ops)
 
 
 def _is_spread(small: Dim, size: Dim) -> bool:

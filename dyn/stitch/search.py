@@ -17,7 +17,7 @@ from dyn.stitch.cost import Prices, Savings
 from dyn.stitch.drafts import Draft, Drafts, Fusion
 from dyn.stitch.fusion import NoFusion, Rule, Verdict
 from dyn.stitch.merging import EPILOGUES, merging
-from dyn.stitch.nested import nested
+from dyn.stitch.nested import fold_within, nested
 from dyn.stitch.pieces import pieces
 from dyn.stitch.prologues import prologue
 from dyn.stitch.stretched import stretched
@@ -31,6 +31,7 @@ def search(drafts: Drafts, prices: Prices) -> None:
     savings = Savings(drafts, prices)
     for rule, pairs in _KINDS:
         _Search(drafts, rule, pairs, savings).run()
+    fold_within(drafts)
 
 
 def _epilogue(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
