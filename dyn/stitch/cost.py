@@ -14,7 +14,7 @@ from dyn.errors import ShapeError
 from dyn.frozen import record
 from dyn.ir.core import Function, Value
 from dyn.ir.opdef import OpKind
-from dyn.shapes import Dim, Facts, Symbol, as_dim, evaluate
+from dyn.shapes import Dim, Facts, Symbol, as_dim, evaluate, format_dim, free_symbols
 from dyn.stitch.drafts import Draft, Drafts
 from dyn.stitch.spread import left_to_readers
 
@@ -24,11 +24,10 @@ class Prices:
     """What a target takes for the parts of a cost, in seconds.
 
     ``levels`` are the bytes that each level of the memory holds and the seconds for a byte of an array that lies there,
-    nearest first; the last level holds every array. ``work`` is for a unit of ``Scalar.work`` on one element.
+    nearest first; the last level holds every array.
     """
 
     levels: tuple[tuple[float, float], ...]
-    work: float
     launch: float
 
     def transfer(self, nbytes: float) -> float:
@@ -39,9 +38,11 @@ class Prices:
         return nbytes * self.levels[-1][1]
 
 
-#: One core of a processor of 2020 to 2024 with AVX-512, measured by ``scripts/measure_prices.py``.
-X86 = Prices(((24e3, 1 / 120e9), (1e6, 1 / 60e9), (16e6, 1 / 25e9), (math.inf, 1 / 12e9)), 2e-11, 0.4e-6)
+#: One core of an Emerald Rapids, by ``scripts/measure_prices.py``.
+X86 = Prices(((24e3, 1 / 196e9), (1e6, 1 / 78e9), (16e6, 1 / 39e9), (math.inf, 1 / 26e9)), 70e-9)
 
+#: A formula that is longer is told to nobody.
+_LONGEST = 60
 #: Sizes for a dim of which nothing is declared.
 _USUAL = (4, 64, 1024)
 
@@ -122,28 +123,49 @@ class Savings:
 
     def seconds(self, a: Draft, b: Draft) -> tuple[float, ...]:
         """Seconds that are saved at each point if two groups become one."""
-        return self._sum([(self.prices.launch,) * len(self.points.sizes), *self._saved(a, b)])
+        transfers = [self.transfers(value) for value in self._saved(a, b)]
+        return self._sum([(self.prices.launch,) * len(self.points.sizes), *transfers])
+
+    def bytes(self, a: Draft, b: Draft) -> Dim:
+        """Bytes that are not written, or read once less, if two groups become one."""
+        total: Dim = 0
+        for value in self._saved(a, b):
+            total = total + value.type.nbytes
+        return total
+
+    def describe(self, a: Draft, b: Draft) -> str:
+        """What it costs that two groups are apart: ``8*b*s bytes, about 1.2 µs at b=64, s=64``, which is the middling
+        point."""
+        nbytes, seconds = self.bytes(a, b), self.seconds(a, b)[len(_USUAL) // 2]
+        sizes = self.points.sizes[len(_USUAL) // 2]
+        symbols = sorted(free_symbols(nbytes), key=lambda symbol: symbol.name)
+        formula = format_dim(nbytes)
+        if len(formula) > _LONGEST:
+            return f"about {1e6 * seconds:.2g} µs at usual sizes"
+        at = ", ".join(f"{symbol.name}={sizes.get(symbol, _USUAL[len(_USUAL) // 2])}" for symbol in symbols)
+        return f"{formula} bytes, about {1e6 * seconds:.2g} µs{f' at {at}' if at else ''}"
 
     def share(self, a: Draft, b: Draft) -> float:
         """The share of the whole program that is saved, in the mean of the points."""
         saved = self.seconds(a, b)
         return sum([own / whole for own, whole in zip(saved, self._totals, strict=True)]) / len(saved)
 
-    def _saved(self, a: Draft, b: Draft) -> Iterator[tuple[float, ...]]:
+    def _saved(self, a: Draft, b: Draft) -> Iterator[Value]:
+        """The values that are not written, or read once less: once for each of the two."""
         small, large = (a, b) if len(a.sources) + len(a.ops) <= len(b.sources) + len(b.ops) else (b, a)
         group_of = self.drafts.group_of
         for value in small.sources:
             if value in large.sources or group_of.get(value) is large:
-                yield self.transfers(value)  # read once less
+                yield value  # read once less
             if group_of.get(value) is large and self._is_internal(value, a, b):
-                yield self.transfers(value)  # not written
+                yield value  # not written
         for op in small.ops:
             for value in op.results:
                 if value in large.sources:
                     if value not in small.sources:
-                        yield self.transfers(value)
+                        yield value
                     if self._is_internal(value, a, b):
-                        yield self.transfers(value)
+                        yield value
 
     def _is_internal(self, value: Value, a: Draft, b: Draft) -> bool:
         """Whether a value, which one of two groups makes, is not written once others that read it have joined them too:

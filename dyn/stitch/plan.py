@@ -33,7 +33,7 @@ from dyn.ir.effects import has_effect
 from dyn.ir.opdef import OpKind, Pieces
 from dyn.ir.region_passes import region_function
 from dyn.stitch.barriers import without_barriers
-from dyn.stitch.cost import X86
+from dyn.stitch.cost import X86, Savings
 from dyn.stitch.drafts import Draft, Drafts, Fusion
 from dyn.stitch.fusion import NoFusion
 from dyn.stitch.groups import Group, GroupKind, Plan
@@ -92,11 +92,10 @@ def _stitch(drafts: Drafts, *, regions: bool = True) -> Plan:
             space = (op.operands if op.opdef.kind in _OVER_OPERANDS else op.results)[0].shape
             reduced = frozenset[int](op.attrs["axes"]) if op.opdef.kind is OpKind.REDUCE else None
             drafts.add(op, _kind(op), space, reduced)
-    search(drafts, X86)
-    return _finish(drafts, regions=regions)
+    return _finish(drafts, search(drafts, X86), regions=regions)
 
 
-def _finish(drafts: Drafts, *, regions: bool) -> Plan:
+def _finish(drafts: Drafts, savings: Savings, *, regions: bool) -> Plan:
     position = {op: i for i, op in enumerate(drafts.function.ops)}
     stored = {*drafts.function.params, *(op.result for op in drafts.function.ops if buffer_of(op) is not None)}
     finished: dict[int, Group] = {}
@@ -111,8 +110,8 @@ def _finish(drafts: Drafts, *, regions: bool) -> Plan:
         if draft.kind is GroupKind.CONTROL and regions:
             bodies = tuple([stitch(region_function(drafts.function, r)) for op in ops for r in op.regions])
         finished[draft.number] = Group(
-            _name(ops), draft.kind, ops, draft.space, draft.reduced or frozenset(), outputs, _ends(drafts, draft),
-            bodies, tuple([op for op in ops if op in draft.prologue]),
+            _name(ops), draft.kind, ops, draft.space, draft.reduced or frozenset(), outputs,
+            _ends(drafts, savings, draft), bodies, tuple([op for op in ops if op in draft.prologue]),
             inner=tuple([op for op in ops if op in draft.inner]),
         )  # fmt: skip
     # What has effects comes as early as it can: before memory of the caller's is written, if it may. What makes results
@@ -124,8 +123,8 @@ def _finish(drafts: Drafts, *, regions: bool) -> Plan:
     return recompute_where_read(plan, frozenset([value for value in stored if _is_left(drafts, value)]))
 
 
-def _ends(drafts: Drafts, draft: Draft) -> tuple[str, ...]:
-    """Why the group does not go on: a line for each other group that reads of it."""
+def _ends(drafts: Drafts, savings: Savings, draft: Draft) -> tuple[str, ...]:
+    """Why the group does not go on: a line for each other group that reads of it, with what it costs."""
     others: dict[Draft, Op] = {}
     for reader in dict.fromkeys(r for op in draft.ops for v in op.results for r in drafts.readers.get(v, ())):
         if drafts.draft_of[reader] is not draft:
@@ -135,7 +134,9 @@ def _ends(drafts: Drafts, draft: Draft) -> tuple[str, ...]:
         verdict = merging(drafts, draft, other)
         words = verdict.words if isinstance(verdict, NoFusion) else "nothing is gained by it"
         op = reader if isinstance(verdict, Fusion) or verdict.op is None else verdict.op
-        ends[f"{op.opdef.name} at {op.loc} stays outside: {words}"] = None
+        ends[
+            f"{op.opdef.name} at {op.loc} stays outside: {words}; apart they take {savings.describe(draft, other)}"
+        ] = None
     return tuple(ends)
 
 

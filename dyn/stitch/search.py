@@ -26,12 +26,13 @@ from dyn.stitch.stretched import stretched
 _MOST_SIBLINGS = 16
 
 
-def search(drafts: Drafts, prices: Prices) -> None:
-    """Make groups of the groups that there are, until nothing is gained by it."""
+def search(drafts: Drafts, prices: Prices) -> Savings:
+    """Make groups of the groups that there are, until nothing is gained by it; gives what it was decided by."""
     savings = Savings(drafts, prices)
     for rule, pairs in _KINDS:
         _Search(drafts, rule, pairs, savings).run()
     fold_within(drafts)
+    return savings
 
 
 def _epilogue(drafts: Drafts, first: Draft, then: Draft) -> Verdict:

@@ -1,0 +1,71 @@
+"""Measures the prices of stitching (``dyn.stitch.cost``) on this machine: ``python scripts/measure_prices.py``.
+
+Each figure is the median of several runs of one thread: seconds for a byte that a loop reads and writes where its array
+lies in each level of the memory, and for a launch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import dyn
+import dyn.numpy as dnp
+
+_RUNS = 25
+#: Bytes of an array that lies in each level, beside the one that it is written to.
+_LEVELS = {"first": 12 << 10, "second": 400 << 10, "third": 6 << 20, "memory": 192 << 20}
+
+
+def _median(call: Callable[[], Any], calls: int) -> float:
+    """Seconds of a call, in the median of some runs."""
+    times: list[float] = []
+    for _ in range(_RUNS):
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        times.append((time.perf_counter() - start) / calls)
+    return sorted(times)[_RUNS // 2]
+
+
+def _donating(array: np.ndarray[Any, Any]) -> float:
+    """Seconds of a call that adds a number to each element of an array, in place."""
+    add = dyn.jit(lambda x: x + 1.0, donate_argnums=0)
+    state = [dnp.asarray(array)]
+
+    def call() -> None:
+        state[0] = add(state[0])
+
+    call()
+    return _median(call, max(3, int(2e7 / (array.nbytes + 20_000))))
+
+
+def main() -> None:
+    with dyn.config.override(num_threads=1):
+        empty = _donating(np.zeros(1, "f4"))
+        print(f"a call: {1e6 * empty:.2f} µs")
+        for name, nbytes in _LEVELS.items():
+            seconds = _donating(np.zeros(nbytes // 4, "f4")) - empty
+            print(f"{name}: {2 * nbytes / seconds / 1e9:.0f} GB/s, of an array of {nbytes >> 10} KiB")
+
+        def launched(count: int) -> float:
+            """A chain of reductions of what the one before computed: a launch each."""
+
+            def f(x: Any) -> Any:
+                for axis in range(count):
+                    x = x * dnp.sum(x, axis=axis % 2, keepdims=True)
+                return x
+
+            jitted = dyn.jit(f)
+            square = np.full((2, 2), 0.5, "f4")
+            jitted(square)
+            return _median(lambda: jitted(square), 500)
+
+        print(f"a launch: {1e9 * (launched(9) - launched(1)) / 8:.0f} ns")
+
+
+if __name__ == "__main__":
+    main()
