@@ -63,7 +63,8 @@ class _Search:
         self, drafts: Drafts, rule: Rule, pairs: Callable[[Drafts], Iterable[tuple[int, int]]], savings: Savings
     ) -> None:
         self.drafts, self.rule, self.savings = drafts, rule, savings
-        #: The pairs that may gain, the one that gains most first; of equals the one that comes first in the program.
+        #: The pairs that may gain, the one that gains most first; of equals the one that reads first in the program, and
+        #: of what that reads what was made last.
         self.heap: list[tuple[float, int, int]] = []
         self.partners: dict[int, set[int]] = {}
         for a, b in dict.fromkeys(pairs(drafts)):
@@ -74,29 +75,32 @@ class _Search:
     def _push(self, a: int, b: int) -> None:
         groups = self.drafts.groups
         share = self.savings.share(groups[a], groups[b])
-        heapq.heappush(self.heap, (-share, min(a, b), max(a, b)))
+        self._push_at(-share, a, b)
+
+    def _push_at(self, place: float, a: int, b: int) -> None:
+        heapq.heappush(self.heap, (place, max(a, b), -min(a, b)))
 
     def run(self) -> None:
         """Make one of two until no pair is left that may become one."""
         groups = self.drafts.groups
         while self.heap:
-            share, a, b = heapq.heappop(self.heap)
-            if a in groups and b in groups:
-                self._try(groups[a], groups[b], share)
+            place, b, a = heapq.heappop(self.heap)
+            if -a in groups and b in groups:
+                self._try(groups[-a], groups[b], place)
 
-    def _bring_in(self, first: Draft, then: Draft, share: float) -> None:
+    def _bring_in(self, first: Draft, then: Draft, place: float) -> None:
         """Try next to bring those that are between two groups into the first one, for what these gain as one: such as
         the few numbers of each row between two passes over it."""
         for between in self.drafts.order.first_between(first.number, then.number):
             if between in self.partners[first.number]:
-                heapq.heappush(self.heap, (share, min(first.number, between), max(first.number, between)))
+                self._push_at(place, first.number, between)
 
-    def _try(self, a: Draft, b: Draft, share: float) -> None:
+    def _try(self, a: Draft, b: Draft, place: float) -> None:
         first, then = (a, b) if self.drafts.order.comes_first(a.number, b.number) else (b, a)
         fusion = self.rule(self.drafts, first, then)
         if not isinstance(fusion, Fusion):
             if fusion.by_others:
-                self._bring_in(first, then, share)
+                self._bring_in(first, then, place)
             return
         made = self.drafts.merge(first, then, fusion)
         others = (self.partners.pop(a.number) | self.partners.pop(b.number)) - {a.number, b.number}

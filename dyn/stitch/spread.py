@@ -59,4 +59,6 @@ def _computes(drafts: Drafts, draft: Draft, value: Value, operand: Value) -> boo
     if draft.kind not in (GroupKind.LOOP, GroupKind.STITCH) or value not in drafts.sources(operand):
         return False
     read, rank = drafts.reading(operand), len(value.shape)
-    return read.base is value and relation(read, range(rank), range(rank), rank) == Same()
+    return (
+        len(operand.shape) == rank and read.base is value and relation(read, range(rank), range(rank), rank) == Same()
+    )
