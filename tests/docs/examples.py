@@ -46,6 +46,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "serving.md": ("torch",),
     "settings.md": (),
     "stablehlo.md": ("jax",),
+    "stitching.md": (),
     "start.md": (),
     "symbolic_sizes.md": (),
     "torch.md": ("torch", "transformers"),
