@@ -14,9 +14,9 @@ from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind
 from dyn.shapes import Dim
 from dyn.stitch.access import Views
-from dyn.stitch.costs import is_heavy
 from dyn.stitch.groups import Group, Plan
 from dyn.stitch.relations import GroupAxes, spans_reduced
+from dyn.stitch.scalar_work import is_heavy
 
 #: What one of them weighs, where a load or a gathered load weighs 1 or 3, and arithmetic nothing.
 _HEAVY_WEIGHT = 4

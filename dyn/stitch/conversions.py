@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind
-from dyn.stitch.costs import is_widening
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.inline import is_local
+from dyn.stitch.scalar_work import is_widening
 
 
 def convert_where_used(plan: Plan) -> Plan:

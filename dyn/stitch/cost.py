@@ -1,4 +1,4 @@
-"""Costs of groups: bytes, arithmetic and launches as formulas of sizes, and their price on a target in seconds.
+"""Costs of groups: bytes and launches as formulas of sizes, and their price in seconds.
 
 A plan is made once for all sizes, so a decision is priced at several *points* of them: the sizes that are declared as
 likely, or else a small, a middling and a large one. No point comes from a call: plans are the same in every process.
@@ -41,6 +41,8 @@ class Prices:
 #: One core of an Emerald Rapids, by ``scripts/measure_prices.py``.
 X86 = Prices(((24e3, 1 / 196e9), (1e6, 1 / 78e9), (16e6, 1 / 39e9), (math.inf, 1 / 26e9)), 70e-9)
 
+#: No array has as many bytes: shares of sums stay numbers.
+_MOST_BYTES = 2.0**64
 #: A formula that is longer is told to nobody.
 _LONGEST = 60
 #: Sizes for a dim of which nothing is declared.
@@ -73,10 +75,8 @@ class PricePoints:
     def bytes(self, value: Value) -> tuple[float, ...]:
         """The bytes of a value at each point."""
         axes = [self.values(dim) for dim in value.shape]
-        return tuple(
-            [value.dtype.itemsize * math.prod(point) for point in zip(*axes, strict=True)]
-            or [float(value.dtype.itemsize)] * len(self.sizes)
-        )
+        elements = [math.prod(point) for point in zip(*axes, strict=True)] or [1.0] * len(self.sizes)
+        return tuple([min(value.dtype.itemsize * count, _MOST_BYTES) for count in elements])
 
 
 def _choices(symbol: Symbol, facts: Facts) -> tuple[int, ...]:

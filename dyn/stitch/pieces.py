@@ -6,10 +6,10 @@ from __future__ import annotations
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind, Pieces
 from dyn.stitch.beside import MOST_OPS
-from dyn.stitch.costs import is_heavy
 from dyn.stitch.drafts import Draft, Drafts, Fusion
 from dyn.stitch.fusion import NoFusion, Verdict, waits_between
 from dyn.stitch.groups import GroupKind
+from dyn.stitch.scalar_work import is_heavy
 
 #: Of more arrays that are joined each is copied by a loop of its own; of fewer an element is chosen from among all.
 MOST_PIECES = 16

@@ -10,11 +10,11 @@ from dyn.ir.opdef import Convolution, OpKind
 from dyn.ops.contract import free_axes
 from dyn.stitch.access import own_index
 from dyn.stitch.beside import MOST_OPS
-from dyn.stitch.costs import is_heavy, is_widening
 from dyn.stitch.drafts import Draft, Drafts, Fusion
 from dyn.stitch.fusion import NoFusion, Verdict, waits_between
 from dyn.stitch.groups import GroupKind
 from dyn.stitch.inline import is_local
+from dyn.stitch.scalar_work import is_heavy, is_widening
 
 
 def prologue(drafts: Drafts, maker: Draft, root: Draft) -> Verdict:

@@ -15,9 +15,9 @@ from dyn.ir.effects import has_effect
 from dyn.ir.opdef import OpKind
 from dyn.shapes import Dim, free_symbols
 from dyn.stitch.access import Views
-from dyn.stitch.costs import is_heavy
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.relations import Reading, Same, reading, relation, same_shape
+from dyn.stitch.scalar_work import is_heavy
 
 #: An element is computed again by so many functions at the most: out of the caches they take less time than its bytes,
 #: and in them about as much.

@@ -15,9 +15,9 @@ from dyn.ir.effects import has_effect
 from dyn.ir.opdef import OpKind
 from dyn.shapes import Relation, Symbol, free_symbols
 from dyn.stitch.assumed_plans import Assumed
-from dyn.stitch.costs import is_heavy
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.order import GroupOrder
+from dyn.stitch.scalar_work import is_heavy
 
 #: The kinds of groups that are looked at: the others have the same ops in every plan.
 _KINDS = frozenset({GroupKind.LOOP, GroupKind.STITCH, GroupKind.COPY})

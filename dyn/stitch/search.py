@@ -63,8 +63,8 @@ class _Search:
         self, drafts: Drafts, rule: Rule, pairs: Callable[[Drafts], Iterable[tuple[int, int]]], savings: Savings
     ) -> None:
         self.drafts, self.rule, self.savings = drafts, rule, savings
-        #: The pairs that may gain, the one that gains most first; of equals the one that reads first in the program, and
-        #: of what that reads what was made last.
+        #: The pairs that may gain, the one that gains most first; of equals the one that reads first in the program,
+        #: and of what that reads what was made last.
         self.heap: list[tuple[float, int, int]] = []
         self.partners: dict[int, set[int]] = {}
         for a, b in dict.fromkeys(pairs(drafts)):

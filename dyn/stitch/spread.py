@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dyn.ir.core import Value
 from dyn.ir.opdef import OpKind
-from dyn.stitch.costs import is_heavy
 from dyn.stitch.drafts import Draft, Drafts
 from dyn.stitch.groups import GroupKind
 from dyn.stitch.relations import Same, relation
+from dyn.stitch.scalar_work import is_heavy
 
 #: A value is computed by so many functions at the most.
 _MOST_OPS = 3

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind
 from dyn.shapes import SymExpr
-from dyn.stitch.costs import is_heavy
 from dyn.stitch.drafts import Draft, Drafts, Fusion
 from dyn.stitch.fusion import NoFusion, Verdict, too_large, waits_between
 from dyn.stitch.groups import GroupKind
 from dyn.stitch.relations import Other, Shape, relation
+from dyn.stitch.scalar_work import is_heavy
 
 
 def stretched(drafts: Drafts, maker: Draft, reader: Draft) -> Verdict:

@@ -49,3 +49,16 @@ def test_chains_of_ops_are_cut() -> None:
     plan = jitted.trace(x).lower().as_text("stitch")
     assert plan.count("\nloop ") + plan.startswith("loop ") == 5
     assert "together they have more than 512 ops, which would take too long to compile" in plan
+
+
+def test_huge_sizes_are_priced() -> None:
+    """Costs that no number holds, of arrays that are only ever empty."""
+
+    @dyn.jit
+    def f(x: Any, y: Any) -> Any:
+        z = dnp.exp(x) + y
+        return dnp.sum(z * 2, axis=0), z
+
+    struct = dyn.ShapeDtypeStruct(("n", *[2**40] * 30), "float32")
+    plan = f.trace(struct, struct).lower().as_text("stitch")
+    assert plan.count("stitch reduce") == 1

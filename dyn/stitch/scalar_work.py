@@ -1,4 +1,4 @@
-"""Costs of computing an element again."""
+"""Work of computing an element: whether its functions are costly, or do nothing but widen it."""
 
 from __future__ import annotations
 
