@@ -41,14 +41,24 @@ def nested(drafts: Drafts, maker: Draft, reader: Draft) -> Verdict:
 
 
 def fold_within(drafts: Drafts) -> None:
-    """Make loops over their results of reductions of few elements that nothing else takes into its loops: lanes go
-    along the results, and what is computed of these is so for many at once."""
+    """Make loops over their results of reductions of few elements that nothing else takes into its loops, of arrays
+    that are spread over them: lanes go along the results, and what is computed of these is so for many at once."""
     for draft in drafts.groups.values():
         if draft.kind is GroupKind.STITCH and len(draft.axes.kept) > 0:
             inner = _inner(drafts, draft)
-            if not isinstance(inner, NoFusion):
+            if not isinstance(inner, NoFusion) and not _reads_whole(drafts, draft, inner):
                 draft.inner.update(inner)
                 draft.kind, draft.space, draft.reduced, draft.reductions = GroupKind.LOOP, _kept(draft), None, 0
+
+
+def _reads_whole(drafts: Drafts, draft: Draft, inner: Sequence[Op]) -> bool:
+    """Whether what is folded is computed of an array that has all axes of the space."""
+    reads = [(drafts.reading(v), v.shape) for op in inner for v in op.operands]
+    return any(
+        all(size == 1 or axis in {place.axis for place in read.places} for axis, size in enumerate(shape))
+        for read, shape in reads
+        if drafts.group_of.get(read.base) is not draft
+    )
 
 
 def _kept(draft: Draft) -> Shape:

@@ -99,13 +99,13 @@ def _finish(drafts: Drafts, savings: Savings, *, regions: bool) -> Plan:
     position = {op: i for i, op in enumerate(drafts.function.ops)}
     stored = {*drafts.function.params, *(op.result for op in drafts.function.ops if buffer_of(op) is not None)}
     finished: dict[int, Group] = {}
-    place: dict[int, int] = {}
+    place: dict[int, float] = {}
     for draft in drafts.groups.values():
         ops = tuple(sorted(draft.ops, key=lambda op: position[op]))
         outputs = tuple(v for op in ops for v in op.results if v in drafts.shown or _is_stored(drafts, v, draft))
         stored.update(outputs)
-        shows = any(v in drafts.shown for v in outputs)
-        place[draft.number] = position[ops[-1 if shows else 0]]
+        behind = [position[op] + 0.5 for op in _other_readers(drafts, draft, outputs)]
+        place[draft.number] = max(position[ops[0]], *behind, 0)
         bodies: tuple[Plan, ...] = ()
         if draft.kind is GroupKind.CONTROL and regions:
             bodies = tuple([stitch(region_function(drafts.function, r)) for op in ops for r in op.regions])
@@ -115,12 +115,24 @@ def _finish(drafts: Drafts, savings: Savings, *, regions: bool) -> Plan:
             inner=tuple([op for op in ops if op in draft.inner]),
         )  # fmt: skip
     # What has effects comes as early as it can: before memory of the caller's is written, if it may. What makes results
-    # comes when the program has all of it: behind what still reads the arguments that it may write over.
+    # comes behind what still reads the arguments that it may write over.
     rank = {n: (not any(has_effect(op) for op in group.ops), place[n]) for n, group in finished.items()}
     order = drafts.order.sorted(lambda number: rank[number])
     groups = tuple(finished[number] for number in order)
     plan = Plan(drafts.function, groups, frozenset(stored), drafts.producers, drafts.waits)
     return recompute_where_read(plan, frozenset([value for value in stored if _is_left(drafts, value)]))
+
+
+def _other_readers(drafts: Drafts, draft: Draft, outputs: Sequence[Value]) -> list[Op]:
+    """What other groups read of arguments that a group updates: whose elements it reads, and whose memory a result of
+    it may take."""
+    results = [v.type for v in outputs if v in drafts.shown]
+    if not results:
+        return []
+    read = {v for op in draft.ops for v in op.operands}  # as they are, not spread
+    updated = [v for v in drafts.function.params if v in read and v.type in results]
+    readers = [reader for value in updated for reader in drafts.readers.get(value, ())]
+    return [reader for reader in readers if drafts.draft_of[reader] is not draft]
 
 
 def _ends(drafts: Drafts, savings: Savings, draft: Draft) -> tuple[str, ...]:
