@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dyn import dtypes
 from dyn.dtypes import DType
 from dyn.frozen import record
+from dyn.ir.core import Op
+from dyn.ops.reduce import identity
 from dyn.ops.scalar import Scalar
 from dyn.schedule.expressions import ExprBuilder, literal
 from dyn.schedule.kernel import Block, Const, Expr, Monoid, Ref, scalar_monoid
@@ -25,6 +27,11 @@ _ROUNDED = (Scalar.ADD, Scalar.MUL)
 def accumulator(combine: Scalar, dtype: DType) -> DType:
     """Dtype in which a chain of many elements of a dtype is computed."""
     return dtype.accumulator if combine in _ROUNDED else dtype.wide
+
+
+def start_of(op: Op) -> Const:
+    """The identity that a reduction by a monoid starts from, in the dtype that its elements are computed in."""
+    return literal(op.result.dtype.wide, identity(op.attrs["combine"], op.result.dtype))
 
 
 @record(eq=False)

@@ -138,7 +138,7 @@ def _choice(
 
 
 def _distances(relation: Relation) -> tuple[Dim, ...]:
-    """How far sizes are from a relation: none is above 0 where it holds."""
+    """Dims that are at most 0 where a relation holds."""
     below = relation.rhs - relation.lhs
     return (below, -below) if relation.kind is RelKind.EQ else (below,)
 

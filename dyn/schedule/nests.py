@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind, OrderedWindows, ReductionLoops, WindowFold
 from dyn.ops.choices import Choice
-from dyn.ops.reduce import identity
 from dyn.ops.regions import region_values
 from dyn.ops.scalar import Scalar
-from dyn.schedule.accumulation import accumulation
+from dyn.schedule.accumulation import accumulation, start_of
 from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
 from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.expressions import literal
@@ -125,10 +124,9 @@ def _reduction(plan: Plan, op: Op, index: Index) -> Reduction:
     chosen = choice(op, plan.producers)
     if chosen is not None:
         return _choice(op, chosen, index)
-    wide, loops = op.result.dtype.wide, op.opdef.loops
+    loops, (operand,) = op.opdef.loops, op.operands
     assert isinstance(loops, ReductionLoops)
-    start = literal(wide, identity(op.attrs["combine"], op.result.dtype))
-    return accumulated(op.result, loops.combine(op.attrs), start, lambda elements: elements.at(op.operands[0], index))
+    return accumulated(op.result, loops.combine(op.attrs), start_of(op), lambda elements: elements.at(operand, index))
 
 
 def accumulated(result: Value, combine: Scalar, start: Const, element: Callable[[ElementReader], Expr]) -> Reduction:

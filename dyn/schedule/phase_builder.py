@@ -10,11 +10,10 @@ from dyn.frozen import record
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import ReductionLoops
 from dyn.ops.complex_parts import part_dtype
-from dyn.ops.reduce import identity
 from dyn.ops.scalar import Scalar
+from dyn.schedule.accumulation import start_of
 from dyn.schedule.axes import Axis, axis, fold_nest, linearize
 from dyn.schedule.elements import ElementReader, Index, constantly
-from dyn.schedule.expressions import literal
 from dyn.schedule.kernel import Buffer, Carry, Expr, Fold, Ref, Role, Space, Stmt, Store, scalar_fold
 from dyn.schedule.nest import Nest, Reduction, Stage
 from dyn.schedule.phases import Phase
@@ -108,10 +107,9 @@ class PhaseBuilder:
         kept = iter(index)
         at = tuple([as_dim(axes[a].var) if a in axes else next(kept) for a in range(len(shape))])
         around, self._inside = self._inside, []
-        wide = op.result.dtype.wide
-        value = elements.k.cast(elements.at(op.operands[0], at), wide)
-        start = literal(wide, identity(op.attrs["combine"], op.result.dtype))
-        fold = scalar_fold(Ref("each", wide), loops.combine(op.attrs), start, value)
+        start = start_of(op)
+        value = elements.k.cast(elements.at(op.operands[0], at), start.dtype)
+        fold = scalar_fold(Ref("each", start.dtype), loops.combine(op.attrs), start, value)
         body, self._inside = tuple(self._inside), around
         self._inside += fold_nest(list(axes.values()), Role.SERIAL, body, (fold,))
         return elements.k.cast(fold.refs[0], op.result.dtype)

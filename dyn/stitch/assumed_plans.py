@@ -35,7 +35,7 @@ from dyn.shapes import (
 from dyn.shapes.expr import all_atoms
 from dyn.stitch.conversions import convert_where_used
 from dyn.stitch.cost import PricePoints
-from dyn.stitch.groups import Group, Plan
+from dyn.stitch.groups import Group, Plan, values_read
 from dyn.stitch.nested import MOST_NESTED
 from dyn.stitch.plan import stitch_known
 
@@ -85,44 +85,31 @@ def assumed_plans(plan: Plan, ones: Collection[Symbol]) -> list[Assumed]:
 
 
 def _may_be_short(plan: Plan) -> list[Dim]:
-    """The numbers of elements that are folded by groups whose results others read, where they may be few or many: of
-    functions of arrays that are spread over them."""
-    function, found, points = plan.function, dict[Dim, None](), PricePoints.of(plan.function)
+    """The number of elements that a group folds, which may be few or many, of arrays that are spread over them: that of
+    the first such group, if there is one."""
+    function = plan.function
     for group in plan.groups:
-        folds = [op for op in group.reductions if isinstance(op.opdef.loops, ReductionLoops)]
-        if not folds or len(group.reduced) == len(group.space) or len(folds) != len(group.reductions):
+        monoids = all(isinstance(op.opdef.loops, ReductionLoops) for op in group.reductions)
+        if not group.reductions or not monoids or len(group.reduced) == len(group.space):
             continue
-        size, kept = (
-            product([d for axis, d in enumerate(group.space) if (axis in group.reduced) is folded])
-            for folded in (True, False)
-        )
-        if not free_symbols(size).isdisjoint(free_symbols(kept)):
+        size = product([d for axis, d in enumerate(group.space) if axis in group.reduced])
+        kept = product([d for axis, d in enumerate(group.space) if axis not in group.reduced])
+        symbols = free_symbols(size)
+        if not symbols.isdisjoint(free_symbols(kept)) or any(symbol.data_dependent for symbol in symbols):
             continue
         low, high = function.facts.bounds(size)
-        whole = product(group.space)
-        if (
-            (low or 0) <= MOST_NESTED
-            and (high is None or high > MOST_NESTED)
-            and not _reads_many(plan, group, whole, points)
-        ):
-            found[size] = None
-    return [size for size in found if not any(s.data_dependent for s in free_symbols(size))][:1]
+        undecided = (low or 0) <= MOST_NESTED and (high is None or high > MOST_NESTED)
+        if undecided and not _reads_many(plan, group):
+            return [size]
+    return []
 
 
-def _reads_many(plan: Plan, group: Group, size: Dim, points: PricePoints) -> bool:
-    """Whether a group reads an array of about as many elements as its space has, where sizes are large."""
-    members, seen = group.members(), set[Value]()
-    stack = [v for op in group.ops for v in op.operands]
-    while stack:
-        value = stack.pop()
-        if value in seen or value in members:
-            continue
-        seen.add(value)
-        if value not in plan.stored:
-            stack += plan.producers[value].operands
-        elif points.values(value.type.size)[-1] * _SPREAD > points.values(size)[-1]:
-            return True
-    return False
+def _reads_many(plan: Plan, group: Group) -> bool:
+    """Return True if a group reads an array of about as many elements as its space has, where sizes are large."""
+    points = PricePoints.of(plan.function)
+    whole = points.values(product(group.space))[-1]
+    read = values_read(group, plan.producers, plan.stored) & plan.stored
+    return any(points.values(value.type.size)[-1] * _SPREAD > whole for value in read)
 
 
 def _undecided(function: Function) -> list[tuple[Dim, ...]]:

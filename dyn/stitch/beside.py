@@ -15,7 +15,7 @@ MOST_OPS = 24
 
 
 def beside(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
-    """What two groups that read the same array become, where neither waits for the other."""
+    """Verdict on two groups that read the same array, neither of which waits for the other: one loop over it."""
     if len(first.ops) + len(then.ops) > MOST_OPS:
         return NoFusion(f"the groups have more than {MOST_OPS} ops together, and registers are few")
     if drafts.order.reaches(first.number, then.number):

@@ -8,6 +8,7 @@ from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind
 from dyn.stitch.groups import Group, GroupKind, Plan
 from dyn.stitch.inline import is_local
+from dyn.stitch.relations import AT_RELATED_PLACES
 from dyn.stitch.scalar_work import is_widening
 
 
@@ -54,6 +55,6 @@ def _is_spread(op: Op, plan: Plan, users: dict[Value, list[Op]]) -> bool:
                 ):
                     return False
                 stack.append(user.result)
-            elif user.opdef.kind not in (OpKind.POINTWISE, OpKind.REDUCE):
+            elif user.opdef.kind not in AT_RELATED_PLACES:
                 return False
     return True

@@ -13,15 +13,15 @@ from dataclasses import field
 from dyn.errors import ShapeError
 from dyn.frozen import record
 from dyn.ir.core import Function, Value
-from dyn.ir.opdef import OpKind
 from dyn.shapes import Dim, Facts, Symbol, as_dim, evaluate, format_dim, free_symbols
 from dyn.stitch.drafts import Draft, Drafts
+from dyn.stitch.relations import AT_RELATED_PLACES
 from dyn.stitch.spread import left_to_readers
 
 
 @record()
 class Prices:
-    """What a target takes for the parts of a cost, in seconds.
+    """Prices of a target for the parts of a cost, in seconds.
 
     ``levels`` are the bytes that each level of the memory holds and the seconds for a byte of an array that lies there,
     nearest first; the last level holds every array.
@@ -95,7 +95,7 @@ def _value(dim: Dim, sizes: Mapping[Symbol, int], usual: int) -> float:
 
 
 class Savings:
-    """What it saves to make one group of two: arrays that are not written, or read once less, and a launch."""
+    """Savings of making one group of two: arrays that are not written, or read once less, and a launch."""
 
     def __init__(self, drafts: Drafts, prices: Prices) -> None:
         self.drafts, self.prices = drafts, prices
@@ -134,7 +134,7 @@ class Savings:
         return total
 
     def describe(self, a: Draft, b: Draft) -> str:
-        """What it costs that two groups are apart: ``8*b*s bytes, about 1.2 µs at b=64, s=64``, which is the middling
+        """Cost of two groups being apart, in words: ``8*b*s bytes, about 1.2 µs at b=64, s=64``, at the middling
         point."""
         nbytes, seconds = self.bytes(a, b), self.seconds(a, b)[len(_USUAL) // 2]
         sizes = self.points.sizes[len(_USUAL) // 2]
@@ -173,6 +173,6 @@ class Savings:
         if value in self.drafts.pinned or value in self.drafts.shown:
             return False
         return all(
-            self.drafts.draft_of[reader] in (a, b) or reader.opdef.kind in (OpKind.POINTWISE, OpKind.REDUCE)
+            self.drafts.draft_of[reader] in (a, b) or reader.opdef.kind in AT_RELATED_PLACES
             for reader in self.drafts.readers.get(value, ())
         )

@@ -27,7 +27,7 @@ MOST_MEMBERS = 512
 
 @record()
 class Fusion:
-    """What two groups become: a group of a kind over a space, some of whose axes it may reduce.
+    """Form of the group that two become: a group of a kind over a space, some of whose axes it may reduce.
 
     Of a ``prologue`` the ops of the first one compute operands of the other's contraction; ``inner`` are those that are
     computed for each element of the other, by loops of their own.

@@ -1,4 +1,4 @@
-"""What two groups may become together: a ``Fusion``, or a :class:`NoFusion` in words.
+"""Verdicts on two groups: the ``Fusion`` that they may become, or a :class:`NoFusion` in words.
 
 A kind of fusion is a function of two groups that says so from relations, kinds and dependences alone. Whether what is
 possible pays is asked elsewhere (``dyn.stitch.search``, ``dyn.stitch.cost``).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from enum import Enum
 
@@ -76,6 +76,20 @@ class Group:
     def members(self) -> frozenset[Value]:
         """The values that the group computes."""
         return frozenset(result for op in self.ops for result in op.results)
+
+
+def values_read(group: Group, producers: Mapping[Value, Op], stored: Collection[Value]) -> set[Value]:
+    """The values that a group reads, and those that it computes of others, which are not stored, from these."""
+    members = group.members()
+    found, stack = set[Value](), [v for op in group.ops for v in op.reads()]
+    while stack:
+        value = stack.pop()
+        if value in members or value in found:
+            continue
+        found.add(value)
+        if value not in stored and value in producers:
+            stack.extend(producers[value].reads())
+    return found
 
 
 @record(eq=False)

@@ -19,7 +19,17 @@ from dyn.shapes import format_shape
 from dyn.stitch.drafts import Draft, Drafts, Fusion
 from dyn.stitch.fusion import NoFusion, Verdict, too_large, waits_between
 from dyn.stitch.groups import GroupKind
-from dyn.stitch.relations import Extent, GroupAxes, Kept, Same, extent, permutes, reading_of_view, relation
+from dyn.stitch.relations import (
+    AT_RELATED_PLACES,
+    Extent,
+    GroupAxes,
+    Kept,
+    Same,
+    extent,
+    permutes,
+    reading_of_view,
+    relation,
+)
 
 #: Groups that others join only as an epilogue, and what that is the epilogue of.
 EPILOGUES = {GroupKind.CONTRACT: "contraction", GroupKind.WINDOW: "window"}
@@ -35,7 +45,7 @@ _ALONE = {
 
 
 def merging(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
-    """What two groups of which one reads the other become as one loop nest, or a root and its epilogue."""
+    """Verdict on two groups of which one reads the other: one loop nest, or a root and its epilogue."""
     for draft in (first, then):
         if draft.kind in _ALONE:
             return NoFusion(f"a {_ALONE[draft.kind]} takes nothing else")
@@ -51,10 +61,12 @@ def merging(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
 
 
 def _as_one(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
-    """What two groups are together, by their kinds, spaces and reductions."""
+    """Form of two groups together, by their kinds, spaces and reductions alone."""
     kinds = {first.kind, then.kind}
     for kind in kinds & EPILOGUES.keys():
         what = f"a {EPILOGUES[kind]}'s epilogue takes no"
+        if first.inner or then.inner:
+            return NoFusion(f"{what} loops within its loops")
         if len(kinds) == 1:
             return NoFusion(f"{what} second {EPILOGUES[kind]}")
         if kinds != {kind, GroupKind.LOOP}:
@@ -86,7 +98,9 @@ def _wider(drafts: Drafts, first: Draft, then: Draft) -> Draft | None:
     if drafts.same_shape(first.space, then.space):
         return first
     for wide, rows in ((first, then), (then, first)):
-        if not wide.reduced or rows.reduced is not None or any(op.opdef.kind is OpKind.VIEW for op in rows.ops):
+        if not wide.reduced or rows.reduced is not None or rows.inner:
+            continue  # what has loops of its own would go through them for each element of a row
+        if any(op.opdef.kind is OpKind.VIEW for op in rows.ops):
             continue  # a view that is stored permutes whole values, not rows
         if extent(drafts.facts, rows.space, wide.axes) is Extent.KEPT:
             return wide
@@ -129,7 +143,7 @@ def _crossing(drafts: Drafts, a: Draft, b: Draft) -> Iterator[tuple[Op, Draft]]:
 
 def _is_aligned(drafts: Drafts, op: Op, operand: Value, axes: GroupAxes, other: Draft) -> bool:
     """Whether an operand is read at the op's own index of a group's axes, or at those of its axes that it keeps."""
-    if op.opdef.kind not in (OpKind.POINTWISE, OpKind.REDUCE):
+    if op.opdef.kind not in AT_RELATED_PLACES:
         return False
     read, rank = drafts.reading(operand), len(axes.space)
     if drafts.group_of.get(read.base) is not other or read.base in drafts.pinned:

@@ -16,19 +16,18 @@ from dyn.stitch.drafts import Draft, Drafts, Fusion
 from dyn.stitch.fusion import NoFusion, Verdict, too_large, waits_between
 from dyn.stitch.groups import GroupKind
 from dyn.stitch.merging import misread
-from dyn.stitch.relations import Shape
+from dyn.stitch.relations import AT_RELATED_PLACES, Shape, goes_along_all
 from dyn.stitch.spread import left_to_readers
 
-_KINDS = (OpKind.POINTWISE, OpKind.REDUCE)
 #: So many elements are folded in order at the most: as many as lanes of a reduction would each take in turn.
 MOST_NESTED = 16
 
 
 def nested(drafts: Drafts, maker: Draft, reader: Draft) -> Verdict:
-    """What reductions over axes that the reader does not have become with it."""
+    """Verdict on reductions over axes that their reader does not have: loops within the reader's."""
     if maker.kind is not GroupKind.STITCH or reader.kind not in (GroupKind.LOOP, GroupKind.STITCH):
         return NoFusion("only loops and reductions take a reduction into their loops")
-    if reader.ordered or any(op.opdef.kind not in _KINDS for op in reader.ops):
+    if reader.ordered or any(op.opdef.kind not in AT_RELATED_PLACES for op in reader.ops):
         return NoFusion("only elementwise functions and reductions fold elements where they are read")
     if not drafts.same_shape(_kept(maker), reader.space):
         return NoFusion("its space is not that of the group's results")
@@ -54,11 +53,7 @@ def fold_within(drafts: Drafts) -> None:
 def _reads_whole(drafts: Drafts, draft: Draft, inner: Sequence[Op]) -> bool:
     """Whether what is folded is computed of an array that has all axes of the space."""
     reads = [(drafts.reading(v), v.shape) for op in inner for v in op.operands]
-    return any(
-        all(size == 1 or axis in {place.axis for place in read.places} for axis, size in enumerate(shape))
-        for read, shape in reads
-        if drafts.group_of.get(read.base) is not draft
-    )
+    return any(goes_along_all(read, shape) for read, shape in reads if drafts.group_of.get(read.base) is not draft)
 
 
 def _kept(draft: Draft) -> Shape:
@@ -74,7 +69,7 @@ def _inner(drafts: Drafts, maker: Draft) -> tuple[Op, ...] | NoFusion:
     _, most = drafts.facts.bounds(product([maker.space[axis] for axis in sorted(maker.axes.reduced)]))
     if most is None or most > MOST_NESTED:
         return NoFusion(f"the group may fold more than {MOST_NESTED} elements for each that it reads")
-    if any(op.opdef.kind not in _KINDS for op in maker.ops):
+    if any(op.opdef.kind not in AT_RELATED_PLACES for op in maker.ops):
         return NoFusion("only elementwise functions and reductions compute elements where they are read")
     kept = _kept(maker)
     rows = [op.opdef.kind is OpKind.POINTWISE and drafts.same_shape(op.result.shape, kept) for op in maker.ops]

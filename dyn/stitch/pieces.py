@@ -16,8 +16,8 @@ MOST_PIECES = 16
 
 
 def pieces(drafts: Drafts, maker: Draft, joined: Draft) -> Verdict:
-    """What a concatenation becomes with what may be computed piece by piece of it: what is cheap, such as rows of a
-    table, and reads no more than copies of the pieces would."""
+    """Verdict on a concatenation and a maker of pieces of it, which is computed piece by piece if it is cheap, such as
+    rows of a table, and reads no more than copies of the pieces would."""
     op = _concatenation(joined)
     if op is None or maker.kind is not GroupKind.LOOP or len(maker.ops) > MOST_OPS:
         return NoFusion("it is no concatenation alone")

@@ -124,8 +124,8 @@ def _finish(drafts: Drafts, savings: Savings, *, regions: bool) -> Plan:
 
 
 def _other_readers(drafts: Drafts, draft: Draft, outputs: Sequence[Value]) -> list[Op]:
-    """What other groups read of arguments that a group updates: whose elements it reads, and whose memory a result of
-    it may take."""
+    """Ops of other groups that read arguments which a group updates: whose elements it reads, and whose memory a result
+    of it may take."""
     results = [v.type for v in outputs if v in drafts.shown]
     if not results:
         return []
@@ -154,7 +154,13 @@ def _ends(drafts: Drafts, savings: Savings, draft: Draft) -> tuple[str, ...]:
 
 def _is_left(drafts: Drafts, value: Value) -> bool:
     """Whether a value is computed by what reads it, of smaller arrays."""
-    return value in drafts.group_of and left_to_readers(drafts, value)
+    draft = drafts.group_of.get(value)
+    if draft is None:
+        return False
+    op = drafts.producers[value]
+    # What a loop within the group's loops folds has more axes than the group: it was left when that was decided.
+    folded = op in draft.inner and op.opdef.kind is not OpKind.REDUCE
+    return folded or left_to_readers(drafts, value)
 
 
 def _is_stored(drafts: Drafts, value: Value, group: Draft) -> bool:

@@ -18,7 +18,7 @@ from dyn.stitch.scalar_work import is_heavy, is_widening
 
 
 def prologue(drafts: Drafts, maker: Draft, root: Draft) -> Verdict:
-    """What a contraction becomes with what computes operands of it, and nothing else."""
+    """Verdict on a contraction and a maker of operands of it, and of nothing else: a prologue."""
     if root.kind is not GroupKind.CONTRACT or maker.kind is not GroupKind.LOOP or len(maker.ops) > MOST_OPS:
         return NoFusion("only loops of few ops compute the operands of a contraction")
     (op,) = [o for o in root.ops if o.opdef.kind is OpKind.CONTRACT]

@@ -15,8 +15,8 @@ from dyn.ir.effects import has_effect
 from dyn.ir.opdef import OpKind
 from dyn.shapes import Dim, free_symbols
 from dyn.stitch.access import Views
-from dyn.stitch.groups import Group, GroupKind, Plan
-from dyn.stitch.relations import Reading, Same, reading, relation, same_shape
+from dyn.stitch.groups import Group, GroupKind, Plan, values_read
+from dyn.stitch.relations import AT_RELATED_PLACES, Reading, Same, reading, relation, same_shape
 from dyn.stitch.scalar_work import is_heavy
 
 #: An element is computed again by so many functions at the most: out of the caches they take less time than its bytes,
@@ -147,7 +147,7 @@ class _Recomputing:
 
     def _computes(self, group: Group, user: Op, operand: Value, value: Value) -> bool:
         """Whether a group reads a value by an op at the index of all of its axes."""
-        if group.kind not in _READERS or user.opdef.kind not in (OpKind.POINTWISE, OpKind.REDUCE):
+        if group.kind not in _READERS or user.opdef.kind not in AT_RELATED_PLACES:
             return False
         if user in group.prologue:
             return False
@@ -186,16 +186,7 @@ class _Recomputing:
 
     def _walked(self, group: Group) -> set[Value]:
         """The values that a group reads, and those that it computes of others from these."""
-        members = group.members()
-        found, stack = set[Value](), [v for op in group.ops for v in op.operands]
-        while stack:
-            value = stack.pop()
-            if value in members or value in found:
-                continue
-            found.add(value)
-            if value not in self.stored and value in self.producers:
-                stack.extend(self.producers[value].operands)
-        return found
+        return values_read(group, self.producers, self.stored)
 
     def _pays(self, value: Value, sources: Iterable[Value]) -> bool:
         """Whether some arrays may be read in place of a value: those that it is not spread from have no more bytes an

@@ -15,7 +15,7 @@ from dyn.ir.effects import has_effect
 from dyn.ir.opdef import OpKind
 from dyn.shapes import Relation, Symbol, free_symbols
 from dyn.stitch.assumed_plans import Assumed
-from dyn.stitch.groups import Group, GroupKind, Plan
+from dyn.stitch.groups import Group, GroupKind, Plan, values_read
 from dyn.stitch.order import GroupOrder
 from dyn.stitch.scalar_work import is_heavy
 
@@ -114,29 +114,13 @@ def _circles(plan: Plan, parts: Sequence[int]) -> Iterable[tuple[int, int]]:
 
 def _read(plan: Plan, group: Group) -> set[Value]:
     """The stored values that a group reads."""
-    members, seen = group.members(), set[Value]()
-    stack = [v for op in group.ops for v in op.reads()]
-    while stack:
-        value = stack.pop()
-        if value not in seen and value not in members:
-            seen.add(value)
-            if value not in plan.stored:
-                stack += plan.producers[value].reads()
-    return seen & plan.stored
+    return values_read(group, plan.producers, plan.stored) & plan.stored
 
 
-def _views(plan: Plan, group: Group) -> Iterable[Op]:
+def _views(plan: Plan, group: Group) -> list[Op]:
     """The views through which a group reads what is stored: some are reductions, or copies, in another plan."""
-    members, seen = group.members(), set[Value]()
-    stack = [v for op in group.ops for v in op.operands]
-    while stack:
-        value = stack.pop()
-        if value not in seen and value not in members and value not in plan.stored:
-            seen.add(value)
-            op = plan.producers[value]
-            if op.opdef.kind is OpKind.VIEW:
-                yield op
-            stack += op.operands
+    through = values_read(group, plan.producers, plan.stored) - plan.stored
+    return [op for value in through if (op := plan.producers[value]).opdef.kind is OpKind.VIEW]
 
 
 def _may_be_chosen(groups: Iterable[Group]) -> bool:

@@ -10,11 +10,14 @@ from enum import Enum, auto
 
 from dyn.frozen import record
 from dyn.ir.core import Op, Value
+from dyn.ir.opdef import OpKind
 from dyn.ops.shape import stretch_factor
 from dyn.shapes import Dim, Facts, SymExpr, as_dim, free_symbols
 from dyn.stitch.access import Index, Views, own_index, view_index
 
 Shape = tuple[Dim, ...]
+#: The kinds of ops that read elements at places that relations tell: they may compute what they read.
+AT_RELATED_PLACES = (OpKind.POINTWISE, OpKind.REDUCE)
 
 
 @record()
@@ -99,6 +102,12 @@ def reading(views: Views, operand: Value) -> Reading:
     if base is operand:
         return Reading(base, tuple([Place(axis, single=size == 1) for axis, size in enumerate(base.shape)]))
     return _reading(base, at, own)
+
+
+def goes_along_all(read: Reading, shape: Shape) -> bool:
+    """Return True if a read, by an index of a shape, goes along every axis that has more than one element."""
+    used = {place.axis for place in read.places if not place.single}
+    return all(size == 1 or axis in used for axis, size in enumerate(shape))
 
 
 def reading_of_view(views: Views, op: Op) -> Reading:

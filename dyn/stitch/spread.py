@@ -6,17 +6,15 @@ they compute them, and nobody stores them.
 
 from __future__ import annotations
 
-from dyn.ir.core import Value
+from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind
-from dyn.stitch.drafts import Draft, Drafts
+from dyn.stitch.drafts import Drafts
 from dyn.stitch.groups import GroupKind
-from dyn.stitch.relations import Same, relation
+from dyn.stitch.relations import AT_RELATED_PLACES, Same, goes_along_all, relation
 from dyn.stitch.scalar_work import is_heavy
 
 #: A value is computed by so many functions at the most.
 _MOST_OPS = 3
-#: The kinds of ops that may compute what they read.
-_READERS = (OpKind.POINTWISE, OpKind.REDUCE)
 
 
 def is_spread(drafts: Drafts, value: Value) -> bool:
@@ -34,9 +32,10 @@ def _is_spread(drafts: Drafts, value: Value, most: int) -> bool:
         return False
     for operand in op.operands:
         read = drafts.reading(operand)
-        used = {place.axis for place in read.places if not place.single}
-        whole = all(size == 1 or axis in used for axis, size in enumerate(operand.shape))
-        if None in used or ((whole or read.base in drafts.group_of) and not _is_spread(drafts, read.base, most - 1)):
+        if any(place.axis is None and not place.single for place in read.places):
+            return False
+        whole = goes_along_all(read, operand.shape) or read.base in drafts.group_of
+        if whole and not _is_spread(drafts, read.base, most - 1):
             return False
     return value.type.size != 1
 
@@ -46,19 +45,17 @@ def left_to_readers(drafts: Drafts, value: Value) -> bool:
     they compute it, and it is not stored."""
     if value in drafts.pinned or value in drafts.shown or value in drafts.awaited or not is_spread(drafts, value):
         return False
-    return all(
-        _computes(drafts, drafts.draft_of[reader], value, operand)
-        for reader in drafts.readers.get(value, ())
-        if drafts.draft_of[reader] is not drafts.group_of[value]
-        for operand in reader.operands
-        if reader.opdef.kind not in _READERS or value in drafts.sources(operand)
-    )
+    others = [r for r in drafts.readers.get(value, ()) if drafts.draft_of[r] is not drafts.group_of[value]]
+    return all(_computes(drafts, reader, value) for reader in others)
 
 
-def _computes(drafts: Drafts, draft: Draft, value: Value, operand: Value) -> bool:
-    if draft.kind not in (GroupKind.LOOP, GroupKind.STITCH) or value not in drafts.sources(operand):
+def _computes(drafts: Drafts, reader: Op, value: Value) -> bool:
+    """Return True if an op of a loop or a reduction reads a value at its own place alone."""
+    kind, rank = drafts.draft_of[reader].kind, len(value.shape)
+    if kind not in (GroupKind.LOOP, GroupKind.STITCH) or reader.opdef.kind not in AT_RELATED_PLACES:
         return False
-    read, rank = drafts.reading(operand), len(value.shape)
-    return (
-        len(operand.shape) == rank and read.base is value and relation(read, range(rank), range(rank), rank) == Same()
+    reads = [(v, drafts.reading(v)) for v in reader.operands if value in drafts.sources(v)]
+    return all(
+        len(v.shape) == rank and read.base is value and relation(read, range(rank), range(rank), rank) == Same()
+        for v, read in reads
     )

@@ -17,7 +17,7 @@ from dyn.stitch.scalar_work import is_heavy
 
 
 def stretched(drafts: Drafts, maker: Draft, reader: Draft) -> Verdict:
-    """What two groups become of which one computes what the other, whose space may stretch the first one's, reads."""
+    """Verdict on a group and a reader of it whose space may stretch its own: one loop."""
     stitched = maker.kind is GroupKind.STITCH
     if reader.kind is not GroupKind.LOOP or not (stitched or maker.kind is GroupKind.LOOP):
         return NoFusion("only loops, and reductions before them, are joined where sizes may be stretched")

@@ -113,3 +113,64 @@ def test_gradients_and_maps() -> None:
     xs = dnp.stack([x, x + 1])
     batched = dyn.jit(dyn.vmap(kernel_rows, in_axes=(0, None)))(xs, y)
     np.testing.assert_allclose(np.asarray(batched)[1], np.asarray(kernel_rows(x + 1, y)), rtol=1e-12)
+
+
+def _joined(x: Any, y: Any, t: Any) -> Any:
+    """Differences that others read too: as pieces of a concatenation."""
+    d = x[:, None, :] - y[None, :, :]
+    return dnp.sum(dnp.exp(-dnp.sum(d * d, axis=-1)), axis=1), dnp.concatenate([d * 2, t], axis=0)
+
+
+def _epilogue(x: Any, y: Any, u: Any, w: Any) -> Any:
+    """Beside a product over the same space."""
+    return u @ w + dnp.exp(-squares(x, y))
+
+
+def _stretched(x: Any, y: Any, b: Any) -> Any:
+    """In front of a broadcast that is undecided."""
+    return dnp.sqrt(squares(x, y) + 1) * 2 + b
+
+
+def _rows(x: Any, z: Any) -> Any:
+    """A number of each row, folded once for it."""
+    length = dnp.sqrt(dnp.sum((x - 1) ** 2, axis=-1) + 1)
+    return dnp.sum(z / length[:, None], axis=1), z * length[:, None]
+
+
+def _scanned(x: Any, y: Any) -> Any:
+    def step(total: Any, row: Any) -> Any:
+        d = row[None, :] - y
+        return total + dnp.sum(dnp.exp(-dnp.sum(d * d, axis=-1))), dnp.sum(d * d, axis=-1)
+
+    return dyn.lax.scan(step, dnp.zeros((), "float32"), x)
+
+
+@pytest.mark.parametrize(
+    ("program", "shapes", "declared"),
+    [
+        (_joined, [(5, 3), (7, 3), (2, 7, 3)], "n 3, m 3, t m 3"),
+        (_epilogue, [(5, 3), (7, 3), (5, 6), (6, 7)], "n 3, m 3, n k, k m"),
+        (_stretched, [(5, 3), (7, 3), (1, 7)], "n 3, m 3, a c"),
+        (_stretched, [(5, 3), (7, 3), (5, 7)], "n 3, m 3, a c"),
+        (_rows, [(5, 3), (5, 9)], "n 3, n m"),
+        (_scanned, [(5, 3), (7, 3)], "n 3, m 3"),
+    ],
+)
+def test_among_others(program: Callable[..., Any], shapes: list[tuple[int, ...]], declared: str) -> None:
+    arrays = [np.random.default_rng(n).standard_normal(shape).astype("f4") for n, shape in enumerate(shapes)]
+    wanted = _leaves(program(*arrays))
+    for known in (None, declared):
+        for a, b in zip(_leaves(dyn.jit(program, shapes=known)(*arrays)), wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=3e-5, atol=3e-5)
+
+
+def test_bits_are_the_same_for_threads_strides_and_closures() -> None:
+    x, y = np.asarray(_points(700, 3, "float32", 0)), np.asarray(_points(900, 3, "float32", 1))
+    f = dyn.jit(kernel_rows)
+    with dyn.config.override(num_threads=1):
+        alone = np.asarray(f(x, y))
+    with dyn.config.override(num_threads=3):
+        np.testing.assert_array_equal(np.asarray(f(x, y)), alone)
+    np.testing.assert_array_equal(np.asarray(f(np.asfortranarray(x), y[::-1][::-1])), alone)
+    closed = dnp.asarray(y)
+    np.testing.assert_allclose(np.asarray(dyn.jit(lambda x: kernel_rows(x, closed))(x)), alone, rtol=1e-6)
