@@ -12,25 +12,27 @@ from enum import Enum
 class Scalar(Enum):
     """A function on scalars: its name in kernel text, how many arguments it takes, and about what an element costs.
 
-    The unit of the last is that of ``dyn.schedule.cost``: 1 is a simple operation. Nothing but speed depends on it.
+    The unit of the last is that of ``dyn.schedule.cost``, about 1/32 ns. The figures are those that
+    ``scripts/measure_prices.py`` measures of float32 on x86, and 1 for simple operations, which take less. Nothing but
+    speed depends on them.
     """
 
     NEG = ("neg", 1)
     ABS = ("abs", 1)
     SIGN = ("sign", 1)
-    EXP = ("exp", 1, 8)
-    EXPM1 = ("expm1", 1, 16)
-    LOG = ("log", 1, 16)
-    LOG1P = ("log1p", 1, 20)
-    TANH = ("tanh", 1, 16)
-    LOGISTIC = ("logistic", 1, 12)
-    ERF = ("erf", 1, 12)
-    SQRT = ("sqrt", 1, 4)
-    RSQRT = ("rsqrt", 1, 4)
-    CBRT = ("cbrt", 1, 20)
-    SIN = ("sin", 1, 20)
-    COS = ("cos", 1, 20)
-    TAN = ("tan", 1, 24)
+    EXP = ("exp", 1, 24)
+    EXPM1 = ("expm1", 1, 32)
+    LOG = ("log", 1, 28)
+    LOG1P = ("log1p", 1, 52)
+    TANH = ("tanh", 1, 30)
+    LOGISTIC = ("logistic", 1, 36)
+    ERF = ("erf", 1, 24)
+    SQRT = ("sqrt", 1, 8)
+    RSQRT = ("rsqrt", 1, 15)
+    CBRT = ("cbrt", 1, 52)
+    SIN = ("sin", 1, 54)
+    COS = ("cos", 1, 52)
+    TAN = ("tan", 1, 96)
     FLOOR = ("floor", 1)
     CEIL = ("ceil", 1)
     ROUND_EVEN = ("round_even", 1)
@@ -47,12 +49,12 @@ class Scalar(Enum):
     SUB = ("sub", 2)
     MUL = ("mul", 2)
     #: Integers truncate towards zero; x / 0 is -1, all bits set, and MIN / -1 is MIN, without a trap.
-    DIV = ("div", 2, 3)
+    DIV = ("div", 2, 6)
     #: The sign is the dividend's, as in C; x % 0 is x.
-    REM = ("rem", 2, 6)
-    POW = ("pow", 2, 48)
+    REM = ("rem", 2, 24)
+    POW = ("pow", 2, 115)
     #: The angle of the point (second, first) from the first axis, in [-pi, pi], with C's special cases.
-    ATAN2 = ("atan2", 2, 32)
+    ATAN2 = ("atan2", 2, 54)
     #: NaN wins, and -0 is less than +0 (IEEE 754-2019 maximum).
     MAX = ("max", 2)
     #: NaN wins, and -0 is less than +0 (IEEE 754-2019 minimum).

@@ -222,6 +222,14 @@ def split(a: Axis, chunk: Dim, name: str = "c") -> tuple[Axis, Axis, dict[Symbol
     return outer, inner, {a.var: as_dim(outer.var) * chunk + as_dim(inner.var)}
 
 
+def chunks(extent: Dim, chunk: Dim) -> Dim:
+    """The number of chunks of an extent: of the least of several the least of theirs, of which some may be known."""
+    atom = None if isinstance(extent, int) else extent.is_atom
+    if isinstance(atom, Opaque) and atom.kind is OpaqueKind.MIN:
+        return dim_min(*[chunks(arg, chunk) for arg in atom.args])
+    return floordiv(extent - 1, chunk) + 1
+
+
 def quotient_by(atom: Atom, var: Symbol) -> int | None:
     """The number that a variable is divided by, where an atom is such a quotient; None where it is anything else."""
     if not isinstance(atom, Opaque) or atom.kind is not OpaqueKind.FLOORDIV or atom.args[0] != as_dim(var):

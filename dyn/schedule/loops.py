@@ -22,6 +22,7 @@ tensorise  a contraction goes through tiles of accumulators, along the last two 
 carry      a phase's folds go on from state to state through all of its loops, in their order
 jam        the shared axis in front of the lanes goes several iterations at a time through a phase's loops
 stage      what some loads read of a tile goes through scratch, where lanes read it in another order
+runs       the shared axes are one and go by the nest's runs, whose iterations follow one another
 scan       a running reduction goes by chunks: lanes scan a few elements each, then their totals, then add these; or in
            parts, of which lanes fold each before it is gone through
 =========  ===========================================================================================================
@@ -37,6 +38,7 @@ code loads and stores (``accesses``).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -46,7 +48,7 @@ from dyn.frozen import record
 from dyn.ir.core import Value
 from dyn.ops.scalar import Scalar
 from dyn.schedule.accesses import crossed_loads
-from dyn.schedule.axes import Axis, AxisKind, axis, collapse, composed, confined, nest, onto, split
+from dyn.schedule.axes import Axis, AxisKind, axis, chunks, collapse, composed, confined, nest, onto, split
 from dyn.schedule.elements import ElementReader
 from dyn.schedule.expressions import Rewriter
 from dyn.schedule.jam import unroll_and_jam
@@ -143,11 +145,22 @@ class Loops:
         #: The chunks of which some neighbours are one iteration, and their number.
         self._merged: tuple[Axis, Symbol] | None = None
         self.phases = [self.code.phase(stage, self.keep.get(n, ())) for n, stage in enumerate(self.nest.stages)]
+        #: What stands around the runs that shared axes go by, in front of each and behind it, outermost first; and the
+        #: axes of what is in one.
+        levels = () if self.nest.runs is None else self.nest.runs.levels
+        self.around = [[self.code.phase(stage) for stage in (of.before, of.after) if stage] for of in levels]
+        self._in_runs: list[Axis] = []
+        self.tiles += () if self.nest.runs is None else self.nest.runs.scratch
 
     @property
     def tiled(self) -> bool:
         """Whether the kernel goes through tiles."""
         return Role.UNROLL in self._roles.values()
+
+    @property
+    def all_phases(self) -> list[Phase]:
+        """The phases, and those around runs of them."""
+        return [*itertools.chain(*self.around), *self.phases]
 
     @property
     def lanes(self) -> Axis | None:
@@ -161,6 +174,7 @@ class Loops:
         other.shared, other._roles, other._change = list(self.shared), dict(self._roles), dict(self._change)
         other._confined = dict(self._confined)
         other.phases = [replace(phase, axes=list(phase.axes)) for phase in self.phases]
+        other.around = [[replace(phase, axes=list(phase.axes)) for phase in level] for level in self.around]
         return other
 
     @property
@@ -400,6 +414,22 @@ class Loops:
         phase.pieces = (part,)
         self.steps.append(Step("scan", (step.name,), f"in parts of {part}"))
 
+    def go_by_runs(self) -> None:
+        """Make the shared axes one, and cut it into the nest's runs, and these into those within them."""
+        runs = self.nest.runs
+        if runs is None or self._roles or self._in_runs:
+            raise ScheduleError(f"{_names(self.shared)} do not go by runs, or lanes go along them")
+        inside = whole = self.flatten(self.fuse(self.shared))
+        for level in runs.levels:
+            extent = inside.extent
+            outer, inside = self.split(inside, level.length, name="run")
+            if outer.extent != 1:
+                self.shared[-2] = replace(outer, extent=chunks(extent, level.length))
+        first, *self._in_runs = self.shared[-len(runs.levels) - 1 :]
+        self._substitute({runs.run: as_dim(first.var)}, None)
+        self._roles = {a.var: Role.SERIAL for a in self._in_runs}
+        self.steps.append(Step("runs", (whole.name,)))
+
     def _scanned(self, phase: Phase) -> list[Axis]:
         if phase.scan is None or len(phase.axes) != 1 or phase.folds or self._roles or phase.chunks:
             raise ScheduleError(f"{_names(phase.axes)} are not the one axis of a running reduction without roles")
@@ -565,6 +595,12 @@ class Loops:
             body = unroll_and_jam(rows, self._jammed[1], [lanes], roles[-1:], body, self._is_positive)
         if self._merged is not None and outer[-1:] != [self._merged[0]]:
             raise ScheduleError(f"chunks of {self._merged[0].name} are merged, which is not the innermost grid loop")
+        if len(self._in_runs) != len(self.around):
+            raise ScheduleError(f"{_names(self.shared)} do not go by runs, which updates are for")
+        for inside, level in zip(reversed(self._in_runs), reversed(self.around), strict=True):
+            before, *after = [self._rewriter().block(phase.statements()) for phase in level]
+            body = (*before, *nest([inside], [Role.SERIAL], body), *itertools.chain(*after))
+            outer = outer[:-1]
         count = None if self._merged is None else self._merged[1]
         body = nest(outer, roles[: len(outer)], body, self.team_lanes, count)
         found = self.code.buffers()
@@ -583,7 +619,13 @@ class Loops:
         """The orders in which phases fold floats: their extents over places of the shared axes, counted from the last,
         since those may have been fused."""
         places = {a.var: loop_place(number) for number, a in enumerate(reversed(self.shared))}
-        return tuple([phase.fold_order(places, self.team_lanes) for phase in self.phases if phase.folds_floats()])
+        orders = [phase.fold_order(places, self.team_lanes) for phase in self.phases if phase.folds_floats()]
+        runs = self.nest.runs
+        if runs is not None and any(dtype.is_float for dtype in runs.states):
+            states = tuple([(dtype,) for dtype in runs.states])
+            lengths = tuple([level.length for level in runs.levels])
+            orders.append(FoldOrder(lengths, (Role.SERIAL, Role.SERIAL, 0), None, states))
+        return tuple(orders)
 
     def launch(self, note: str, *, temporaries: tuple[Value, ...] = (), when: Condition | None = None) -> Launch:
         """A launch of the kernel alone."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
+from dyn.dtypes import DType
 from dyn.frozen import record
 from dyn.ir.core import Value
 from dyn.ops.scalar import Scalar
@@ -30,8 +31,9 @@ from dyn.stitch.groups import Group, Plan
 class Write:
     """Elements of an array in memory that each iteration of a stage writes.
 
-    ``statements`` are its stores, or updates of what an earlier stage has stored, into the array's buffer. ``whole`` is
-    how many elements the array has, where other nests write other parts of it.
+    ``statements`` are its stores, or updates of what an earlier stage has stored, into the array's buffer, or into
+    scratch that a later one has them from. ``whole`` is how many elements the array has, where other nests write other
+    parts of it.
     """
 
     output: Value
@@ -139,9 +141,32 @@ class Stage:
 
 
 @record(eq=False)
+class Level:
+    """Runs of the shared axes' iterations, ``length`` of them each, or what is left: with stages in front of a run, and
+    behind it."""
+
+    length: Dim
+    before: Stage
+    after: Stage | None = None
+
+
+@record(eq=False)
+class SharedRuns:
+    """Runs that the shared axes go by, one level of them within another: those of the outermost, of which ``run`` is a
+    number, are independent; all else goes one after the other. So iterations of a run fold into what its level has
+    stored before it, in memory of the run's number or in ``scratch``; ``states`` are the dtypes of what they fold."""
+
+    run: Symbol
+    levels: tuple[Level, ...]
+    states: tuple[DType, ...]
+    scratch: tuple[Buffer, ...] = ()
+
+
+@record(eq=False)
 class Nest:
     """Stages over the ``shared`` axes of a group, outermost first. Lanes that fold floats do it in ``order``. What is
-    updated ``in_place`` an earlier launch has stored."""
+    updated ``in_place`` an earlier launch has stored. Where there are ``runs``, iterations of the shared axes go by
+    these."""
 
     plan: Plan
     group: Group
@@ -149,3 +174,4 @@ class Nest:
     stages: tuple[Stage, ...]
     order: Order | None = None
     in_place: bool = False
+    runs: SharedRuns | None = None

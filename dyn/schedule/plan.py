@@ -171,8 +171,9 @@ def group_shape(plan: Plan, group: Group) -> tuple[tuple[object, ...], dict[Valu
     for op in group.ops:
         add_operands(op)
         add_op(op)
-    outputs, inner = (tuple([numbers[v] for v in some]) for some in (group.outputs, [op.result for op in group.inner]))
-    return (group.kind, group.space, group.reduced, outputs, inner, *shape), numbers
+    parts = group.outputs, *[[op.result for op in ops] for ops in (group.inner, group.columns)]
+    numbered = tuple([tuple([numbers[value] for value in part]) for part in parts])
+    return (group.kind, group.space, group.reduced, *numbered, *shape), numbers
 
 
 def _type_key(type: TensorType) -> tuple[object, ...]:

@@ -24,6 +24,10 @@ class LoopSchedule:
     ``part_rows`` rows where there are at least ``many_rows``, and no more than ``few_columns`` results. With a ``part``
     of 0 nothing is cut.
 
+    Where columns are reduced beside rows, at most ``column_run`` rows are folded to one, and at least ``column_few``:
+    so many that there are ``column_runs`` of these, where there are as many rows. Sums of floats are those of
+    ``column_few`` rows each, in the dtype of the elements; with 0, of all rows in the dtype of long sums.
+
     Scatters into at most ``few_columns`` elements are cut into parts of at least ``scattered_part`` updates where there
     are many more; with 0 never.
 
@@ -54,6 +58,9 @@ class LoopSchedule:
     part_rows: int = 0
     many_rows: int = 0
     few_columns: int = 0
+    column_run: int = 1
+    column_few: int = 0
+    column_runs: int = 1
     scattered_part: int = 0
     long: int = 0
     part_steps: int = 0

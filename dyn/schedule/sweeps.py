@@ -16,10 +16,9 @@ from dyn.shapes import Dim
 from dyn.stitch.access import Views
 from dyn.stitch.groups import Group, Plan
 from dyn.stitch.relations import GroupAxes, spans_reduced
-from dyn.stitch.scalar_work import is_heavy
+from dyn.stitch.scalar_work import work
 
-#: What one of them weighs, where a load or a gathered load weighs 1 or 3, and arithmetic nothing.
-_HEAVY_WEIGHT = 4
+#: What a gathered load weighs more than another one, which weighs 1: a unit of ``Scalar.work``.
 _GATHER_WEIGHT = 2
 #: From this weight on, what an element costs to compute again outweighs a store and a load of scratch.
 _KEEP = 3
@@ -27,14 +26,16 @@ _KEEP = 3
 
 @dataclass
 class Sweep:
-    """Work of one pass over the reduced axes: reductions, and values stored or kept."""
+    """Work of one pass over the reduced axes: reductions, values stored or kept, and reductions of columns, whose
+    operands are computed in it."""
 
     reduces: list[Op] = field(default_factory=list[Op])
+    columns: list[Op] = field(default_factory=list[Op])
     stored: list[Value] = field(default_factory=list[Value])
     kept: list[Value] = field(default_factory=list[Value])
 
     def __bool__(self) -> bool:
-        return bool(self.reduces or self.stored or self.kept)
+        return bool(self.reduces or self.stored or self.kept or self.columns)
 
 
 class Sweeps:
@@ -42,7 +43,7 @@ class Sweeps:
 
     def __init__(self, plan: Plan, group: Group, *, scratch: bool) -> None:
         self.plan, self.group = plan, group
-        self._folds = frozenset(group.reductions)
+        self._folds, self._columns = frozenset(group.reductions), frozenset(group.columns)
         self.members = {result: op for op in group.ops for result in op.results}
         self.views = Views(plan.producers, lambda v: v in self.members)
         self._full = {result: self._is_full(op) for op in group.ops for result in op.results}
@@ -53,6 +54,7 @@ class Sweeps:
         for value in group.outputs:
             if self._full[value]:
                 self.sweeps[self._level[value]].stored.append(value)
+        self._deal_columns()
         if scratch:
             self._keep()
 
@@ -80,7 +82,7 @@ class Sweeps:
     def _is_full(self, op: Op) -> bool:
         if op.opdef.kind is OpKind.VIEW:  # a view that is stored permutes a full value
             return True
-        if op in self._folds:
+        if op in self._folds or op in self._columns:
             return False
         axes = GroupAxes(self.group.space, self.group.reduced)
         return spans_reduced(self.plan.function.facts, op.results[0].shape, axes)
@@ -89,9 +91,19 @@ class Sweeps:
         """The first sweep in which each member is known: for a reduction's result, the one after its own."""
         levels: dict[Value, int] = {}
         for op in self.group.ops:
+            if op in self._columns:
+                continue
             level = max((levels.get(self.views.base(v), 0) for v in op.operands), default=0)
             levels |= dict.fromkeys(op.results, level + (op in self._folds))
         return levels
+
+    def _deal_columns(self) -> None:
+        """Reductions of columns, each to the last sweep that there is anyway: that one reads most."""
+        last = max((number for number, sweep in enumerate(self.sweeps) if sweep), default=0)
+        for op in self.group.columns:
+            if op.opdef.kind is OpKind.REDUCE:
+                known = max((self._level.get(self.views.base(v), 0) for v in op.operands), default=0)
+                self.sweeps[max(known, last)].columns.append(op)
 
     # What is kept ---------------------------------------------------------------------------------------------
 
@@ -101,7 +113,8 @@ class Sweeps:
         kept: set[Value] = set()
         for number, sweep in enumerate(self.sweeps):
             weights = self._weights(kept)
-            targets = [*sweep.stored, *(self.views.base(v) for op in sweep.reduces for v in op.operands)]
+            folds = (*sweep.reduces, *sweep.columns)
+            targets = [*sweep.stored, *(self.views.base(v) for op in folds for v in op.operands)]
             dear = kept | {v for v in first if weights[v] >= _KEEP}
             for value in self._needed([v for v in targets if self._full.get(v, False)], dear):
                 if value not in first:
@@ -129,6 +142,8 @@ class Sweeps:
         """Cost of an element of each full-size member, computed from memory. What a row has once costs nothing."""
         weights: dict[Value, int] = {}
         for op in self.group.ops:
+            if op in self._columns:
+                continue
             own = 0
             for base in dict.fromkeys(self.views.base(v) for v in op.operands):
                 if base in kept:
@@ -141,8 +156,8 @@ class Sweeps:
                 own = 2 * _KEEP
             elif op.opdef.kind is OpKind.INDEXED:
                 own += _GATHER_WEIGHT
-            elif op.opdef.kind is OpKind.POINTWISE and is_heavy(op):
-                own += _HEAVY_WEIGHT
+            elif op.opdef.kind is OpKind.POINTWISE:
+                own += work(op)
             shared = op.opdef.kind is OpKind.VIEW or not self._full[op.results[0]]
             weights |= dict.fromkeys(op.results, 0 if shared else min(own, 2 * _KEEP))
         return weights

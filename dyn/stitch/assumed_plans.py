@@ -120,6 +120,8 @@ def _undecided(function: Function) -> list[tuple[Dim, ...]]:
         if isinstance(dim, SymExpr):
             seen |= dict.fromkeys([atom for atom in all_atoms(dim, seen.__contains__) if isinstance(atom, Opaque)])
     joined = [atom.args for atom in seen if atom.kind is OpaqueKind.BROADCAST]
+    # Of a broadcast that is known to be as long as another one, gradients alone tell what it joined.
+    joined += dict.fromkeys((whole, part) for whole, part in _stretching(function, function.facts) if part is not None)
     return [parts for parts in joined if not any(s.data_dependent for part in parts for s in free_symbols(part))]
 
 
@@ -132,6 +134,8 @@ def _assume(
 
     def assume(kind: RelKind, a: Dim, b: Dim, facts: Facts) -> Facts:
         relation = Relation(kind, a, b, _WHY)
+        if any(symbol.data_dependent for symbol in relation.symbols()):  # not there yet when a plan is chosen
+            return facts
         try:
             known = facts.assume(relation)
         except ShapeError:  # they never are
@@ -152,7 +156,7 @@ def _assume(
         facts = assume(RelKind.GE, MOST_NESTED, size, facts)
     if not relations:
         return None
-    for size in _stretching(function, facts):
+    for size, _ in _stretching(function, facts):
         facts = assume(RelKind.GE, size, 1, facts)
     other = _Assumption(facts)
     made = other.function(function, facts)
@@ -163,16 +167,24 @@ def _assume(
     return Assumed(recut, tuple(relations), other.values, other.origins, tuple(ones), bool(short))
 
 
-def _stretching(function: Function, facts: Facts) -> Iterable[Dim]:
-    """Sizes of axes that were stretched, where gradients sum over the axis that they were stretched by: that has size 1
-    if sizes agree, and are not 0."""
+def _stretching(function: Function, facts: Facts) -> Iterable[tuple[Dim, Dim | None]]:
+    """Sizes that axes were stretched to, where gradients sum over the axis that they were stretched by: that has size 1
+    if sizes agree, and are not 0. Each with the size that it was stretched from, if that is known."""
     for op in function.ops:
         if isinstance(op.opdef.loops, ReductionLoops):
             shape = op.operands[0].shape
             for axis in op.attrs["axes"]:
                 atom = size.is_atom if isinstance(size := facts.simplify(shape[axis]), SymExpr) else None
                 if isinstance(atom, Opaque) and atom.kind is OpaqueKind.FLOORDIV:
-                    yield atom.args[0]
+                    yield atom.args[0], _of_at_least_one(atom.args[1])
+
+
+def _of_at_least_one(dim: Dim) -> Dim | None:
+    """The size that a dim is, or 1 if that is 0."""
+    atom = None if isinstance(dim, int) else dim.is_atom
+    if not isinstance(atom, Opaque) or atom.kind is not OpaqueKind.MAX or len(atom.args) != 2:
+        return None
+    return next((arg for arg in atom.args if arg != 1), None)
 
 
 class _Assumption(Redimension):

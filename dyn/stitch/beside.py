@@ -10,13 +10,14 @@ from dyn.stitch.fusion import NoFusion, Verdict
 from dyn.stitch.groups import GroupKind
 from dyn.stitch.merging import merging
 
-#: Groups that were joined because they read the same array have at most so many ops: registers are few.
+#: Groups that were joined because they read the same array have at most so many ops, where one of them has more than
+#: one: registers are few.
 MOST_OPS = 24
 
 
 def beside(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
     """Verdict on two groups that read the same array, neither of which waits for the other: one loop over it."""
-    if len(first.ops) + len(then.ops) > MOST_OPS:
+    if min(len(first.ops), len(then.ops)) > 1 and len(first.ops) + len(then.ops) > MOST_OPS:
         return NoFusion(f"the groups have more than {MOST_OPS} ops together, and registers are few")
     if drafts.order.reaches(first.number, then.number):
         return NoFusion("one of the two waits for the other")
@@ -30,7 +31,7 @@ def reads_whole(drafts: Drafts, draft: Draft, source: Value) -> bool:
 
     What is stretched is small, what is gathered or permuted has an order of its own.
     """
-    if draft.kind not in (GroupKind.LOOP, GroupKind.STITCH) or len(draft.ops) > MOST_OPS:
+    if draft.kind not in (GroupKind.LOOP, GroupKind.STITCH):
         return False
     if any(op.opdef.kind in (OpKind.INDEXED, OpKind.VIEW) for op in draft.ops):
         return False

@@ -30,7 +30,8 @@ class Fusion:
     """Form of the group that two become: a group of a kind over a space, some of whose axes it may reduce.
 
     Of a ``prologue`` the ops of the first one compute operands of the other's contraction; ``inner`` are those that are
-    computed for each element of the other, by loops of their own.
+    computed for each element of the other, by loops of their own; ``columns`` those that reduce the axes that the
+    group's own reductions keep, and what is computed of them.
     """
 
     kind: GroupKind
@@ -38,6 +39,7 @@ class Fusion:
     reduced: frozenset[int] | None = None
     prologue: bool = False
     inner: tuple[Op, ...] = ()
+    columns: tuple[Op, ...] = ()
 
 
 class Draft:
@@ -55,6 +57,8 @@ class Draft:
         self.prologue: set[Op] = set()
         #: Those that are computed for each element, by loops of their own.
         self.inner: set[Op] = set()
+        #: Those that reduce the axes that the others keep, and what is computed of these.
+        self.columns: set[Op] = set()
         self.reductions = 0
         #: What its ops read in memory, or of one another.
         self.sources: set[Value] = set()
@@ -227,6 +231,7 @@ class Drafts:
         into.ops.extend(gone.ops)
         into.prologue |= gone.prologue
         into.inner |= gone.inner.union(fusion.inner)
+        into.columns |= gone.columns.union(fusion.columns)
         into.reductions += gone.reductions
         into.sources |= gone.sources
         for op in gone.ops:

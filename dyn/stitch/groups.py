@@ -67,11 +67,14 @@ class Group:
     #: Those of the ops that are computed for each element of the space, by loops of their own: reductions over axes
     #: that the space does not have, and what they fold.
     inner: tuple[Op, ...] = ()
+    #: Those of the ops that reduce the other axes, the kept ones, and what is computed of their results alone.
+    columns: tuple[Op, ...] = ()
 
     @property
     def reductions(self) -> tuple[Op, ...]:
-        """The ops that reduce axes of the space."""
-        return tuple([op for op in self.ops if op.opdef.kind is OpKind.REDUCE and op not in self.inner])
+        """The ops that fold the ``reduced`` axes of the space."""
+        others = (*self.inner, *self.columns)
+        return tuple([op for op in self.ops if op.opdef.kind is OpKind.REDUCE and op not in others])
 
     def members(self) -> frozenset[Value]:
         """The values that the group computes."""
@@ -131,6 +134,7 @@ class Plan:
                 mark += "  -> operand" if op in group.prologue else ""
                 mark += "  computed again" if op in group.recomputed else ""
                 mark += "  for each element" if op in group.inner else ""
+                mark += "  of columns" if op in group.columns else ""
                 names = ", ".join(numbers[v] for v in op.results)
                 lines.append(f"  {f'{names} = ' if names else ''}{op.opdef.name}({operands}){mark}")
             for body in group.bodies:

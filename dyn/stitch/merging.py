@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind
 from dyn.shapes import format_shape
+from dyn.stitch.columns import have_columns, rows_and_columns
 from dyn.stitch.drafts import Draft, Drafts, Fusion
 from dyn.stitch.fusion import NoFusion, Verdict, too_large, waits_between
 from dyn.stitch.groups import GroupKind
@@ -74,6 +75,8 @@ def _as_one(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
         if not drafts.same_shape(first.space, then.space):
             return _other_space(first, then)
         return Fusion(kind, (first if first.kind is kind else then).space)
+    if have_columns(drafts, first, then):
+        return rows_and_columns(drafts, first, then)
     wide = _wider(drafts, first, then)
     if wide is None:
         return _other_space(first, then)
@@ -123,11 +126,18 @@ def _out_of_order(drafts: Drafts, first: Draft, then: Draft) -> NoFusion | None:
 def misread(drafts: Drafts, first: Draft, then: Draft, fusion: Fusion) -> NoFusion | None:
     """Why two groups are not one loop, if an op of one reads values of the other at other places than its own."""
     axes = GroupAxes(fusion.space, fusion.reduced or frozenset())
+    across = GroupAxes(axes.space, frozenset(axes.kept))
+    columns = first.columns.union(then.columns, fusion.columns)
     for op, other in _crossing(drafts, first, then):
+        of_column = op in columns and op.opdef.kind is not OpKind.REDUCE
         for operand in op.operands:
-            if any(drafts.group_of.get(source) is other for source in drafts.sources(operand)):
-                if not _is_aligned(drafts, op, operand, axes, other):
-                    return NoFusion("it reads the group's values at other places than its own", op)
+            read = [source for source in drafts.sources(operand) if drafts.group_of.get(source) is other]
+            if not read:
+                continue
+            if any((drafts.producers[source] in columns) is not of_column for source in read):
+                return NoFusion("it reads what is computed of columns, which are known when all rows are", op)
+            if not _is_aligned(drafts, op, operand, across if of_column else axes, other):
+                return NoFusion("it reads the group's values at other places than its own", op)
     return None
 
 

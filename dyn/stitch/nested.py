@@ -27,7 +27,7 @@ def nested(drafts: Drafts, maker: Draft, reader: Draft) -> Verdict:
     """Verdict on reductions over axes that their reader does not have: loops within the reader's."""
     if maker.kind is not GroupKind.STITCH or reader.kind not in (GroupKind.LOOP, GroupKind.STITCH):
         return NoFusion("only loops and reductions take a reduction into their loops")
-    if reader.ordered or any(op.opdef.kind not in AT_RELATED_PLACES for op in reader.ops):
+    if reader.ordered or reader.columns or any(op.opdef.kind not in AT_RELATED_PLACES for op in reader.ops):
         return NoFusion("only elementwise functions and reductions fold elements where they are read")
     if not drafts.same_shape(_kept(maker), reader.space):
         return NoFusion("its space is not that of the group's results")
@@ -64,8 +64,8 @@ def _kept(draft: Draft) -> Shape:
 def _inner(drafts: Drafts, maker: Draft) -> tuple[Op, ...] | NoFusion:
     """The ops of a group that a loop over its results would have in loops of their own: reductions, and what these
     fold."""
-    if maker.ordered or maker.inner:
-        return NoFusion("it is folded in order, or has loops within its loops")
+    if maker.ordered or maker.inner or maker.columns:
+        return NoFusion("it is folded in order, by columns too, or has loops within its loops")
     _, most = drafts.facts.bounds(product([maker.space[axis] for axis in sorted(maker.axes.reduced)]))
     if most is None or most > MOST_NESTED:
         return NoFusion(f"the group may fold more than {MOST_NESTED} elements for each that it reads")

@@ -113,6 +113,7 @@ def _finish(drafts: Drafts, savings: Savings, *, regions: bool) -> Plan:
             _name(ops), draft.kind, ops, draft.space, draft.reduced or frozenset(), outputs,
             _ends(drafts, savings, draft), bodies, tuple([op for op in ops if op in draft.prologue]),
             inner=tuple([op for op in ops if op in draft.inner]),
+            columns=tuple([op for op in ops if op in draft.columns]),
         )  # fmt: skip
     # What has effects comes as early as it can: before memory of the caller's is written, if it may. What makes results
     # comes behind what still reads the arguments that it may write over.

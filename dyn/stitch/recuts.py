@@ -63,6 +63,14 @@ def recuts(plan: Plan, assumed: Sequence[Assumed]) -> list[Recut]:
             for n in others:
                 if n in grouped:
                     roots[root(n)] = root(first)
+    for one, of in zip(assumed, numbers[1:], strict=True):
+        for value in plan.function.results:
+            views = views_of_memory(one.plan, one.own[value])
+            made = one.plan.producers.get(views[-1].operands[0]) if views else None
+            if made is not None and of[made] in grouped:
+                for op in views:
+                    if of[op] in grouped:  # a reduction in another plan
+                        roots[root(of[op])] = root(of[made])
     for a, b in _circles(plan, [root(own[group.ops[0]]) for group in plan.groups]):
         roots[root(a)] = root(b)
     parts: dict[int, _Part] = {}
@@ -84,6 +92,19 @@ def recuts(plan: Plan, assumed: Sequence[Assumed]) -> list[Recut]:
         if any(fewer) and _may_be_chosen([*part.general, *[group for groups in fewer for group in groups]]):
             found.append(Recut(tuple(part.general), tuple([tuple(groups) for groups in fewer])))
     return found
+
+
+def views_of_memory(plan: Plan, value: Value) -> list[Op]:
+    """The views through which a value has the memory of one that is stored, in its order; none where it has its own, or
+    is no view in this plan."""
+    views: list[Op] = []
+    while value not in plan.stored:
+        op = plan.producers.get(value)
+        if op is None or not op.opdef.keeps_order:
+            return []
+        views.append(op)
+        value = op.operands[0]
+    return views
 
 
 def _circles(plan: Plan, parts: Sequence[int]) -> Iterable[tuple[int, int]]:
@@ -135,7 +156,8 @@ def _may_be_chosen(groups: Iterable[Group]) -> bool:
 
 def _folds_less(one: Assumed, groups: Sequence[Group]) -> bool:
     """Whether some reduction of an assumed plan's groups folds fewer axes than it does in the general plan."""
-    axes = [(op.attrs["axes"], one.origins[op].attrs["axes"]) for group in groups for op in group.reductions]
+    ops = [op for group in groups for op in (*group.reductions, *group.columns) if op.opdef.kind is OpKind.REDUCE]
+    axes = [(op.attrs["axes"], one.origins[op].attrs["axes"]) for op in ops]
     return any(len(mine) < len(theirs) for mine, theirs in axes)
 
 

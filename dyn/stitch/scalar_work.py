@@ -8,13 +8,20 @@ from dyn.ops.scalar import Scalar
 from dyn.shapes import Dim
 from dyn.stitch.access import own_index
 
-#: From so much work on (``Scalar.work``) a function takes tens of instructions, and its result is worth keeping.
-_HEAVY = 8
+#: From so much work on (``Scalar.work``) a function takes longer than its result takes to be written and read, wherever
+#: that lies.
+_HEAVY = 20
 
 
 def is_heavy(op: Op) -> bool:
     """Whether a pointwise op computes one of the costly functions."""
     return any(function.work >= _HEAVY for function in _functions(op))
+
+
+def work(op: Op) -> int:
+    """Work of a pointwise op, in units of ``Scalar.work``, beside loads, stores and simple operations, which take place
+    at the same time."""
+    return sum(function.work for function in _functions(op) if function.work > 1)
 
 
 def is_widening(op: Op) -> bool:

@@ -23,7 +23,7 @@ def stretched(drafts: Drafts, maker: Draft, reader: Draft) -> Verdict:
         return NoFusion("only loops, and reductions before them, are joined where sizes may be stretched")
     if any(op.opdef.kind is not OpKind.POINTWISE for op in reader.ops):  # before the solver is asked
         return NoFusion("only elementwise functions are computed of what may be stretched")
-    if stitched and (maker.ordered or not maker.axes.reduces_last):
+    if stitched and (maker.ordered or maker.columns or not maker.axes.reduces_last):
         return NoFusion("the group does not go along the rows that may be stretched")
     if not _may_stretch(drafts, maker, reader.space):
         return NoFusion("its space is none that stretches the group's")

@@ -17,8 +17,10 @@ import dyn.numpy as dnp
 from dyn import config
 from dyn.api import Jitted
 from dyn.backends.deferred import DeferredState, finish
+from dyn.schedule import alternatives
 from dyn.schedule.launch import Launch, walk_launches
 from dyn.specialize.shared_code import CODES
+from dyn.stitch.assumed_plans import Assumed, assumed_plans
 
 Array = np.ndarray[Any, Any]
 Shapes = Sequence[tuple[int, ...]]
@@ -297,3 +299,25 @@ def test_a_failed_kernel_leaves_the_general_plan(monkeypatch: pytest.MonkeyPatch
         assert finish()
         assert DeferredState.FAILED in version.program.deferred_states().values()
         assert _bits(f(a, b)) == _bits(first)
+
+
+def test_nothing_is_assumed_of_sizes_that_are_found_out_in_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not there yet when a plan is chosen: the gradient of what is stretched to as many elements."""
+    plans = list[Assumed]()
+
+    def spied(*args: Any) -> list[Assumed]:
+        plans.extend(found := assumed_plans(*args))
+        return found
+
+    monkeypatch.setattr(alternatives, "assumed_plans", spied)
+
+    def program(x: Any, b: Any, a: Any, c: Any) -> Any:
+        rows = dnp.astype(dnp.flatnonzero(x), "float32")
+        return dyn.grad(lambda b: dnp.sum(dnp.tanh(rows * b)))(b) * a + c
+
+    b, a = np.ones(1, "f4"), np.ones(3, "f4")
+    x = np.array([0, 1, 0, 1, 1], "i4")
+    np.testing.assert_allclose(dyn.jit(program)(x, b, a, a), program(x, b, a, a), rtol=1e-6)
+    symbols = {symbol for one in plans for relation in one.relations for symbol in relation.symbols()}
+    assert symbols
+    assert not any(symbol.data_dependent for symbol in symbols)

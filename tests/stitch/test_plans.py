@@ -87,10 +87,18 @@ def full_reduction() -> Function:
 
 
 def two_axes() -> Function:
-    """Sums over different axes cannot share a sweep."""
+    """Sums of rows and of columns take one pass."""
     m = Model("two_axes")
     e = m.op("exponential", m.param("x", "n", "m"))
     return m.function(m.reduce(e, 0, keep=False), m.reduce(e, 1, keep=False))
+
+
+def rows_of_columns() -> Function:
+    """Rows that need a reduction of columns do not share a pass with it."""
+    m = Model("rows_of_columns")
+    x = m.param("x", "n", "m")
+    e = m.sub(x, m.reduce(x, 0, "maximum"))
+    return m.function(m.reduce(e, 1, keep=False), m.reduce(e, 0, keep=False))
 
 
 def several_consumers() -> Function:
@@ -138,7 +146,7 @@ def scalars() -> Function:
 
 
 def siblings() -> Function:
-    """Two reductions and an elementwise op of one array are one kernel; another reduced axis is another kernel."""
+    """Reductions and an elementwise op of one array are one kernel; what multiplies it is another one."""
     m = Model("siblings")
     x = m.param("x", "n", "m")
     low, high = (m.reduce(x, 1, combine, keep=False) for combine in ("minimum", "maximum"))
@@ -202,7 +210,7 @@ PROGRAMS: dict[str, Callable[[], Function]] = {
     f.__name__: f
     for f in (
         softmax, softmax_between, layer_norm, bias_gelu, residual, attention, embedding, columns, middle_axis,
-        full_reduction, two_axes, several_consumers, square, diamond, views, undecided, scalars,
+        full_reduction, two_axes, rows_of_columns, several_consumers, square, diamond, views, undecided, scalars,
         siblings, contraction_transposed, recomputed, not_recomputed, pairs, long_pairs,
     )
 }  # fmt: skip

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from dyn.ir.core import Value
 from dyn.ir.opdef import OrderedReductionLoops
 from dyn.ops.complex_parts import part_dtype
 from dyn.schedule.accesses import accesses_of, crossed_loads, neighbours_together, widest
@@ -16,6 +18,7 @@ from dyn.schedule.loops import Loops
 from dyn.schedule.nests import loop_nest, stitch_nest
 from dyn.schedule.parts import InParts, in_parts
 from dyn.schedule.reduction_parts import ReductionParts
+from dyn.schedule.rows_and_columns import RowsAndColumns, by_runs
 from dyn.schedule.sizes import Limits, LoopSchedule
 from dyn.schedule.specialized_kernels import Schedule, SpecializedKernel, launch_nest, unstretched_forms
 from dyn.schedule.sweeps import Sweeps
@@ -32,6 +35,8 @@ SIZES = LoopSchedule(
     part_rows=64,
     many_rows=256,
     few_columns=16384,
+    column_run=128,
+    column_runs=1024,
     few_long_rows=128,
     few_long_columns=16384,
     long=2048,
@@ -209,7 +214,7 @@ def along_rows(width: int = 0, *, long: bool = False, short: bool = False) -> Sc
     """
 
     def schedule(loops: Loops) -> None:
-        for phase in loops.phases:
+        for phase in loops.all_phases:
             if phase.axes:
                 axes = loops.fuse(phase.axes, phase)
                 if not long:
@@ -240,7 +245,10 @@ def columns(loops: Loops) -> None:
 
 
 def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
-    """The launches of a group with reductions: one; or in parts, where there are many elements for few results."""
+    """The launches of a group with reductions: one; or in parts, where there are many elements for few results; or two
+    for rows and columns."""
+    if group.columns:
+        return _rows_and_columns(plan, group)
     by_rows = len(group.space) - 1 in group.reduced
     sweeps = Sweeps(plan, group, scratch=False)
     nest, note = stitch_nest(plan, group, sweeps), f"{group.kind.value} {group.name}"
@@ -255,6 +263,29 @@ def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, 
     return in_parts(launch_nest(general, schedule, forms, note), ReductionParts(plan, group, SIZES).choice())
 
 
+def _rows_and_columns(plan: Plan, group: Group) -> tuple[Launch, ...]:
+    """The launches of reductions of rows with reductions of columns beside them: a block a run of rows."""
+    both = RowsAndColumns(plan, group, SIZES)
+    general, schedule = Loops(both.pass_over_rows(scratch=False)[0]), by_runs(along_rows())
+    forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside)
+    nest, keep = both.pass_over_rows(scratch=True)
+    if keep:
+        fitting = _fitting(keep)
+        length = product(group.space[a] for a in sorted(group.reduced))
+        kept = SpecializedKernel(
+            "rows in shared memory", Condition(length, 0, fitting), lambda: Loops(nest, keep=keep), schedule
+        )
+        forms.insert(0, kept)
+    over_rows = launch_nest(general, schedule, forms, f"{group.kind.value} {group.name}, rows")
+    return replace(over_rows, group=group, temporaries=both.temporaries), both.joined(columns)
+
+
+def _fitting(kept: Mapping[int, Sequence[Value]], rows: int = 1) -> int:
+    """The length of so many rows of which what is kept fits into shared memory."""
+    bytes_ = sum(part_dtype(value.dtype).itemsize for values in kept.values() for value in values)
+    return (SCRATCH_BYTES - SLOTS) // (max(bytes_, 1) * rows)
+
+
 def _row_forms(plan: Plan, group: Group, target: Target, general: Loops) -> list[SpecializedKernel]:
     """Forms for rows that are short, that fit into scratch, and that are of several axes, the last of them long.
 
@@ -264,11 +295,9 @@ def _row_forms(plan: Plan, group: Group, target: Target, general: Loops) -> list
     kept = {number: sweep.kept for number, sweep in enumerate(s for s in keeping.sweeps if s) if sweep.kept}
     nest = stitch_nest(plan, group, keeping)
     length = product(group.space[a] for a in sorted(group.reduced))
-    bytes_ = sum(part_dtype(value.dtype).itemsize for values in kept.values() for value in values)
-    room = SCRATCH_BYTES
 
     def form(note: str, most: int, width: int = 0, *, short: bool = False) -> SpecializedKernel:
-        fitting = min(most, (room - SLOTS) // (max(bytes_, 1) * max(THREADS // width if width else 1, 1)))
+        fitting = min(most, _fitting(kept, max(THREADS // width if width else 1, 1)))
         schedule = along_rows(width, short=short)
         return SpecializedKernel(note, Condition(length, 0, fitting), lambda: Loops(nest, keep=kept), schedule)
 
@@ -276,7 +305,7 @@ def _row_forms(plan: Plan, group: Group, target: Target, general: Loops) -> list
     if general.shared:
         forms += [form("short rows", SHORT, PART_OF_WARP, short=True), form("a warp a row", ROW_OF_WARP, target.warp)]
     if kept:
-        forms.append(form("rows in shared memory", room))
+        forms.append(form("rows in shared memory", SCRATCH_BYTES))
     inside = [a for phase in general.phases for a in phase.axes]
     if len(group.reduced) > 1 and inside:
         last = group.space[-1]

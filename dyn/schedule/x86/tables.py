@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from dyn.ir.opdef import OpKind
 from dyn.schedule.accesses import accesses_of, invariant_loads, widest
 from dyn.schedule.axes import Axis, axis
 from dyn.schedule.compaction import running_nests, running_phase
@@ -12,6 +15,7 @@ from dyn.schedule.nests import loop_nest, stitch_nest
 from dyn.schedule.order import Order
 from dyn.schedule.parts import InParts, cut_in_turn, in_parts
 from dyn.schedule.reduction_parts import ReductionParts
+from dyn.schedule.rows_and_columns import RowsAndColumns, by_runs
 from dyn.schedule.scatter import Scatters, scatter_launch
 from dyn.schedule.scatter_parts import ScatterParts
 from dyn.schedule.sizes import Limits, LoopSchedule
@@ -33,6 +37,9 @@ SIZES = LoopSchedule(
     part_rows=512,
     many_rows=4096,
     few_columns=4096,
+    column_run=128,
+    column_few=8,
+    column_runs=16,
     scattered_part=8192,
     long=8192,
     part_steps=4096,
@@ -157,7 +164,7 @@ def along_rows(part: int = 0) -> Schedule:
     """The last axis is reduced: a GRID iteration a row, lanes along it in each phase, in parts one after the other."""
 
     def schedule(loops: Loops) -> None:
-        for phase in loops.phases:
+        for phase in loops.all_phases:
             if phase.axes:
                 loops.fuse(phase.axes, phase)
                 if part:
@@ -205,7 +212,10 @@ def one_by_one(loops: Loops) -> None:
 
 
 def lower_reductions(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
-    """The launches of a group with reductions: one; or in parts, where there are many elements for few results."""
+    """The launches of a group with reductions: one; or in parts, where there are many elements for few results; or two
+    for rows and columns."""
+    if group.columns:
+        return _rows_and_columns(plan, group, target)
     sizes = SIZES
     ordered = any(is_ordered(op, plan.producers) for op in group.ops)
     by_rows = all(d == 1 for a, d in enumerate(group.space) if a not in group.reduced)
@@ -265,6 +275,18 @@ def _along_rows(plan: Plan, group: Group, order: Order | None, general: Loops, n
         whole, *made = in_parts(whole, agreed, whole.variants[0])
     alike = parts.one_by_one(whole, keep, along_rows(parts.elements)) if choice.undecided else None
     return (*in_parts(whole, choice, alike), *made)
+
+
+def _rows_and_columns(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
+    """The launches of reductions of rows with reductions of columns beside them."""
+    reductions = (*group.reductions, *[op for op in group.columns if op.opdef.kind is OpKind.REDUCE])
+    order = SIZES.order([v.dtype.wide for op in reductions for v in op.results], target)
+    both = RowsAndColumns(plan, group, SIZES, order)
+    nest, keep = both.pass_over_rows(scratch=True)
+    general, schedule = Loops(nest, keep=keep), by_runs(along_rows())
+    forms = unstretched_forms(general, schedule, lambda loops: loops.fused_inside - loops.spread_inside)
+    over_rows = launch_nest(general, schedule, forms, f"{group.kind.value} {group.name}, rows")
+    return replace(over_rows, group=group, temporaries=both.temporaries), both.joined(columns(SIZES))
 
 
 def _one_column(group: Group) -> dict[Symbol, Dim]:
