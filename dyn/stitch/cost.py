@@ -13,8 +13,10 @@ from dataclasses import field
 from dyn.errors import ShapeError
 from dyn.frozen import record
 from dyn.ir.core import Function, Value
+from dyn.ir.opdef import OpKind
 from dyn.shapes import Dim, Facts, Symbol, as_dim, evaluate, format_dim, free_symbols
 from dyn.stitch.drafts import Draft, Drafts
+from dyn.stitch.fusion import EPILOGUES
 from dyn.stitch.relations import AT_RELATED_PLACES
 from dyn.stitch.spread import left_to_readers
 
@@ -169,10 +171,12 @@ class Savings:
 
     def _is_internal(self, value: Value, a: Draft, b: Draft) -> bool:
         """Whether a value, which one of two groups makes, is not written once others that read it have joined them too:
-        elementwise functions and reductions may. So what reads an array together with others is not the last to."""
+        elementwise functions and reductions may, the latter not as epilogues. So what reads an array together with
+        others is not the last to."""
         if value in self.drafts.pinned or value in self.drafts.shown:
             return False
+        kinds = (OpKind.POINTWISE,) if EPILOGUES.keys() & {a.kind, b.kind} else AT_RELATED_PLACES
         return all(
-            self.drafts.draft_of[reader] in (a, b) or reader.opdef.kind in AT_RELATED_PLACES
+            self.drafts.draft_of[reader] in (a, b) or reader.opdef.kind in kinds
             for reader in self.drafts.readers.get(value, ())
         )

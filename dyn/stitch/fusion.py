@@ -11,6 +11,10 @@ from collections.abc import Callable
 from dyn.frozen import record
 from dyn.ir.core import Op
 from dyn.stitch.drafts import MOST_MEMBERS, MOST_REDUCTIONS, Draft, Drafts, Fusion
+from dyn.stitch.groups import GroupKind
+
+#: Groups that others join only as an epilogue, and what that is the epilogue of.
+EPILOGUES = {GroupKind.CONTRACT: "contraction", GroupKind.WINDOW: "window"}
 
 
 @record()

@@ -18,7 +18,7 @@ from dyn.ir.opdef import OpKind
 from dyn.shapes import format_shape
 from dyn.stitch.columns import have_columns, rows_and_columns
 from dyn.stitch.drafts import Draft, Drafts, Fusion
-from dyn.stitch.fusion import NoFusion, Verdict, too_large, waits_between
+from dyn.stitch.fusion import EPILOGUES, NoFusion, Verdict, too_large, waits_between
 from dyn.stitch.groups import GroupKind
 from dyn.stitch.relations import (
     AT_RELATED_PLACES,
@@ -32,8 +32,6 @@ from dyn.stitch.relations import (
     relation,
 )
 
-#: Groups that others join only as an epilogue, and what that is the epilogue of.
-EPILOGUES = {GroupKind.CONTRACT: "contraction", GroupKind.WINDOW: "window"}
 #: The kinds of groups that take nothing else, in words.
 _ALONE = {
     GroupKind.LIBRARY: "library",

@@ -1,9 +1,8 @@
 """The search for groups: every op begins as a group of its own, and the two that gain most by it become one.
 
 What may become one, and as what, the kinds of fusion say (``dyn.stitch.fusion``); what is gained is told in
-seconds (``dyn.stitch.cost``). Epilogues of contractions come first, for which there is no second way to save a whole
-array; then what is computed and read at the same places; groups that read the same array; and at last what is computed
-again by its readers.
+seconds (``dyn.stitch.cost``). What is computed and read at the same places comes first; then groups that read the same
+array; and at last what is computed again by its readers.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dyn.stitch.beside import beside, reads_whole
 from dyn.stitch.cost import Prices, Savings
 from dyn.stitch.drafts import Draft, Drafts, Fusion
-from dyn.stitch.fusion import NoFusion, Rule, Verdict
-from dyn.stitch.merging import EPILOGUES, merging
+from dyn.stitch.fusion import Rule
+from dyn.stitch.merging import merging
 from dyn.stitch.nested import fold_within, nested
 from dyn.stitch.pieces import pieces
 from dyn.stitch.prologues import prologue
@@ -33,12 +32,6 @@ def search(drafts: Drafts, prices: Prices) -> Savings:
         _Search(drafts, rule, pairs, savings).run()
     fold_within(drafts)
     return savings
-
-
-def _epilogue(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
-    if first.kind not in EPILOGUES and then.kind not in EPILOGUES:
-        return NoFusion("neither is a contraction or folds windows")
-    return merging(drafts, first, then)
 
 
 def _near(drafts: Drafts) -> Iterator[tuple[int, int]]:
@@ -113,7 +106,6 @@ class _Search:
 
 #: The kinds of fusion, in the order in which they are looked for, each with the pairs that it may be of.
 _KINDS: tuple[tuple[Rule, Callable[[Drafts], Iterable[tuple[int, int]]]], ...] = (
-    (_epilogue, _near),
     (merging, _near),
     (nested, _near),
     (merging, _near),
