@@ -39,8 +39,9 @@ from dyn.stitch.groups import Group, Plan, values_read
 from dyn.stitch.nested import MOST_NESTED
 from dyn.stitch.plan import stitch_known
 
-#: A function whose broadcasts leave more pairs of sizes undecided is not cut again: each is a fact, and takes time.
-_MOST_PAIRS = 64
+#: A function whose broadcasts leave more pairs of sizes undecided is not cut again: each is a fact, which takes
+#: the longer to learn the more there are. 600 take five seconds.
+_MOST_PAIRS = 1024
 #: An array is spread over a space that has so many times as many elements.
 _SPREAD = 8
 _WHY = Reason("sizes that are broadcast together are assumed to agree")

@@ -57,6 +57,9 @@ class PricePoints:
 
     sizes: tuple[Mapping[Symbol, int], ...]
     _known: dict[Dim, tuple[float, ...]] = field(default_factory=dict[Dim, tuple[float, ...]])
+    _bytes: dict[tuple[int, tuple[Dim, ...]], tuple[float, ...]] = field(
+        default_factory=dict[tuple[int, tuple[Dim, ...]], tuple[float, ...]]
+    )
 
     @staticmethod
     def of(function: Function) -> PricePoints:
@@ -76,9 +79,13 @@ class PricePoints:
 
     def bytes(self, value: Value) -> tuple[float, ...]:
         """The bytes of a value at each point."""
-        axes = [self.values(dim) for dim in value.shape]
-        elements = [math.prod(point) for point in zip(*axes, strict=True)] or [1.0] * len(self.sizes)
-        return tuple([min(value.dtype.itemsize * count, _MOST_BYTES) for count in elements])
+        known = self._bytes.get((value.dtype.itemsize, value.shape))
+        if known is None:
+            axes = [self.values(dim) for dim in value.shape]
+            elements = [math.prod(point) for point in zip(*axes, strict=True)] or [1.0] * len(self.sizes)
+            known = tuple([min(value.dtype.itemsize * count, _MOST_BYTES) for count in elements])
+            self._bytes[value.dtype.itemsize, value.shape] = known
+        return known
 
 
 def _choices(symbol: Symbol, facts: Facts) -> tuple[int, ...]:
@@ -175,7 +182,7 @@ class Savings:
         others is not the last to."""
         if value in self.drafts.pinned or value in self.drafts.shown:
             return False
-        kinds = (OpKind.POINTWISE,) if EPILOGUES.keys() & {a.kind, b.kind} else AT_RELATED_PLACES
+        kinds = (OpKind.POINTWISE,) if a.kind in EPILOGUES or b.kind in EPILOGUES else AT_RELATED_PLACES
         return all(
             self.drafts.draft_of[reader] in (a, b) or reader.opdef.kind in kinds
             for reader in self.drafts.readers.get(value, ())

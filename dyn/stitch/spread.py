@@ -37,7 +37,7 @@ def _is_spread(drafts: Drafts, value: Value, most: int) -> bool:
         whole = goes_along_all(read, operand.shape) or read.base in drafts.group_of
         if whole and not _is_spread(drafts, read.base, most - 1):
             return False
-    return value.type.size != 1
+    return any(size != 1 for size in value.shape)
 
 
 def left_to_readers(drafts: Drafts, value: Value) -> bool:
