@@ -13,6 +13,8 @@ import dyn.numpy as dnp
 from dyn import lax
 from dyn.errors import ArgumentError, BackendUnavailableError, DeviceError, ShapeError
 from tests.gpu.programs import Device
+from tests.stitch.test_nested import PROGRAMS as WITHIN_LOOPS
+from tests.stitch.test_rows_and_columns import PROGRAMS as ROWS_AND_COLUMNS
 
 RANDOM = np.random.default_rng(0)
 
@@ -44,6 +46,25 @@ def test_elementwise_reductions_and_trees(device: Device) -> None:
         return {"z": z, "sums": (z.sum(), z.mean(0), z.max(1)), "t": z.T, "i": (z > 0).astype("i4").cumsum(1)}
 
     device.check(f, floats(37, 19), floats(19), 0.5)
+
+
+@pytest.mark.parametrize("name", ROWS_AND_COLUMNS)
+def test_rows_and_columns_in_one_pass(name: str, device: Device) -> None:
+    """A block goes through a run of rows; rows that fit into shared memory, and rows that do not."""
+    f = dyn.jit(ROWS_AND_COLUMNS[name], device=device.name, shapes="n d, d, d, n d")
+    for n, d in [(5, 7), (1, 1), (300, 20), (3, 5000)]:
+        arrays = floats(n, d), floats(d), floats(d), floats(n, d)
+        made, wanted = (
+            one if isinstance(one, tuple) else (one,) for one in (f(*arrays), ROWS_AND_COLUMNS[name](*arrays))
+        )
+        for a, b in zip(made, wanted, strict=True):
+            np.testing.assert_allclose(a.to_numpy(), np.asarray(b), rtol=5e-5, atol=5e-5 * max(1, n**0.5))
+    assert f.lower(*arrays).as_text("stitch").count("of columns")
+
+
+@pytest.mark.parametrize("name", WITHIN_LOOPS)
+def test_folds_within_loops(name: str, device: Device) -> None:
+    device.check(WITHIN_LOOPS[name], floats(40, 3), floats(33, 3))
 
 
 def test_products(device: Device) -> None:
