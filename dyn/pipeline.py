@@ -33,6 +33,7 @@ from dyn.passes.nan_checks import check_finite
 from dyn.passes.normal_form import NORMAL_FORM
 from dyn.passes.own_results import own_results
 from dyn.passes.redundancy import eliminate_dead_code
+from dyn.passes.sink_reshapes import sink_reshapes
 from dyn.passes.split_complex import split_complex
 from dyn.passes.split_contracted import split_contracted_axes
 from dyn.schedule.bundles import bundled
@@ -57,6 +58,7 @@ PIPELINE: tuple[Callable[[Function], Function], ...] = (
     inline_calls,
     check_finite,
     *NORMAL_FORM,  # refine_shapes, simplify, eliminate_common_subexpressions, propagate_transposes
+    in_regions(sink_reshapes),
     in_regions(flatten_concatenations),
     in_regions(split_contracted_axes),
     split_complex,

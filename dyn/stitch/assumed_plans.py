@@ -18,6 +18,7 @@ from dyn.frozen import record
 from dyn.ir.core import Attr, Function, Op, Value
 from dyn.ir.opdef import REGISTRY, OpKind, ReductionLoops
 from dyn.ir.substitute_dims import Redimension
+from dyn.passes.sink_reshapes import sunk
 from dyn.shapes import (
     Dim,
     Facts,
@@ -160,7 +161,8 @@ def _assume(
     for size, _ in _stretching(function, facts):
         facts = assume(RelKind.GE, size, 1, facts)
     other = _Assumption(facts)
-    made = other.function(function, facts)
+    made, stand_ins = sunk(other.function(function, facts))
+    other.origins |= {op: other.origins[stood] for op, stood in stand_ins.items()}
     ops = {origin: op for op, origin in other.origins.items()}
     waits = {ops[op]: tuple([other.values[v] for v in values]) for op, values in plan.waits.items()}
     recut = stitch_known(made, waits)

@@ -20,6 +20,7 @@ from dyn.passes.own_results import own_results
 from dyn.passes.redundancy import eliminate_common_subexpressions, eliminate_dead_code, order_by_use
 from dyn.passes.refine_shapes import refine_shapes, restate_demands, state_values
 from dyn.passes.simplify import simplify
+from dyn.passes.sink_reshapes import sink_reshapes
 from dyn.shapes import Answer, Facts, Relation, Verdict
 from tests.ir.programs import SIZES, assert_same_bits, functions, inputs, registered, results_of
 
@@ -34,6 +35,7 @@ PASSES: dict[str, Pass] = {
         state_values,
         simplify,
         eliminate_common_subexpressions,
+        sink_reshapes,
         flatten_concatenations,
         own_results,
         eliminate_dead_code,
@@ -41,6 +43,33 @@ PASSES: dict[str, Pass] = {
 }
 
 CASES = {
+    # A group norm's scale, a chain, one value twice; a broadcast of an axis of size 1; read by what has loops of its own.
+    "sink_reshapes": """
+func @scaled(%x: f32[n, 8, m, k] "x", %g: f32[8*m] "g", %c: f32[n, 1, 1] "c") -> (f32[n, 8*m, k]) {
+  dim n: "x.shape[0]"
+  dim m: "x.shape[2]"
+  dim k: "x.shape[3]"
+  %0 = exponential(%x) : f32[n, 8, m, k]  @ model.py:1
+  %1 = reshape(%0) {shape = [n, 8*m, k]} : f32[n, 8*m, k]  @ model.py:2
+  %2 = broadcast_in_dim(%g) {dims = [1], shape = [n, 8*m, k]} : f32[n, 8*m, k]  @ model.py:3
+  %3 = multiply(%1, %2) : f32[n, 8*m, k]  @ model.py:3
+  %4 = logistic(%3) : f32[n, 8*m, k]  @ model.py:4
+  %5 = multiply(%3, %4) : f32[n, 8*m, k]  @ model.py:4
+  %6 = broadcast_in_dim(%c) {dims = [0, 1, 2], shape = [n, 8*m, k]} : f32[n, 8*m, k]  @ model.py:5
+  %7 = add(%5, %6) : f32[n, 8*m, k]  @ model.py:5
+  return %7
+}
+func @multiplied(%x: f32[8, m, k] "x", %w: f32[k, 3] "w", %b: f32[] "b") -> (f32[8*m, 3]) {
+  dim m: "x.shape[1]"
+  dim k: "x.shape[2]"
+  %0 = exponential(%x) : f32[8, m, k]  @ model.py:1
+  %1 = reshape(%0) {shape = [8*m, k]} : f32[8*m, k]  @ model.py:2
+  %2 = broadcast_in_dim(%b) {dims = [], shape = [8*m, k]} : f32[8*m, k]  @ model.py:3
+  %3 = maximum(%1, %2) : f32[8*m, k]  @ model.py:3
+  %4 = dot_general(%3, %w) {lhs_batch = [], lhs_contracting = [1], rhs_batch = [], rhs_contracting = [0]} : f32[8*m, 3]  @ model.py:4
+  return %4
+}
+""",
     "restate_demands": """
 func @slices(%x: f32[n] "x", %y: f32[m] "y") -> (f32[m]) {
   dim n: "x.shape[0]"
@@ -225,6 +254,24 @@ func @dead(%x: f32[n] "x", %y: f32[m] "y") -> (f32[n]) {
 
 #: Programs in which each pass has nothing to do.
 CALM = {
+    # What is reduced behind, and reshapes of what is no elementwise function, or to more axes.
+    "sink_reshapes": """
+func @f(%x: f32[n, 8, m, k] "x", %g: f32[8*m] "g") -> (f32[n, k], f32[n, 8*m, k], f32[n, 8, m, k]) {
+  dim n: "x.shape[0]"
+  dim m: "x.shape[2]"
+  dim k: "x.shape[3]"
+  %0 = exponential(%x) : f32[n, 8, m, k]  @ model.py:1
+  %1 = reshape(%0) {shape = [n, 8*m, k]} : f32[n, 8*m, k]  @ model.py:2
+  %2 = broadcast_in_dim(%g) {dims = [1], shape = [n, 8*m, k]} : f32[n, 8*m, k]  @ model.py:3
+  %3 = multiply(%1, %2) : f32[n, 8*m, k]  @ model.py:3
+  %4 = reduce(%3) {axes = [1], combine = "add", nonempty = false} : f32[n, k]  @ model.py:3
+  %5 = reshape(%x) {shape = [n, 8*m, k]} : f32[n, 8*m, k]  @ model.py:5
+  %6 = add(%5, %2) : f32[n, 8*m, k]  @ model.py:5
+  %7 = reshape(%6) {shape = [n, 8, m, k]} : f32[n, 8, m, k]  @ model.py:6
+  %8 = negate(%7) : f32[n, 8, m, k]  @ model.py:6
+  return %4, %6, %8
+}
+""",
     "flatten_concatenations": """
 func @f(%x: f32[n, m] "x") -> (f32[2*n, 2*m], f32[2*n, m], f32[6*n, m], f32[2*n, m]) {
   dim n: "x.shape[0]"
