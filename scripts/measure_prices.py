@@ -1,7 +1,8 @@
 """Measures the prices of stitching (``dyn.stitch.cost``) on this machine: ``python scripts/measure_prices.py``.
 
 Each figure is the median of several runs of one thread: seconds for a byte that a loop reads and writes where its array
-lies in each level of the memory, and for a launch; and for the functions of an element (``Scalar.work``).
+lies in each level of the memory, and for a launch; for the functions of an element (``Scalar.work``); and the
+multiply-adds of a matrix product.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import dyn.numpy as dnp
 _RUNS = 25
 #: Bytes of an array that lies in each level, beside the one that it is written to.
 _LEVELS = {"first": 12 << 10, "second": 400 << 10, "third": 6 << 20, "memory": 192 << 20}
+#: Rows, columns and products an element of a matrix product whose operands lie in the nearer caches.
+_SQUARE = 384
 #: Functions that give numbers of about the size of what they are given, so that chains of them stay in range.
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "add": lambda x: x + 0.01,
@@ -82,6 +85,14 @@ def _work(function: Callable[[Any], Any]) -> float:
     return (seconds(6) - seconds(2)) / 4 / x.size * 32e9
 
 
+def _multiply_adds() -> float:
+    """Operations a second of a matrix product of float32, a multiply-add two of them."""
+    product = dyn.jit(lambda x, y: x @ y)
+    x = np.full((_SQUARE, _SQUARE), 0.5, "f4")
+    product(x, x)
+    return 2 * _SQUARE**3 / _median(lambda: product(x, x), 20)
+
+
 def main() -> None:
     with dyn.config.override(num_threads=1):
         empty = _donating(np.zeros(1, "f4"))
@@ -104,6 +115,7 @@ def main() -> None:
             return _median(lambda: jitted(square), 500)
 
         print(f"a launch: {1e9 * (launched(9) - launched(1)) / 8:.0f} ns")
+        print(f"multiply-adds: {_multiply_adds() / 1e9:.0f} GFLOP/s of float32")
         for name, function in _FUNCTIONS.items():
             print(f"{name}: {_work(function):.1f} units of 1/32 ns an element of float32")
 

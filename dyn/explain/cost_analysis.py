@@ -16,10 +16,12 @@ from dyn.explain.text import group_title
 from dyn.ir.core import Function
 from dyn.ir.opdef import Control
 from dyn.ops.counts import UnknownCount, at_sizes, leaves_of, unknown_count
+from dyn.ops.work import OpWork
 from dyn.schedule.launch import Dispatch, Launch, general_launches
 from dyn.schedule.launch_cost import buffer_bytes, bytes_formula, general_way, group_work
 from dyn.shapes import Dim, Facts, Reason, Relation, RelKind, Symbol, as_dim, dim_max, format_dim, free_symbols
 from dyn.source import Loc
+from dyn.stitch.groups import Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,35 +137,46 @@ class CostAnalysis(dict[str, Dim]):
 
 def analyze(function: Function, launches: Sequence[Launch], names: Sequence[Symbol]) -> CostAnalysis:
     """The cost of a program's launches; ``names`` are the symbols that users have names for."""
-    analyst = _Analyst(function.facts)
+    analyst = Analyst(function.facts)
     total = analyst.of(launches, 1, "")
+    unknown = total.unknown()
     counts = {"flops": total.flops, "transcendentals": total.transcendentals, "bytes accessed": total.nbytes}
-    mentioned = [symbol for count in counts.values() for symbol in leaves_of(count)]
-    unknown = {
-        symbol.name: symbol.origin if isinstance(symbol, UnknownCount) else f"data-dependent size {symbol.origin}"
-        for symbol in sorted(mentioned, key=lambda symbol: symbol.uid)
-        if isinstance(symbol, UnknownCount) or symbol.data_dependent
-    }
     known = dict.fromkeys([*names, *function.symbols()])
-    return CostAnalysis(counts, analyst.kernels, unknown, _Sizes(function.facts, tuple(known), tuple(unknown)))
+    kernels = [cost.kernel for cost in analyst.costs]
+    return CostAnalysis(counts, kernels, unknown, NamedSizes(function.facts, tuple(known), tuple(unknown)))
+
+
+def check_size(name: str, size: object) -> None:
+    """Raise an ArgumentError for what is no size."""
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise ArgumentError(f"{size!r} is no size of {name!r}.", remedy="give a number that is not negative.")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Sizes:
-    """Finds the symbols of sizes given by name."""
+class NamedSizes:
+    """Finds the symbols of sizes given by name; ``others`` are names of numbers that are no sizes of arguments."""
 
     facts: Facts
     symbols: tuple[Symbol, ...]
     others: tuple[str, ...]
 
-    def __call__(self, sizes: Mapping[str, int]) -> Mapping[Symbol, Dim]:
-        names = {symbol.name for symbol in self.symbols}
+    @property
+    def names(self) -> list[str]:
+        """The names that may be given."""
+        return [*sorted({symbol.name for symbol in self.symbols}), *self.others]
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raise an ArgumentError for a name that there is not, or what is no size."""
+        names = self.names
         for name, size in sizes.items():
-            if name not in names and name not in self.others:
-                there = ", ".join([*sorted(names), *self.others]) or "none"
+            if name not in names:
+                there = ", ".join(names) or "none"
                 raise ArgumentError(f"the program has no size {name!r}.", remedy=f"its sizes are {there}.")
-            if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-                raise ArgumentError(f"{size!r} is no size of {name!r}.", remedy="give a number that is not negative.")
+            check_size(name, size)
+
+    def __call__(self, sizes: Mapping[str, int]) -> Mapping[Symbol, Dim]:
+        """The symbols of sizes, with what the program calls them."""
+        self.check(sizes)
         found: dict[Symbol, Dim] = {}
         for symbol in self.symbols:
             if symbol.name not in sizes:
@@ -177,32 +190,53 @@ class _Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cost:
+class Cost:
     """Cost of some launches."""
 
     flops: Dim = 0
     transcendentals: Dim = 0
     nbytes: Dim = 0
 
-    def __add__(self, other: _Cost) -> _Cost:
-        return _Cost(self.flops + other.flops, self.transcendentals + other.transcendentals, self.nbytes + other.nbytes)
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.flops + other.flops, self.transcendentals + other.transcendentals, self.nbytes + other.nbytes)
 
-    def times(self, count: Dim) -> _Cost:
-        return _Cost(self.flops * count, self.transcendentals * count, self.nbytes * count)
+    def times(self, count: Dim) -> Cost:
+        """The cost of running so many times."""
+        return Cost(self.flops * count, self.transcendentals * count, self.nbytes * count)
+
+    def unknown(self) -> dict[str, str]:
+        """Names in the formulas that are no sizes of arguments, each with its meaning."""
+        mentioned = leaves_of(self.flops) | leaves_of(self.transcendentals) | leaves_of(self.nbytes)
+        return {
+            symbol.name: symbol.origin if isinstance(symbol, UnknownCount) else f"data-dependent size {symbol.origin}"
+            for symbol in sorted(mentioned, key=lambda symbol: symbol.uid)
+            if isinstance(symbol, UnknownCount) or symbol.data_dependent
+        }
 
 
-class _Analyst:
-    """Walks launches, and notes the cost of each kernel."""
+@dataclass(frozen=True, eq=False, slots=True)
+class GroupCost:
+    """Cost of a group's kernel, its operations by dtype, and what its launches move (``buffer_bytes``), each with how
+    often it is launched."""
+
+    group: Group
+    kernel: KernelCost
+    work: OpWork
+    moved: tuple[tuple[list[tuple[Dim, Dim]], Dim], ...]
+
+
+class Analyst:
+    """Walks launches, and notes the cost of each kernel: ``costs``, in the order of the program."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.kernels: list[KernelCost] = []
+        self.costs: list[GroupCost] = []
         self._positive: set[Symbol] = set()
         self._loops = itertools.count()
 
-    def of(self, launches: Sequence[Launch], times: Dim, branch: str) -> _Cost:
+    def of(self, launches: Sequence[Launch], times: Dim, branch: str) -> Cost:
         """The cost of launches that run so many times."""
-        total = _Cost()
+        total = Cost()
         for group, run in itertools.groupby(general_launches(launches), key=lambda launch: launch.group):
             same = tuple(run)
             if group.bodies:
@@ -211,24 +245,24 @@ class _Analyst:
                 total = total + self._kernel(same, times, branch)
         return total
 
-    def _kernel(self, launches: Sequence[Launch], times: Dim, branch: str) -> _Cost:
-        first, nbytes = launches[0], as_dim(0)
+    def _kernel(self, launches: Sequence[Launch], times: Dim, branch: str) -> Cost:
+        first, nbytes, moved = launches[0], as_dim(0), list[tuple[list[tuple[Dim, Dim]], Dim]]()
         work = group_work(first.group)
         for launch, runs in general_way(launches):
             buffers = buffer_bytes(Dispatch(launch, launch.variants[-1] if launch.variants else None))
             for pair in buffers:
                 self._assume_positive(*pair)
             nbytes = nbytes + runs * bytes_formula(buffers, self.facts)
+            moved.append((buffers, runs))
         row = group_row(first)
-        cost = _Cost(*[self.facts.simplify(count) for count in (work.total, work.transcendentals, nbytes)])
-        self.kernels.append(
-            KernelCost(
-                group_title(row), row.kind, times, cost.flops, cost.transcendentals, cost.nbytes, branch, row.lines
-            )
+        cost = Cost(*[self.facts.simplify(count) for count in (work.total, work.transcendentals, nbytes)])
+        kernel = KernelCost(
+            group_title(row), row.kind, times, cost.flops, cost.transcendentals, cost.nbytes, branch, row.lines
         )
+        self.costs.append(GroupCost(first.group, kernel, work, tuple(moved)))
         return cost.times(times)
 
-    def _control(self, launch: Launch, times: Dim, branch: str) -> _Cost:
+    def _control(self, launch: Launch, times: Dim, branch: str) -> Cost:
         """The cost of a loop or a choice: of its regions, as often as they run. Of a choice it is the greatest."""
         (op,) = launch.group.ops
         where = f"{op.opdef.name}{_place(op.loc)}"
@@ -239,7 +273,7 @@ class _Analyst:
             trips = unknown_count(f"trips{next(self._loops)}", f"iterations of {where}")
             return self.of(bodies[0], times * (trips + 1), branch) + self.of(bodies[1], times * trips, branch)
         costs = [self.of(body, times, f"branch {number} of {where}") for number, body in enumerate(bodies)]
-        return _Cost(
+        return Cost(
             self._greatest([cost.flops for cost in costs]),
             self._greatest([cost.transcendentals for cost in costs]),
             self._greatest([cost.nbytes for cost in costs]),

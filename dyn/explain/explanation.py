@@ -69,6 +69,24 @@ class Explanation:
 
     __repr__ = __str__
 
+    def at(self, sizes: Mapping[str, int]) -> Explanation:
+        """The explanation with figures of each kernel and each boundary at some sizes.
+
+        Args:
+            sizes: the size of each name, as in ``{"b": 8, "s": 128}``.
+
+        Returns:
+            An explanation. Of several programs those have figures that hold for the sizes.
+
+        Raises:
+            ArgumentError: for a name that no program has a size of, for what is no size, where a size is missing, and
+                for sizes that no program holds for.
+        """
+        import_whole("dyn.explain.pricing")
+        from dyn.explain.pricing import priced  # a program that prices nothing does without
+
+        return priced(self, sizes)
+
     def counts(self) -> str:
         """``1 compile, 2 hits, 0 guards``"""
         return ", ".join(pluralized(count, what) for what, count in self.cache.items())
@@ -84,7 +102,8 @@ class Explanation:
         """All of it as dicts, lists, strings and numbers.
 
         Returns:
-            A dict. Programs are under ``"ways"``, each with its dims, facts, guards, kernels, memory and seconds.
+            A dict. Programs are under ``"ways"``, each with its dims, facts, guards, kernels, memory and seconds; with
+            sizes also its ``"figures"``, whose ``"kernels"`` are in the order of ``"groups"``.
         """
         return {
             "name": self.name,

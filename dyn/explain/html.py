@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from dyn.explain.figures import BoundaryFigures, KernelFigures, at
 from dyn.explain.graph import make_graph
 from dyn.explain.markup import mono, table, tag
 from dyn.explain.picture import draw
-from dyn.explain.report import FactRow, GroupRow, Report, Status
+from dyn.explain.report import FactRow, Report, Status
 from dyn.explain.style import style
 from dyn.explain.words import pluralized
 from dyn.ir.printer import print_function
@@ -73,7 +74,7 @@ def _version(name: str, report: Report) -> str:
         _section("Dims", pluralized(len(report.dims), "symbolic dim"), _dims(report), opened=few_dims),
         _section("Facts", f"{checks} at each call", _facts(report.facts), opened=few_facts),
         _section("Guards", pluralized(len(report.guards), "guard"), _guards(report.guards), opened=bool(report.guards)),
-        _section("Groups and variants", kinds, _groups(report.groups)),
+        _section("Groups and variants", kinds, _groups(report), opened=report.figures is not None),
         _section("Memory", _memory_summary(report), _memory(report)),
         _section("Compile time", _time(report), _stages(report)),
         _section("Code", "DHLO, kernels, host program", _code(report)),
@@ -129,26 +130,45 @@ def _why(row: FactRow) -> tuple[str, str]:
     return escape(row.why), mono(loc.describe()) if loc is not None and loc.line else ""
 
 
-def _groups(groups: Sequence[GroupRow]) -> str:
+def _groups(report: Report) -> str:
+    program = report.figures
+    sizes = "" if program is None else at(program.sizes_text)
     rows: list[tuple[str, ...]] = []
-    for row in groups:
+    for row, figures in zip(report.groups, report.kernel_figures(), strict=True):
         over = f' <span class="dyn-quiet">over {list(row.reduced)}</span>' if row.reduced else ""
         times = f"\u00a0×\u00a0{row.count}" if row.count > 1 else ""
         variants = "".join(
             f'<div>{escape(v.note)} <span class="dyn-quiet">{escape(v.when)}'
             + (f", {escape(v.state)}</span></div>" if v.state else "</span></div>")
             + (f'<div class="dyn-quiet">schedule: {escape(v.schedule)}</div>' if v.schedule else "")
+            + "".join([f"<div>{_figures(inner)}</div>" for inner in v.region_figures(figures)])
             for v in row.variants
         )
         lines = "".join(f"<div>{mono(line)}</div>" for line in row.lines)
         told = [f"computed as operands are read: {', '.join(row.prologue)}"] if row.prologue else []
         told += [f"computed again, rather than read: {op}" for op in row.recomputed]
-        ends = "".join(f"<div>{escape(end)}</div>" for end in [*told, *row.ends])
+        ends = "".join(f"<div>{escape(line)}</div>" for line in told)
+        for end, boundary in zip(row.ends, row.boundaries(figures), strict=True):
+            ends += f"<div>{escape(end)}</div>{'' if boundary is None else _boundary(boundary)}"
         rows.append((
             f"{tag(row.kind, f'dyn-{row.kind}')}<br><b>{escape(row.name)}</b>{times}<br>{mono(row.space)}{over}",
-            lines, variants, mono(row.saved), ends,
+            "" if figures is None else _figures(figures), lines, variants, mono(row.saved), ends,
         ))  # fmt: skip
-    return table(("kernel", "your lines", "variants", "saves, bytes", "ends because"), rows)
+    heads = ("kernel", sizes, "your lines", "variants", "saves, bytes", "ends because")
+    return table(heads, rows) + ("" if program is None else f"<p>{escape(program.text())}.</p>")
+
+
+def _figures(figures: KernelFigures) -> str:
+    """Figures of a kernel, with its share as a bar."""
+    if figures.runs == 0:
+        return '<span class="dyn-quiet">does not run</span>'
+    bar = "" if figures.share is None else f'<span class="dyn-bar" style="width:{100 * figures.share:.0f}px"></span>'
+    time = figures.time()
+    return f"{escape(figures.amounts())}{f'<br>{escape(time)}' if time else ''}{f'<br>{bar}' if bar else ''}"
+
+
+def _boundary(boundary: BoundaryFigures) -> str:
+    return f'<div class="dyn-quiet">{escape(boundary.text())}</div>'
 
 
 def _memory_summary(report: Report) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from dyn.backends.binaries import Origin
 from dyn.backends.deferred import DeferredState
 from dyn.compilation_record import CompilationRecord
+from dyn.explain.figures import BoundaryFigures, KernelFigures, ProgramFigures
 from dyn.explain.sizes import size_in_words
 from dyn.explain.words import pluralized
 from dyn.frozen import record
@@ -26,6 +27,9 @@ from dyn.shapes import Declaration, Dim, Reason, Relation, as_dim, format_dim, f
 from dyn.source import Loc
 from dyn.stitch.groups import Group, GroupKind
 from dyn.trace.function import TracedFunction
+
+#: ``when`` of a row for a kernel in a region of a loop or a choice.
+IN_REGION = "in a region"
 
 
 class Status(Enum):
@@ -75,6 +79,11 @@ class VariantRow:
     #: Whether it is compiled, for one that calls can do without: ``not compiled yet``.
     state: str = ""
 
+    def region_figures(self, kernel: KernelFigures | None) -> list[KernelFigures]:
+        """Figures of what it stands for, of those of a loop's or a choice's regions: of several that read the same."""
+        inside = kernel.regions if kernel is not None and self.when == IN_REGION else ()
+        return [inner for inner in inside if inner.kernel == self.note]
+
 
 @record()
 class GroupRow:
@@ -96,6 +105,10 @@ class GroupRow:
     recomputed: tuple[str, ...] = ()
     #: How many groups of the program read the same.
     count: int = 1
+
+    def boundaries(self, kernel: KernelFigures | None) -> Sequence[BoundaryFigures | None]:
+        """Figures of each of its ends."""
+        return (None,) * len(self.ends) if kernel is None or not kernel.boundaries else kernel.boundaries
 
 
 @record()
@@ -143,16 +156,26 @@ class Report:
     origins: str
     #: Seconds by stage, in order.
     stages: tuple[tuple[str, float], ...]
-    #: For the picture and the code, which are made when they are shown.
+    #: For the picture and the code, which are made when they are shown, and for what is priced.
     optimized: Optimized
+    traced: TracedFunction
+    #: The launches of each of the groups; several where groups read the same.
+    launches: tuple[tuple[Launch, ...], ...]
+    #: Figures at sizes, where some were given.
+    figures: ProgramFigures | None = None
 
     @property
     def seconds(self) -> float:
         return sum(seconds for _, seconds in self.stages)
 
+    def kernel_figures(self) -> Sequence[KernelFigures | None]:
+        """Figures of each of the groups."""
+        return (None,) * len(self.groups) if self.figures is None else self.figures.kernels
+
     def as_dict(self) -> dict[str, Any]:
         """It as dicts, lists, strings and numbers, without the picture and the code."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self) if field.name != "optimized"}
+        left_out = {"optimized", "traced", "launches", *(["figures"] if self.figures is None else [])}
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self) if field.name not in left_out}
 
 
 def _plain(value: Any) -> Any:
@@ -160,7 +183,9 @@ def _plain(value: Any) -> Any:
     match value:
         case tuple():
             return [_plain(one) for one in value]
-        case Status():
+        case Mapping():
+            return {name: _plain(one) for name, one in value.items()}
+        case Enum():
             return value.value
         case Loc():
             return value.describe() if value.line else None
@@ -192,18 +217,21 @@ def make_report(
     saved: Dim = 0
     for launch in by_group(tuple(general_launches(optimized.launches))):
         saved = saved + saved_bytes(launch.group)
+    groups = _groups(optimized.launches, state, on_device=optimized.host.space is MemorySpace.DEVICE)
     return Report(
         because,
         tuple(dim_rows(optimized.function)),
         _facts(optimized),
         tuple(_relation(guard, Status.NEEDED) for guard in traced.guards),
-        tuple(_groups(optimized.launches, state, on_device=optimized.host.space is MemorySpace.DEVICE)),
+        tuple([replace(row, count=len(launches)) for row, launches in groups.items()]),
         format_dim(saved),
         _memory(optimized, in_panels),
         record.kernels_compiled,
         _origins(record),
         tuple(record.seconds.items()),
         optimized,
+        traced,
+        tuple(map(tuple, groups.values())),
     )
 
 
@@ -300,15 +328,15 @@ def _derived(text: str, why: Sequence[Reason]) -> FactRow:
 # ---- groups ----------------------------------------------------------------------------------------------------------
 
 
-def _groups(launches: Sequence[Launch], state: Callable[[Variant], str], *, on_device: bool) -> list[GroupRow]:
-    """Groups, each once: those that read the same, as the layers of a model do, are counted."""
-    counts = Counter(
-        row
-        for around, of in _alternatives(launches)
-        for launch in by_group(of)
-        for row in [group_row(launch, state, around, on_device=on_device)]
-    )
-    return [replace(row, count=count) for row, count in counts.items()]
+def _groups(
+    launches: Sequence[Launch], state: Callable[[Variant], str], *, on_device: bool
+) -> dict[GroupRow, list[Launch]]:
+    """Groups, each once, with their launches: several of those that read the same, as the layers of a model do."""
+    found: dict[GroupRow, list[Launch]] = {}
+    for around, of in _alternatives(launches):
+        for launch in by_group(of):
+            found.setdefault(group_row(launch, state, around, on_device=on_device), []).append(launch)
+    return found
 
 
 def _alternatives(launches: Sequence[Launch]) -> list[tuple[str, tuple[Launch, ...]]]:
@@ -348,7 +376,7 @@ def group_row(
         variants.append(VariantRow(f"{launch.measures.name} is {read} by the host program", "always"))
     for body in launch.bodies:
         for inner in by_group(tuple(general_launches(body.launches))):
-            variants.append(VariantRow(f"{inner.group.kind.value} {inner.group.name}", "in a region"))
+            variants.append(VariantRow(f"{inner.group.kind.value} {inner.group.name}", IN_REGION))
     return GroupRow(
         group.kind.value,
         group.name,
@@ -357,7 +385,7 @@ def group_row(
         len(group.ops),
         format_dim(saved_bytes(group)) if inside else "",
         tuple(dict.fromkeys(op.loc.describe() for op in group.ops if op.loc.line)),
-        tuple(dict.fromkeys(group.ends)),
+        tuple(dict.fromkeys(map(str, group.ends))),
         tuple(dict.fromkeys(variants)),
         tuple([op.opdef.name for op in group.prologue]),
         tuple([f"{op.opdef.name} at {op.loc}" for op in group.recomputed]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dyn.explain.figures import at
 from dyn.explain.report import DimRow, GroupRow, Report, Status
 from dyn.explain.words import pluralized
 
@@ -52,19 +53,25 @@ def dim_text(row: DimRow) -> str:
 
 def _groups(report: Report) -> list[str]:
     lines: list[str] = []
-    for row in report.groups:
+    sizes = report.figures.sizes_text if report.figures is not None else ""
+    for row, figures in zip(report.groups, report.kernel_figures(), strict=True):
         times = f", {row.count} times" if row.count > 1 else ""
         saved = f"saves {row.saved} bytes of traffic" if row.saved else "nothing inside to save"
         lines.append(f"{group_title(row)}: {pluralized(row.ops, 'op')}, {saved}{times}")
+        lines += [f"  {figures.text(sizes)}"] if figures is not None else []
         lines += [f"  from {line}" for line in row.lines]
         lines += [f"  prologue, computed as operands are read: {', '.join(row.prologue)}"] if row.prologue else []
         lines += [f"  computed again, rather than read: {op}" for op in row.recomputed]
-        lines += [f"  ends: {end}" for end in row.ends]
+        for end, boundary in zip(row.ends, row.boundaries(figures), strict=True):
+            lines.append(f"  ends: {end}")
+            lines += [f"    {boundary.text()} {at(sizes)}"] if boundary is not None else []
         for variant in row.variants:
             lines.append(f"  variant {variant.note}: {variant.when}{f', {variant.state}' if variant.state else ''}")
             lines += [f"    schedule: {variant.schedule}"] if variant.schedule else []
+            lines += [f"    {inner.text(sizes)}" for inner in variant.region_figures(figures)]
     if sum(row.count for row in report.groups) > 1 and report.saved != "0":
         lines.append(f"all of them save {report.saved} bytes of traffic")
+    lines += [report.figures.text()] if report.figures is not None else []
     return lines
 
 

@@ -46,11 +46,13 @@ from dyn.shapes import Dim, as_dim, product, symbol
 class OpWork:
     """Operations: ``flops`` by the dtype that is computed in, and transcendental functions.
 
-    A multiply-add is two operations.
+    A multiply-add is two operations. ``function_work`` is the ``Scalar.work`` of functions that take longer than a
+    simple operation, the transcendental ones among them.
     """
 
     flops: Mapping[DType, Dim] = field(default_factory=dict[DType, Dim])
     transcendentals: Dim = 0
+    function_work: Dim = 0
 
     @property
     def total(self) -> Dim:
@@ -62,18 +64,21 @@ class OpWork:
 
     def times(self, count: Dim) -> OpWork:
         """The work of doing it so many times."""
-        return OpWork({dtype: own * count for dtype, own in self.flops.items()}, self.transcendentals * count)
+        flops = {dtype: own * count for dtype, own in self.flops.items()}
+        return OpWork(flops, self.transcendentals * count, self.function_work * count)
 
     @staticmethod
     def sum(works: Iterable[OpWork]) -> OpWork:
         """The work of all together."""
         flops: dict[DType, Dim] = {}
         transcendentals: Dim = 0
+        function_work: Dim = 0
         for work in works:
             transcendentals = transcendentals + work.transcendentals
+            function_work = function_work + work.function_work
             for dtype, count in work.flops.items():
                 flops[dtype] = flops.get(dtype, 0) + count
-        return OpWork(flops, transcendentals)
+        return OpWork(flops, transcendentals, function_work)
 
 
 NO_WORK = OpWork()
@@ -222,7 +227,7 @@ class _Counter:
     def work(self, results: Sequence[_Scalar], *, tests: bool = True) -> OpWork:
         """The functions that compute the results, each once; those of conditions of choices with ``tests``."""
         flops: dict[DType, Dim] = {}
-        transcendentals = 0
+        transcendentals = function_work = 0
         seen: set[int] = set()
         pending = list(results)
         while pending:
@@ -234,10 +239,11 @@ class _Counter:
             pending += chosen
             if value.fn is None or value.fn in MOVES:
                 continue
+            function_work += value.fn.work if value.fn.work > 1 else 0
             if value.fn in TRANSCENDENTALS:
                 transcendentals += 1
                 continue
             # A comparison computes in the dtype of what it compares.
             dtype = value.args[0].dtype if value.dtype.kind is Kind.BOOL else value.dtype
             flops[dtype] = flops.get(dtype, 0) + (2 if value.fn is Scalar.FMA else 1)
-        return OpWork(flops, transcendentals)
+        return OpWork(flops, transcendentals, function_work)

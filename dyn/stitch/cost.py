@@ -7,41 +7,83 @@ likely, or else a small, a middling and a large one. No point comes from a call:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
+from enum import Enum
 
 from dyn.errors import ShapeError
 from dyn.frozen import record
 from dyn.ir.core import Function, Value
 from dyn.ir.opdef import OpKind
-from dyn.shapes import Dim, Facts, Symbol, as_dim, evaluate, format_dim, free_symbols
+from dyn.shapes import Dim, Facts, Symbol, as_dim, dim_sum, evaluate, format_dim, free_symbols
 from dyn.stitch.drafts import Draft, Drafts
 from dyn.stitch.fusion import EPILOGUES
 from dyn.stitch.relations import AT_RELATED_PLACES
 from dyn.stitch.spread import left_to_readers
 
 
+class Limit(Enum):
+    """What a kernel's time is mostly made of."""
+
+    MEMORY = "memory"
+    ARITHMETIC = "arithmetic"
+    LAUNCH = "launch"
+
+
+@record()
+class Estimate:
+    """Estimated time of a kernel, and which limit binds; ``level`` of the memory is where its arrays lie, from 1."""
+
+    seconds: float
+    limit: Limit
+    level: int
+
+
 @record()
 class Prices:
-    """Prices of a target for the parts of a cost, in seconds.
+    """Prices of a target for the parts of a cost, in seconds, of one core.
 
     ``levels`` are the bytes that each level of the memory holds and the seconds for a byte of an array that lies there,
-    nearest first; the last level holds every array.
+    nearest first; the last level holds every array. ``flop`` is for an operation of float32, of which a multiply-add
+    has two, and ``work`` for a unit of ``Scalar.work``.
     """
 
     levels: tuple[tuple[float, float], ...]
     launch: float
+    flop: float
+    work: float
+
+    def level(self, nbytes: float) -> int:
+        """The level in which arrays of so many bytes lie, counted from 1."""
+        for number, (capacity, _) in enumerate(self.levels, 1):
+            if nbytes <= capacity:
+                return number
+        return len(self.levels)
 
     def transfer(self, nbytes: float) -> float:
         """Seconds to read or write an array of so many bytes."""
-        for capacity, seconds in self.levels:
-            if nbytes <= capacity:
-                return nbytes * seconds
-        return nbytes * self.levels[-1][1]
+        return nbytes * self.levels[self.level(nbytes) - 1][1]
+
+    def apart(self, arrays: Iterable[float]) -> float:
+        """Seconds that it takes more if two groups are apart: to write, or to read again, arrays of so many bytes
+        each, and for a launch."""
+        return self.launch + sum(map(self.transfer, arrays))
+
+    def kernel(self, nbytes: float, flops: float, work: float) -> Estimate:
+        """Estimated time of a kernel that moves so many bytes, with operations of float32 and units of ``Scalar.work``.
+
+        Arithmetic takes place while arrays are moved at the pace of the level that all of them together lie in.
+        """
+        transfer, arithmetic = self.transfer(nbytes), flops * self.flop + work * self.work
+        if self.launch >= max(transfer, arithmetic):
+            limit = Limit.LAUNCH
+        else:
+            limit = Limit.MEMORY if transfer >= arithmetic else Limit.ARITHMETIC
+        return Estimate(max(transfer, arithmetic) + self.launch, limit, self.level(nbytes))
 
 
 #: One core of an Emerald Rapids, by ``scripts/measure_prices.py``.
-X86 = Prices(((24e3, 1 / 196e9), (1e6, 1 / 78e9), (16e6, 1 / 39e9), (math.inf, 1 / 26e9)), 70e-9)
+X86 = Prices(((24e3, 1 / 196e9), (1e6, 1 / 78e9), (16e6, 1 / 39e9), (math.inf, 1 / 26e9)), 70e-9, 1 / 155e9, 1 / 32e9)
 
 #: No array has as many bytes: shares of sums stay numbers.
 _MOST_BYTES = 2.0**64
@@ -125,8 +167,7 @@ class Savings:
         """Seconds to read or write a value, at each point."""
         known = self._transfers.get(value)
         if known is None:
-            stored = value not in self.drafts.group_of or not left_to_readers(self.drafts, value)
-            points = self.points.bytes(value) if stored else (0.0,) * len(self.points.sizes)
+            points = self.points.bytes(value) if self._is_moved(value) else (0.0,) * len(self.points.sizes)
             known = self._transfers[value] = tuple(map(self.prices.transfer, points))
         return known
 
@@ -135,17 +176,18 @@ class Savings:
         transfers = [self.transfers(value) for value in self._saved(a, b)]
         return self._sum([(self.prices.launch,) * len(self.points.sizes), *transfers])
 
-    def bytes(self, a: Draft, b: Draft) -> Dim:
-        """Bytes that are not written, or read once less, if two groups become one."""
-        total: Dim = 0
-        for value in self._saved(a, b):
-            total = total + value.type.nbytes
-        return total
+    def arrays(self, a: Draft, b: Draft) -> tuple[Dim, ...]:
+        """Bytes of each array that is not written, or read once less, if two groups become one."""
+        return tuple([value.type.nbytes for value in self._saved(a, b) if self._is_moved(value)])
+
+    def _is_moved(self, value: Value) -> bool:
+        """Return True for a value that lies in memory: it is not left to what reads it."""
+        return value not in self.drafts.group_of or not left_to_readers(self.drafts, value)
 
     def describe(self, a: Draft, b: Draft) -> str:
         """Cost of two groups being apart, in words: ``8*b*s bytes, about 1.2 µs at b=64, s=64``, at the middling
         point."""
-        nbytes, seconds = self.bytes(a, b), self.seconds(a, b)[len(_USUAL) // 2]
+        nbytes, seconds = dim_sum(self.arrays(a, b)), self.seconds(a, b)[len(_USUAL) // 2]
         sizes = self.points.sizes[len(_USUAL) // 2]
         symbols = sorted(free_symbols(nbytes), key=lambda symbol: symbol.name)
         formula = format_dim(nbytes)

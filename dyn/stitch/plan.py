@@ -36,7 +36,7 @@ from dyn.stitch.barriers import without_barriers
 from dyn.stitch.cost import X86, Savings
 from dyn.stitch.drafts import Draft, Drafts, Fusion
 from dyn.stitch.fusion import NoFusion
-from dyn.stitch.groups import Group, GroupKind, Plan
+from dyn.stitch.groups import End, Group, GroupKind, Plan
 from dyn.stitch.merging import merging
 from dyn.stitch.pieces import MOST_PIECES
 from dyn.stitch.recompute import recompute_where_read
@@ -136,21 +136,20 @@ def _other_readers(drafts: Drafts, draft: Draft, outputs: Sequence[Value]) -> li
     return [reader for reader in readers if drafts.draft_of[reader] is not draft]
 
 
-def _ends(drafts: Drafts, savings: Savings, draft: Draft) -> tuple[str, ...]:
-    """Why the group does not go on: a line for each other group that reads of it, with what it costs."""
+def _ends(drafts: Drafts, savings: Savings, draft: Draft) -> tuple[End, ...]:
+    """Why the group does not go on: for each other group that reads of it, with what it costs."""
     others: dict[Draft, Op] = {}
     for reader in dict.fromkeys(r for op in draft.ops for v in op.results for r in drafts.readers.get(v, ())):
         if drafts.draft_of[reader] is not draft:
             others.setdefault(drafts.draft_of[reader], reader)
-    ends: dict[str, None] = {}
+    ends: dict[str, End] = {}
     for other, reader in others.items():
         verdict = merging(drafts, draft, other)
         words = verdict.words if isinstance(verdict, NoFusion) else "nothing is gained by it"
         op = reader if isinstance(verdict, Fusion) or verdict.op is None else verdict.op
-        ends[
-            f"{op.opdef.name} at {op.loc} stays outside: {words}; apart they take {savings.describe(draft, other)}"
-        ] = None
-    return tuple(ends)
+        end = End(op.opdef.name, op.loc, words, savings.arrays(draft, other), savings.describe(draft, other))
+        ends.setdefault(str(end), end)
+    return tuple(ends.values())
 
 
 def _is_left(drafts: Drafts, value: Value) -> bool:

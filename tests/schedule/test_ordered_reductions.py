@@ -138,7 +138,7 @@ def test_what_goes_along_rows_stays_outside() -> None:
     done = lowered(program, "m", "n")
     ends = [end for group in done.plan.groups for end in group.ends]
     assert [group.kind.value for group in done.plan.groups] == ["stitch", "stitch"]
-    assert any("one of the two reduces rows in order" in end for end in ends), ends
+    assert any("one of the two reduces rows in order" in end.words for end in ends), ends
 
 
 def test_columns_share_a_kernel_with_sums_and_with_what_is_computed_from_both() -> None:

@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -76,7 +76,7 @@ class GraphReport(Protocol):
 GRAPHS: weakref.WeakSet[GraphReport] = weakref.WeakSet()
 
 
-def explain(compiled: Any = None) -> Explanation:
+def explain(compiled: Any = None, sizes: Mapping[str, int] | None = None) -> Explanation:
     """Report on what dyn compiled for ``torch.compile(backend="dyn")``.
 
     Each program comes with the graphs that run it, its kernels, the seconds that it took, and what eager PyTorch runs.
@@ -84,15 +84,18 @@ def explain(compiled: Any = None) -> Explanation:
     Args:
         compiled: what ``torch.compile`` returned, a module that was compiled in place (``module.compile()``), or what
             ``dyn.interop.torch.jit`` returned. None: all graphs of the process that Dynamo still has.
+        sizes: the size of each dim by name, for figures of the programs that hold for these, as of ``explain(sizes)``
+            of a compiled function.
 
     Returns:
         A report: text when printed, HTML in Jupyter, and JSON by ``to_json()``.
 
     Raises:
-        ArgumentError: for a function or module that was not compiled with this backend.
+        ArgumentError: for a function or module that was not compiled with this backend; for sizes that are none of any
+            program, or that no program holds for.
     """
     if isinstance(compiled, TorchJitted):
-        return compiled.explain()
+        return compiled.explain(sizes)
     owner = None if compiled is None else _owner_of(compiled)
     graphs = [one for one in GRAPHS if owner is None or (one.label.owner is not None and one.label.owner() is owner)]
     graphs.sort(key=lambda one: one.number)
@@ -107,7 +110,8 @@ def explain(compiled: Any = None) -> Explanation:
         text = f"  compiled {times} in {info.compile_seconds:.2f} s, then called {info.hits} times"
         parts.append(replace(jitted.explain(), notes=(*labels, text)))
     counts = {"graph": len(graphs), "program": len(by_program)}
-    return Explanation("torch.compile", (), counts, parts=tuple(parts))
+    whole = Explanation("torch.compile", (), counts, parts=tuple(parts))
+    return whole if sizes is None else whole.at(sizes)
 
 
 def _owner_of(compiled: Any) -> Any:
