@@ -51,7 +51,7 @@ class Scalar(Enum):
     #: Integers truncate towards zero; x / 0 is -1, all bits set, and MIN / -1 is MIN, without a trap.
     DIV = ("div", 2, 6)
     #: The sign is the dividend's, as in C; x % 0 is x.
-    REM = ("rem", 2, 24)
+    REM = ("rem", 2, 12)
     POW = ("pow", 2, 115)
     #: The angle of the point (second, first) from the first axis, in [-pi, pi], with C's special cases.
     ATAN2 = ("atan2", 2, 54)

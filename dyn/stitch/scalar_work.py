@@ -10,12 +10,12 @@ from dyn.stitch.access import own_index
 
 #: From so much work on (``Scalar.work``) a function takes longer than its result takes to be written and read, wherever
 #: that lies.
-_HEAVY = 20
+HEAVY = 20
 
 
 def is_heavy(op: Op) -> bool:
     """Whether a pointwise op computes one of the costly functions."""
-    return any(function.work >= _HEAVY for function in _functions(op))
+    return any(function.work >= HEAVY for function in _functions(op))
 
 
 def work(op: Op) -> int:

@@ -20,10 +20,11 @@ from dyn.ir.opdef import REGISTRY, ElementLoops, OpDef, OpKind
 from dyn.lower.gpu.scalars import TABLE as GPU
 from dyn.lower.x86.scalars import TABLE as X86
 from dyn.ops.scalar import Scalar
+from dyn.stitch.scalar_work import HEAVY
 
 SOURCES = Path(dyn.__file__).parent
 #: The functions that take more than an instruction or two, but for those that combinations and indices are made of.
-FUNCTIONS = [fn for fn in Scalar if fn.work >= 8]
+FUNCTIONS = [fn for fn in Scalar if fn.work >= HEAVY]
 
 
 #: Files whose business a function is: sums of exponentials are a monoid.
@@ -53,7 +54,7 @@ def test_each_emitter_has_a_row(fn: Scalar) -> None:
     assert fn in GPU
     for row in (X86[fn], GPU[fn]):
         assert row.instructions >= 1
-        assert (fn.work >= 8) <= (row.instructions >= 8), "what is heavy is heavy everywhere"
+        assert (fn.work >= HEAVY) <= (row.instructions >= 8), "what is heavy is heavy everywhere"
 
 
 @pytest.mark.parametrize("fn", FUNCTIONS)

@@ -11,6 +11,7 @@ from dyn import dtypes
 from dyn.dtypes import Kind
 from dyn.ir.builder import Builder
 from dyn.ir.core import Op, Value
+from dyn.ir.differentiate import zeros
 from dyn.ir.evaluate import RegionFunction
 from dyn.ir.inline_regions import build_region
 from dyn.ir.opdef import Attrs, OpDef, OpKind, Sample, Scatter, TypeContext
@@ -189,9 +190,48 @@ def _samples() -> list[Sample]:
     return calls
 
 
+def _elementwise(b: Builder, op: Op) -> tuple[Value, ...] | None:
+    """Equal numbers, with one update at a place of each row along an axis: at each element a choice. Such is what a
+    cross-entropy takes of a row, differentiated."""
+    x, *arrays, updates = op.operands
+    windows, combine = Windows.of_scatter(op.attrs, len(x.shape)), op.attrs["combine"]
+    if combine == "body" or x.dtype.kind is Kind.COMPLEX or len(arrays) != 1 or b.uniform(x) is None:
+        return None
+    (starts,) = arrays
+    batching, rank = windows.start_batching, len(starts.shape)
+    alone = len(windows.start_map) == 1 and windows.vector_dim == rank and not windows.axes
+    single = all(d == 1 for a, d in enumerate(starts.shape) if a not in batching)
+    in_order = all(list(axes) == sorted(axes) for axes in (windows.batching, batching))
+    if not (alone and single and in_order):
+        return None
+    kept = tuple([starts.shape[a] for a in batching])
+    if len(kept) != len(x.shape) - 1 or not all(
+        b.facts.same(size, x.shape[a]) for a, size in zip(windows.batching, kept, strict=True)
+    ):
+        return None
+
+    def spread(value: Value) -> Value:
+        return b.op("broadcast_in_dim", b.op("reshape", value, shape=kept), shape=x.shape, dims=windows.batching)
+
+    (axis,) = windows.start_map
+    place = b.op("convert", starts, dtype=dtypes.int64)
+    if windows.wrap and starts.dtype.kind is Kind.INT:
+        zero = zeros(b, TensorType(dtypes.int64, starts.shape))
+        size = b.op("dim_size", size=x.shape[axis], dtype=dtypes.int64)
+        size = b.op("broadcast_in_dim", size, shape=starts.shape, dims=())
+        place = b.op("select", b.op("compare", place, zero, direction="LT"), b.op("add", place, size), place)
+    places = b.op("iota", shape=x.shape, dimension=axis, dtype=dtypes.int64)
+    here = b.op("compare", places, spread(place), direction="EQ")
+    update = spread(updates)
+    return (b.op("select", here, update if combine == "replace" else b.op(combine, x, update), x),)
+
+
 def _simplify(b: Builder, op: Op) -> tuple[Value, ...] | None:
-    """Bodies of complex numbers mix their parts, which a kernel has apart: they go in turns."""
-    combine = op.attrs["combine"]
+    """Single updates of equal numbers are no scatter. Bodies of complex numbers mix their parts, which a kernel has
+    apart: they go in turns."""
+    combine, single = op.attrs["combine"], _elementwise(b, op)
+    if single is not None:
+        return single
     if op.result.dtype.kind is not Kind.COMPLEX or combine in ("add", "replace"):
         return None
     x, *starts, updates = op.operands
