@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dyn.explain.fold import KernelStep, Repetition, StepOutput, best_order
 from dyn.explain.report import group_row, saved_bytes
+from dyn.explain.words import COLUMNS
 from dyn.frozen import record
 from dyn.ir.builder import buffer_of
 from dyn.ir.core import Function, Op, Value, attrs_key
@@ -151,6 +152,7 @@ class _GraphBuilder:
                 role = "stored" if result in stored else "op"
                 rows.append(BoxLine(_op_text(op) if number == 0 else "", result.type.text(), role))
         over = f" over {'axis' if len(row.reduced) == 1 else 'axes'} {', '.join(map(str, row.reduced))}"
+        over += COLUMNS if row.columns else ""
         saved = f"saves {format_dim(saved_bytes(group))} bytes" if row.saved else ""
         tooltip = "\n".join([f"{row.kind} {row.name}", *row.lines, *[f"ends: {end}" for end in row.ends], saved])
         subtitle = f"{row.space}{over if row.reduced else ''}"

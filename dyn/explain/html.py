@@ -12,7 +12,7 @@ from dyn.explain.markup import mono, table, tag
 from dyn.explain.picture import draw
 from dyn.explain.report import FactRow, Report, Status
 from dyn.explain.style import style
-from dyn.explain.words import pluralized
+from dyn.explain.words import COLUMNS, pluralized
 from dyn.ir.printer import print_function
 from dyn.schedule.kernel_text import kernel_text
 from dyn.schedule.launch import walk_launches
@@ -135,7 +135,8 @@ def _groups(report: Report) -> str:
     sizes = "" if program is None else at(program.sizes_text)
     rows: list[tuple[str, ...]] = []
     for row, figures in zip(report.groups, report.kernel_figures(), strict=True):
-        over = f' <span class="dyn-quiet">over {list(row.reduced)}</span>' if row.reduced else ""
+        beside = COLUMNS if row.columns else ""
+        over = f' <span class="dyn-quiet">over {list(row.reduced)}{beside}</span>' if row.reduced else ""
         times = f"\u00a0×\u00a0{row.count}" if row.count > 1 else ""
         variants = "".join(
             f'<div>{escape(v.note)} <span class="dyn-quiet">{escape(v.when)}'

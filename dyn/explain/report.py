@@ -105,6 +105,8 @@ class GroupRow:
     recomputed: tuple[str, ...] = ()
     #: How many groups of the program read the same.
     count: int = 1
+    #: Whether it reduces the other axes too.
+    columns: bool = False
 
     def boundaries(self, kernel: KernelFigures | None) -> Sequence[BoundaryFigures | None]:
         """Figures of each of its ends."""
@@ -389,6 +391,7 @@ def group_row(
         tuple(dict.fromkeys(variants)),
         tuple([op.opdef.name for op in group.prologue]),
         tuple([f"{op.opdef.name} at {op.loc}" for op in group.recomputed]),
+        columns=bool(group.columns),
     )
 
 

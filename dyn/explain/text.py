@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dyn.explain.figures import at
 from dyn.explain.report import DimRow, GroupRow, Report, Status
-from dyn.explain.words import pluralized
+from dyn.explain.words import COLUMNS, pluralized
 
 
 def version_text(report: Report) -> str:
@@ -38,7 +38,7 @@ def sections(report: Report) -> list[tuple[str, list[str]]]:
 def group_title(row: GroupRow) -> str:
     """``stitch reduce_exponential [b, s] over axes [1]``"""
     reduced = f" over axes {list(row.reduced)}" if row.reduced else ""
-    return f"{row.kind} {row.name} {row.space}{reduced}"
+    return f"{row.kind} {row.name} {row.space}{reduced}{COLUMNS if row.columns else ''}"
 
 
 def dim_text(row: DimRow) -> str:

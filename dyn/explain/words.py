@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: What is added to the axes that a kernel reduces where it reduces the others as well.
+COLUMNS = ", columns beside"
+
 
 def pluralized(count: int, what: str) -> str:
     """``1 compile``, ``2 compiles``"""

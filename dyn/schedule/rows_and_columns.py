@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from dyn.errors import IRError
 from dyn.frozen import record
 from dyn.ir.core import Op, Value
 from dyn.ir.opdef import OpKind, ReductionLoops
 from dyn.ir.types import TensorType
 from dyn.ops.scalar import Scalar
 from dyn.schedule.accumulation import start_of
-from dyn.schedule.axes import Axis, AxisKind, axis, index_of, linearize
+from dyn.schedule.axes import Axis, AxisKind, axis, chunks, index_of, linearize
 from dyn.schedule.elements import ElementReader, Index
 from dyn.schedule.expressions import literal
 from dyn.schedule.kernel import Buffer, Const, Expr, Space, Stmt, Store
@@ -33,7 +34,11 @@ from dyn.schedule.sizes import LoopSchedule
 from dyn.schedule.specialized_kernels import Schedule
 from dyn.schedule.sweeps import Sweeps
 from dyn.shapes import Dim, as_dim, dim_max, dim_min, floordiv, product, symbol
+from dyn.stitch.access import Views
 from dyn.stitch.groups import Group, Plan
+
+#: A run has so many elements, or rows, at least: what begins it takes as long as some vectors.
+_ELEMENTS, _FEW_ROWS = 8192, 8
 
 
 @record()
@@ -95,17 +100,18 @@ class RowsAndColumns:
     """The nests of a group that reduces rows and columns: of the pass over rows, and of the runs' columns."""
 
     def __init__(self, plan: Plan, group: Group, sizes: LoopSchedule, order: Order | None = None) -> None:
-        self.plan, self.group, self.order, self.few = plan, group, order, sizes.column_few
+        self.plan, self.group, self.order, self.few = plan, group, order, sizes.few_rows_of_run
         #: The axes of a row, and those across rows.
         self.along = sorted(group.reduced)
         self.across = [a for a in range(len(group.space)) if a not in group.reduced]
         rows = product(group.space[a] for a in self.across)
         #: The rows of a run, the runs, and the elements of a row.
-        least = max(sizes.column_few, 1)
-        self.length = dim_min(sizes.column_run, dim_max(least, floordiv(rows, sizes.column_runs)))
-        self.count = floordiv(rows - 1, self.length) + 1
         self.width = product(group.space[a] for a in self.along)
+        least = dim_min(_FEW_ROWS, dim_max(1, floordiv(_ELEMENTS, dim_max(self.width, 1))))
+        self.length = dim_min(sizes.run_rows, dim_max(least, floordiv(rows, sizes.row_runs)))
+        self.count = chunks(rows, self.length)
         self.run = symbol("run", "a run of rows")
+        _check(plan, group)
         self.columns = [self._column(op) for op in group.columns if op.opdef.kind is OpKind.REDUCE]
 
     def _column(self, op: Op) -> _Column:
@@ -192,6 +198,17 @@ def _whole(column: _Column, place: Dim) -> Reduction:
         return elements.k.load(elements.temporary(column.runs), place)
 
     return accumulated(column.op.result, column.combine, column.start, element)
+
+
+def _check(plan: Plan, group: Group) -> None:
+    """Raise IRError where what is of columns is a view, or is read by what is known earlier."""
+    columns, members = {v for op in group.columns for v in op.results}, group.members()
+    views = Views(plan.producers, lambda v: v in members)
+    early = [op for op in group.ops if op not in group.columns or op.opdef.kind is OpKind.REDUCE]
+    strange = [op for op in group.columns if op.opdef.kind is OpKind.VIEW]
+    strange += [op for op in early if any(views.base(v) in columns for v in op.operands)]
+    if strange:
+        raise IRError(f"{strange[0].opdef.name} is not of columns alone, or reads columns, in group {group.name}")
 
 
 def by_runs(schedule: Schedule) -> Schedule:

@@ -24,9 +24,9 @@ class LoopSchedule:
     ``part_rows`` rows where there are at least ``many_rows``, and no more than ``few_columns`` results. With a ``part``
     of 0 nothing is cut.
 
-    Where columns are reduced beside rows, at most ``column_run`` rows are folded to one, and at least ``column_few``:
-    so many that there are ``column_runs`` of these, where there are as many rows. Sums of floats are those of
-    ``column_few`` rows each, in the dtype of the elements; with 0, of all rows in the dtype of long sums.
+    Where columns are reduced beside rows, these go in at least ``row_runs`` runs, where there are as many, of no more
+    than ``run_rows`` rows each. Sums of floats are those of ``few_rows_of_run`` rows each, in the elements' dtype; with
+    0, of all rows in the dtype of long sums.
 
     Scatters into at most ``few_columns`` elements are cut into parts of at least ``scattered_part`` updates where there
     are many more; with 0 never.
@@ -58,9 +58,9 @@ class LoopSchedule:
     part_rows: int = 0
     many_rows: int = 0
     few_columns: int = 0
-    column_run: int = 1
-    column_few: int = 0
-    column_runs: int = 1
+    run_rows: int = 1
+    row_runs: int = 1
+    few_rows_of_run: int = 0
     scattered_part: int = 0
     long: int = 0
     part_steps: int = 0

@@ -19,7 +19,7 @@ from dyn.stitch.relations import Extent, GroupAxes, extent
 
 
 def have_columns(drafts: Drafts, first: Draft, then: Draft) -> bool:
-    """Whether of two groups one reduces rows and the other one columns, or has rows and columns already."""
+    """Return True if one of two groups reduces rows and the other one columns, or one does both."""
     if first.columns or then.columns:
         return True
     rows, columns = (first, then) if first.axes.reduces_last else (then, first)
@@ -31,11 +31,14 @@ def have_columns(drafts: Drafts, first: Draft, then: Draft) -> bool:
 
 
 def rows_and_columns(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
-    """Form of two groups together that :func:`have_columns`, by their spaces and reductions alone."""
+    """Form of two groups, of which :func:`have_columns` is true, by their kinds, spaces and reductions alone."""
     rows = next(draft for draft in (first, then) if draft.columns or draft.axes.reduces_last)
     across = [axis for axis in rows.axes.kept if rows.space[axis] != 1]
     if not across or max(across) > min(rows.axes.reduced):
         return NoFusion("rows and columns go together where there are several rows, one behind the other")
+    if not any(_is_whole(drafts, op, rows) for draft in (first, then) for op in draft.ops):
+        # Rows of few elements, and few long rows, are folded in other ways than rows that are computed.
+        return NoFusion("nothing is computed of each element, and apart both are folded as it suits them")
     columns: set[Op] = set()
     for draft in (first, then):
         if draft.ordered or draft.inner or draft.kind not in (GroupKind.LOOP, GroupKind.STITCH):
@@ -47,41 +50,51 @@ def rows_and_columns(drafts: Drafts, first: Draft, then: Draft) -> Verdict:
     return Fusion(GroupKind.STITCH, rows.space, rows.reduced, columns=tuple(columns))
 
 
+def _is_whole(drafts: Drafts, op: Op, rows: Draft) -> bool:
+    """Return True for an op that computes an element of each row and column."""
+    return op.opdef.kind is not OpKind.REDUCE and drafts.same_shape(op.results[0].shape, rows.space)
+
+
 def _columns(drafts: Drafts, draft: Draft, rows: Draft) -> Collection[Op] | NoFusion:
-    """Those of a group's ops that are of columns, beside a group of rows."""
+    """Those of a group's ops that are of columns, in one group with ``rows``: none, all or some."""
     if draft.columns or draft.reduced == rows.reduced:
         same = drafts.same_shape(draft.space, rows.space) and draft.reduced == rows.reduced
         return draft.columns if same else NoFusion("the two have rows of unlike axes")
-    across = GroupAxes(rows.space, frozenset(rows.axes.kept))
     if draft.reduced is None:
-        if drafts.same_shape(draft.space, rows.space):
-            return ()
-        if any(drafts.group_of.get(v) is rows and drafts.producers[v] in rows.columns for v in draft.sources):
-            few = extent(drafts.facts, draft.space, across) is Extent.KEPT
-            return draft.ops if few else NoFusion("it reads reductions of columns, and has other axes")
-        few = extent(drafts.facts, draft.space, rows.axes) is Extent.KEPT
-        return () if few else NoFusion("it has neither the group's rows nor its columns")
-    if draft.reduced != across.reduced or not drafts.same_shape(draft.space, rows.space):
+        return _columns_of_loop(drafts, draft, rows)
+    if draft.reduced != frozenset(rows.axes.kept) or not drafts.same_shape(draft.space, rows.space):
         mine, theirs = sorted(rows.reduced or ()), sorted(draft.reduced)
         return NoFusion(f"the group reduces axes {mine}, the other axes {theirs}")
-    columns = [op for op in draft.ops if not drafts.same_shape(op.results[0].shape, rows.space)]
-    columns = [op for op in draft.ops if op in columns or op.opdef.kind is OpKind.REDUCE]
-    if not all(isinstance(op.opdef.loops, ReductionLoops) for op in columns if op.opdef.kind is OpKind.REDUCE):
+    reductions = [op for op in draft.ops if op.opdef.kind is OpKind.REDUCE]
+    if not all(isinstance(op.opdef.loops, ReductionLoops) for op in reductions):
         return NoFusion("columns are reduced by functions of several values")
-    if any(_is_long_sum_of_widest(op) for op in columns):
+    if any(_is_long_sum_of_widest(op) for op in reductions):
         return NoFusion("sums of columns of float64 keep what they round away, which takes registers of their own")
+    # A view that is stored permutes the elements of the whole space, whatever its shape.
+    whole = [op for op in draft.ops if op.opdef.kind is OpKind.VIEW or _is_whole(drafts, op, rows)]
+    columns = [op for op in draft.ops if op not in whole]
     known_last = {result for op in columns for result in op.results}
-    if any(source in known_last for op in draft.ops if op not in columns for source in drafts.op_sources(op)):
+    if any(source in known_last for op in (*whole, *reductions) for source in drafts.op_sources(op)):
         return NoFusion("whole rows are computed of its columns, which are known last")
     return columns
 
 
+def _columns_of_loop(drafts: Drafts, draft: Draft, rows: Draft) -> Collection[Op] | NoFusion:
+    """Those of a loop's ops that are of columns: all, where it reads any."""
+    if drafts.same_shape(draft.space, rows.space):
+        return ()
+    if any(op.opdef.kind is OpKind.VIEW for op in draft.ops):
+        return NoFusion("a view that is stored permutes whole values, not rows or columns")
+    if any(drafts.group_of.get(v) is rows and drafts.producers[v] in rows.columns for v in draft.sources):
+        across = GroupAxes(rows.space, frozenset(rows.axes.kept))
+        fits = extent(drafts.facts, draft.space, across) is Extent.KEPT
+        return draft.ops if fits else NoFusion("it reads reductions of columns, and has other axes")
+    fits = extent(drafts.facts, draft.space, rows.axes) is Extent.KEPT
+    return () if fits else NoFusion("it has neither the group's rows nor its columns")
+
+
 def _is_long_sum_of_widest(op: Op) -> bool:
-    """Whether an op adds up floats that no dtype is wider than."""
+    """Return True for a sum of floats that no dtype is wider than."""
     loops, dtype = op.opdef.loops, op.results[0].dtype
-    return (
-        isinstance(loops, ReductionLoops)
-        and dtype.is_float
-        and dtype.accumulator is dtype
-        and (loops.combine(op.attrs) is Scalar.ADD)
-    )
+    sums = isinstance(loops, ReductionLoops) and loops.combine(op.attrs) is Scalar.ADD
+    return sums and dtype.is_float and dtype.accumulator is dtype

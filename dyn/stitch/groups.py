@@ -86,7 +86,8 @@ class Group:
     #: Those of the ops that are computed for each element of the space, by loops of their own: reductions over axes
     #: that the space does not have, and what they fold.
     inner: tuple[Op, ...] = ()
-    #: Those of the ops that reduce the other axes, the kept ones, and what is computed of their results alone.
+    #: Those of the ops that reduce the other axes, the kept ones, and what is computed of their results alone: no
+    #: views, and nothing that rows, or these reductions, read.
     columns: tuple[Op, ...] = ()
 
     @property

@@ -200,3 +200,65 @@ def test_inside_of_loops_and_maps() -> None:
     mapped = dyn.vmap(step, in_axes=(None, 0))
     for a, b in zip(dyn.jit(mapped)(weights, x), mapped(weights, x), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-5, atol=2e-5)
+
+
+def _view_of_rows(x: Any, w: Any, c: Any) -> Any:
+    y = x[:, 0] * 2
+    return dnp.sum(y, axis=0), dnp.max(y, axis=1), y.T
+
+
+def _view_of_computed_rows(x: Any, w: Any, c: Any) -> Any:
+    rows = dnp.sum(x[:, 0], axis=1, keepdims=True)
+    return dnp.sum(x[:, 0] * rows, axis=0), (x[:, 0] * rows).T, rows
+
+
+def _view_of_row_values(x: Any, w: Any, c: Any) -> Any:
+    v = dnp.tanh(w)
+    z = x + v[:, :, None]
+    return v.T, dnp.max(z, axis=(0, 1)), dnp.min(z, axis=-1)
+
+
+def _view_of_row_values_with_their_axis(x: Any, w: Any, c: Any) -> Any:
+    v = dnp.tanh(w[:, :, None])
+    z = x + v
+    return dnp.transpose(v, (1, 0, 2)), dnp.max(z, axis=(0, 1)), dnp.min(z, axis=-1)
+
+
+def _slice_of_row_values(x: Any, w: Any, c: Any) -> Any:
+    v = dnp.tanh(w[:, :1])
+    z = x[:, 0] + v
+    return v[:, 0], dnp.max(z, axis=0), dnp.min(z, axis=-1)
+
+
+def _view_of_columns(x: Any, w: Any, c: Any) -> Any:
+    rows = dnp.sum(x, axis=(1, 2), keepdims=True)
+    columns = dnp.sum(x * rows, axis=0)
+    return dnp.tanh(columns * c).T, columns
+
+
+def _columns_of_columns(x: Any, w: Any, c: Any) -> Any:
+    t = x[:, 0]
+    v = dnp.tanh(dnp.max(t, axis=0))
+    return v / 2, dnp.sum(dnp.broadcast_to(v, t.shape), axis=0), dnp.max(t, axis=-1)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        _view_of_rows, _view_of_computed_rows, _view_of_row_values, _view_of_row_values_with_their_axis,
+        _slice_of_row_values, _view_of_columns, _columns_of_columns,
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("shapes", [None, "n 4 d, n 4, 4 d", "n m d, n m, m d"])
+def test_beside_views_that_are_stored(program: Callable[..., Any], shapes: str | None) -> None:
+    """Views of rows, of row values and of columns are none of these; nor is a column of a column."""
+    x = np.random.default_rng(0).standard_normal((30, 4, 5)).astype("f4")
+    arrays = x, x[:, :, 0].copy(), x[0].copy()
+    for a, b in zip(dyn.jit(program, shapes=shapes)(*arrays), program(*arrays), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-4)
+
+
+def test_arrays_that_nothing_is_computed_of_are_folded_apart() -> None:
+    """Rows of an element, and few long rows, have forms of their own."""
+    f = dyn.jit(lambda x: (dnp.sum(x, axis=0), dnp.sum(x, axis=1)), shapes="n d")
+    assert f.lower(np.ones((3, 4), "f4")).as_text("stitch").count("of columns") == 0
