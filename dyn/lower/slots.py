@@ -107,6 +107,12 @@ def _with_gates(size: Dim, opened: frozenset[Opaque]) -> Dim:
     return size if isinstance(size, int) else map_atoms(size, replaced)
 
 
+def _is_among(need: Dim, needs: Dim) -> bool:
+    """Return True for one of the dims that another dim is the maximum of."""
+    atom = None if isinstance(needs, int) else needs.is_atom
+    return isinstance(atom, Opaque) and atom.kind is OpaqueKind.MAX and need in atom.args
+
+
 @dataclass(eq=False)
 class Slots:
     """The slots of an arena: the bytes of each, and the segment that it is in; ``facts`` has what is known of dims.
@@ -126,13 +132,16 @@ class Slots:
         self._needs = list(self.sizes)
 
     def choose(self, need: Dim, segment: int, free: list[int], life: Life | None = None) -> int:
-        """A free slot for ``need`` bytes: of the same size first, then a larger, then one that grows, else a new one.
+        """A free slot for ``need`` bytes: of the same size first, or one that such an array has had, then a larger,
+        then one that grows, else a new one.
 
         The need is known with ``segment``: a slot of one before it cannot grow to it. A larger slot is left to arrays
         of its size that are written before this one dies: else what is kept of each layer takes those that all work in.
         """
         size = self.round_up(need)
         same = next((slot for slot in free if self.sizes[slot] == size), None)
+        if same is None:
+            same = next((slot for slot in free if _is_among(need, self._needs[slot])), None)
         if same is not None:  # most are, and then nothing needs to be proved
             free.remove(same)
             return same

@@ -81,7 +81,7 @@ def test_a_program_that_no_compiler_takes_is_told_of(tmp_path: Path, monkeypatch
     with dyn.config.override(dump=str(tmp_path)), pytest.raises(CompileError):
         dyn.jit(step)(np.ones(3, "f4"))
     assert entries(tmp_path)[0].splitlines()[1] == "  not compiled: CompileError: the compiler said no"
-    assert (tmp_path / "step.0001.15-host.txt").exists()
+    assert (tmp_path / "step.0001.16-host.txt").exists()
     assert not list(tmp_path.glob("*.compile.html"))
     index = (tmp_path / "index.html").read_text()
     assert "<li>step, program 1 <small>not compiled: CompileError: the compiler said no</small></li>" in index
