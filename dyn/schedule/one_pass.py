@@ -44,6 +44,7 @@ def one_pass_variance(
     if then.axes != first.axes or then.writes or then.ordered or then.scans or not then.reductions:
         return None
     probe = ElementReader(plan, group)
+    probe.folded = lambda op, index: Ref("folded", op.result.dtype)  # what it folds is not asked for
     probe.known |= {value: constantly(Ref("earlier", value.dtype)) for value in earlier}
     sums: list[tuple[Expr, Reduction]] = []
     for reduction in first.reductions:

@@ -137,6 +137,20 @@ def _rows(x: Any, z: Any) -> Any:
     return dnp.sum(z / length[:, None], axis=1), z * length[:, None]
 
 
+def test_several_sweeps_over_what_is_folded_within_loops() -> None:
+    """The gradient of a cross-entropy with labels that are closed over: nobody knows whether they are as many as rows,
+    and the sum over what they may stretch is folded for each element."""
+    rng = np.random.default_rng(0)
+    x, labels = rng.standard_normal((4, 9)).astype("f4"), rng.integers(0, 9, 4)
+
+    def loss(x: Any) -> Any:
+        return -dnp.mean(dnp.take_along_axis(dyn.nn.log_softmax(x), labels[:, None], axis=-1))
+
+    f = dyn.jit(dyn.grad(loss))
+    np.testing.assert_allclose(np.asarray(f(x)), np.asarray(dyn.grad(loss)(x)), rtol=1e-5, atol=1e-6)
+    assert "for each element" in f.lower(x).as_text("stitch")
+
+
 def _scanned(x: Any, y: Any) -> Any:
     def step(total: Any, row: Any) -> Any:
         d = row[None, :] - y
