@@ -23,7 +23,7 @@ from dyn.schedule.launch import Body, Condition, FoldOrder, Launch
 from dyn.shapes import Dim, Facts, Relation, RelKind, Symbol, dim_max
 from dyn.stitch.assumed_plans import Assumed, assumed_plans
 from dyn.stitch.groups import Group, GroupKind, Plan
-from dyn.stitch.recuts import Recut, recuts, relations_about, views_of_memory
+from dyn.stitch.recuts import Recut, memory_of, recuts, relations_about
 
 #: The launches of a plan's group.
 Lower = Callable[[Plan, Group], tuple[Launch, ...]]
@@ -127,10 +127,11 @@ def _choice(
     for one, other in found:
         relations = relations_about(plan.function, one.relations, (*recut.general, *other.groups))
         apart = [0, *[d for relation in relations for d in _distances(relation)]]
-        own = (tuple([one.own[v] for v in read]), tuple([_memory(one, v) for v in outputs]))
+        params, results = [one.own[v] for v in read], [_memory(one, v) for v in outputs]
         when = Condition(dim_max(*apart), 0, 0)
         launches = other.launches if one in required else tuple(map(_deferred, other.launches))
-        bodies.append(Body(own[0], launches, own[1], conditional=True, when=when, deferred=one not in required))
+        deferred = one not in required
+        bodies.append(Body(tuple(params), launches, tuple(results), conditional=True, when=when, deferred=deferred))
     bodies.append(Body(tuple(read), run.launches, tuple(outputs)))
     first, ops = run.groups[0], tuple(op for g in run.groups for op in g.ops)
     group = Group(first.name, GroupKind.ALTERNATIVES, ops, first.space, frozenset(), tuple(outputs))
@@ -168,8 +169,7 @@ def _makes(
 
 def _memory(one: Assumed, value: Value) -> Value:
     """The value of an assumed plan in whose memory one of the function lies."""
-    views = views_of_memory(one.plan, one.own[value])
-    return views[-1].operands[0] if views else one.own[value]
+    return memory_of(one.plan, one.own[value])[0]
 
 
 # Folds --------------------------------------------------------------------------------------------------------------

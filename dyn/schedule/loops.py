@@ -423,8 +423,7 @@ class Loops:
         for level in runs.levels:
             extent = inside.extent
             outer, inside = self.split(inside, level.length, name="run")
-            if outer.extent != 1:
-                self.shared[-2] = replace(outer, extent=chunks(extent, level.length))
+            self.shared[-2] = replace(outer, extent=chunks(extent, level.length))  # none of no iterations
         first, *self._in_runs = self.shared[-len(runs.levels) - 1 :]
         self._substitute({runs.run: as_dim(first.var)}, None)
         self._roles = {a.var: Role.SERIAL for a in self._in_runs}

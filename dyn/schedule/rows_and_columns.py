@@ -70,7 +70,7 @@ class _Column:
 
     @property
     def start(self) -> Const:
-        """What a run starts from: of sums in a dtype that has room for what they round."""
+        """Identity that a run starts from: that of a sum in a dtype which has room for what it rounds."""
         start = start_of(self.op)
         return literal(start.dtype.accumulator, start.value) if self.combine is Scalar.ADD else start
 
@@ -112,7 +112,7 @@ class RowsAndColumns:
         self.count = chunks(rows, self.length)
         self.run = symbol("run", "a run of rows")
         _check(plan, group)
-        self.columns = [self._column(op) for op in group.columns if op.opdef.kind is OpKind.REDUCE]
+        self.columns = [self._column(op) for op in group.column_reductions]
 
     def _column(self, op: Op) -> _Column:
         column, dtype = _Column(op, op.result, None), start_of(op).dtype
@@ -204,7 +204,7 @@ def _check(plan: Plan, group: Group) -> None:
     """Raise IRError where what is of columns is a view, or is read by what is known earlier."""
     columns, members = {v for op in group.columns for v in op.results}, group.members()
     views = Views(plan.producers, lambda v: v in members)
-    early = [op for op in group.ops if op not in group.columns or op.opdef.kind is OpKind.REDUCE]
+    early = [*[op for op in group.ops if op not in group.columns], *group.column_reductions]
     strange = [op for op in group.columns if op.opdef.kind is OpKind.VIEW]
     strange += [op for op in early if any(views.base(v) in columns for v in op.operands)]
     if strange:

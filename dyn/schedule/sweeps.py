@@ -44,6 +44,8 @@ class Sweeps:
     def __init__(self, plan: Plan, group: Group, *, scratch: bool) -> None:
         self.plan, self.group = plan, group
         self._folds, self._columns = frozenset(group.reductions), frozenset(group.columns)
+        #: The ops that are known before all rows are.
+        self._early = [op for op in group.ops if op not in self._columns]
         self.members = {result: op for op in group.ops for result in op.results}
         self.views = Views(plan.producers, lambda v: v in self.members)
         self._full = {result: self._is_full(op) for op in group.ops for result in op.results}
@@ -90,9 +92,7 @@ class Sweeps:
     def _levels(self) -> dict[Value, int]:
         """The first sweep in which each member is known: for a reduction's result, the one after its own."""
         levels: dict[Value, int] = {}
-        for op in self.group.ops:
-            if op in self._columns:
-                continue
+        for op in self._early:
             level = max((levels.get(self.views.base(v), 0) for v in op.operands), default=0)
             levels |= dict.fromkeys(op.results, level + (op in self._folds))
         return levels
@@ -100,10 +100,9 @@ class Sweeps:
     def _deal_columns(self) -> None:
         """Reductions of columns, each to the last sweep that there is anyway: that one reads most."""
         last = max((number for number, sweep in enumerate(self.sweeps) if sweep), default=0)
-        for op in self.group.columns:
-            if op.opdef.kind is OpKind.REDUCE:
-                known = max((self._level.get(self.views.base(v), 0) for v in op.operands), default=0)
-                self.sweeps[max(known, last)].columns.append(op)
+        for op in self.group.column_reductions:
+            known = max((self._level.get(self.views.base(v), 0) for v in op.operands), default=0)
+            self.sweeps[max(known, last)].columns.append(op)
 
     # What is kept ---------------------------------------------------------------------------------------------
 
@@ -141,9 +140,7 @@ class Sweeps:
     def _weights(self, kept: set[Value]) -> dict[Value, int]:
         """Cost of an element of each full-size member, computed from memory. What a row has once costs nothing."""
         weights: dict[Value, int] = {}
-        for op in self.group.ops:
-            if op in self._columns:
-                continue
+        for op in self._early:
             own = 0
             for base in dict.fromkeys(self.views.base(v) for v in op.operands):
                 if base in kept:

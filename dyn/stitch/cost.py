@@ -23,7 +23,7 @@ from dyn.stitch.spread import left_to_readers
 
 
 class Limit(Enum):
-    """What a kernel's time is mostly made of."""
+    """Limit that a kernel's time mostly comes from."""
 
     MEMORY = "memory"
     ARITHMETIC = "arithmetic"

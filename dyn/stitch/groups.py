@@ -96,6 +96,11 @@ class Group:
         others = (*self.inner, *self.columns)
         return tuple([op for op in self.ops if op.opdef.kind is OpKind.REDUCE and op not in others])
 
+    @property
+    def column_reductions(self) -> tuple[Op, ...]:
+        """The ops that fold the other axes of the space."""
+        return tuple([op for op in self.columns if op.opdef.kind is OpKind.REDUCE])
+
     def members(self) -> frozenset[Value]:
         """The values that the group computes."""
         return frozenset(result for op in self.ops for result in op.results)

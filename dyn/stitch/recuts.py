@@ -65,8 +65,8 @@ def recuts(plan: Plan, assumed: Sequence[Assumed]) -> list[Recut]:
                     roots[root(n)] = root(first)
     for one, of in zip(assumed, numbers[1:], strict=True):
         for value in plan.function.results:
-            views = views_of_memory(one.plan, one.own[value])
-            made = one.plan.producers.get(views[-1].operands[0]) if views else None
+            memory, views = memory_of(one.plan, one.own[value])
+            made = one.plan.producers.get(memory)
             if made is not None and of[made] in grouped:
                 for op in views:
                     if of[op] in grouped:  # a reduction in another plan
@@ -94,17 +94,17 @@ def recuts(plan: Plan, assumed: Sequence[Assumed]) -> list[Recut]:
     return found
 
 
-def views_of_memory(plan: Plan, value: Value) -> list[Op]:
-    """The views through which a value has the memory of one that is stored, in its order; none where it has its own, or
-    is no view in this plan."""
-    views: list[Op] = []
-    while value not in plan.stored:
-        op = plan.producers.get(value)
+def memory_of(plan: Plan, value: Value) -> tuple[Value, list[Op]]:
+    """The value in whose memory another one lies, in its order, and the views through which it does: itself, and none,
+    where it has its own or lies in none so."""
+    base, views = value, list[Op]()
+    while base not in plan.stored:
+        op = plan.producers.get(base)
         if op is None or not op.opdef.keeps_order:
-            return []
+            return value, []
         views.append(op)
-        value = op.operands[0]
-    return views
+        base = op.operands[0]
+    return base, views
 
 
 def _circles(plan: Plan, parts: Sequence[int]) -> Iterable[tuple[int, int]]:
@@ -156,7 +156,7 @@ def _may_be_chosen(groups: Iterable[Group]) -> bool:
 
 def _folds_less(one: Assumed, groups: Sequence[Group]) -> bool:
     """Whether some reduction of an assumed plan's groups folds fewer axes than it does in the general plan."""
-    ops = [op for group in groups for op in (*group.reductions, *group.columns) if op.opdef.kind is OpKind.REDUCE]
+    ops = [op for group in groups for op in (*group.reductions, *group.column_reductions)]
     axes = [(op.attrs["axes"], one.origins[op].attrs["axes"]) for op in ops]
     return any(len(mine) < len(theirs) for mine, theirs in axes)
 

@@ -258,6 +258,16 @@ def test_beside_views_that_are_stored(program: Callable[..., Any], shapes: str |
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["norm_gradients", "softmax_gradients", "sums"])
+def test_no_rows_have_no_runs(name: str) -> None:
+    """A run of none would begin in memory that there is none of: where the number of rows is known to be 0, too."""
+    f, arrays = dyn.jit(PROGRAMS[name], shapes="0 8, 8, 8, 0 8"), _arrays((0,), 8, "float32")
+    for a, b in zip(_leaves(f(*arrays)), _leaves(PROGRAMS[name](*arrays)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    _, rows = f.lower(*arrays).as_text("kernel").split(", rows\n")
+    assert "grid g0 < 0 {" in rows.split("\n\n")[0]
+
+
 def test_arrays_that_nothing_is_computed_of_are_folded_apart() -> None:
     """Rows of an element, and few long rows, have forms of their own."""
     f = dyn.jit(lambda x: (dnp.sum(x, axis=0), dnp.sum(x, axis=1)), shapes="n d")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dyn.ir.opdef import OpKind
 from dyn.schedule.accesses import accesses_of, invariant_loads, widest
 from dyn.schedule.axes import Axis, axis
 from dyn.schedule.compaction import running_nests, running_phase
@@ -279,7 +278,7 @@ def _along_rows(plan: Plan, group: Group, order: Order | None, general: Loops, n
 
 def _rows_and_columns(plan: Plan, group: Group, target: Target) -> tuple[Launch, ...]:
     """The launches of reductions of rows with reductions of columns beside them."""
-    reductions = (*group.reductions, *[op for op in group.columns if op.opdef.kind is OpKind.REDUCE])
+    reductions = (*group.reductions, *group.column_reductions)
     order = SIZES.order([v.dtype.wide for op in reductions for v in op.results], target)
     both = RowsAndColumns(plan, group, SIZES, order)
     nest, keep = both.pass_over_rows(scratch=True)
